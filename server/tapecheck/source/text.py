@@ -1,0 +1,124 @@
+"""Reading and parsing one file."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_BYTES = 4_000_000
+_NEWLINE = re.compile(r"\r\n|\n|\r")
+_MAX_REPAIRS = 20
+
+
+class SourceError(Exception):
+    """The file cannot be read: missing, no text, too large. The message is for the user."""
+
+
+@dataclass(slots=True)
+class Source:
+    """One file's text and syntax tree.
+
+    `path` is the name used in findings, `module` the dotted name of the file as imports see it. `error` is the
+    first syntax error ("line 3: invalid syntax"), `error_line` its line; `blanked` are the lines that were left
+    out of `tree` because of syntax errors.
+    """
+
+    path: str
+    text: str
+    tree: ast.Module
+    error: str | None = None
+    error_line: int | None = None
+    blanked: frozenset[int] = field(default_factory=frozenset)
+    lines: list[str] = field(default_factory=list)
+
+    def column(self, line: int, byte_offset: int) -> int:
+        """The column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
+        if not 0 < line <= len(self.lines):
+            return byte_offset + 1
+        text = self.lines[line - 1]
+        if text.isascii():
+            return byte_offset + 1
+        return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
+
+
+def read_source(path: str) -> Source:
+    """Read a file; raises SourceError where it cannot be read as Python text."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
+        data = file.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or error}") from error
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise SourceError(f"{path}: not a text that Python can read: {error}") from error
+    return from_text(text.removeprefix("\ufeff"), path)
+
+
+def from_text(text: str, path: str) -> Source:
+    """Parse a text; a syntax error is kept in the result and never raised."""
+    lines = _NEWLINE.split(text)
+    blanked: set[int] = set()
+    first: str | None = None
+    first_line: int | None = None
+    current = list(lines)
+    tree: ast.Module | None = None
+    for _ in range(_MAX_REPAIRS):
+        try:
+            tree = _parse("\n".join(current))
+            break
+        except RecursionError:
+            first, first_line, tree = "nested too deeply to be parsed", 1, ast.Module([], [])
+            break
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None) or 1
+            if first is None:
+                first, first_line = f"line {line}: {getattr(error, 'msg', error)}", line
+            hidden = _hide(current, min(line, len(current)))
+            if not hidden:
+                break
+            blanked |= hidden
+    if tree is None:
+        tree = ast.Module([], [])
+    return Source(path, text, tree, first, first_line, frozenset(blanked), lines)
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, type_comments=False)
+
+
+def _hide(lines: list[str], line: int) -> set[int]:
+    """Blank the statement around a broken line in place; answers the lines that were blanked."""
+    index = line - 1
+    while index > 0 and not lines[index].strip():
+        index -= 1
+    if not lines[index].strip():
+        return set()
+    indent = lines[index][: len(lines[index]) - len(lines[index].lstrip())]
+    header = lines[index].rstrip().endswith(":")
+    hidden = {index + 1}
+    if header:
+        # A broken header would leave its body without one: keep the body under a neutral header instead.
+        lines[index] = f"{indent}if True:"
+        if lines[index].strip() == "if True:" and _body_follows(lines, index, indent):
+            return hidden
+    replacement = f"{indent}pass"
+    lines[index] = "" if lines[index].strip() == "pass" else replacement
+    return hidden
+
+
+def _body_follows(lines: list[str], index: int, indent: str) -> bool:
+    for later in lines[index + 1 :]:
+        if later.strip():
+            return len(later) - len(later.lstrip()) > len(indent)
+    return False

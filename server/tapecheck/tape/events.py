@@ -1,0 +1,332 @@
+"""The vocabulary of a tape: one dataclass for each thing a program can do to autograd graphs.
+
+Ids of nodes and leaves share one number space and grow in the order of creation, as PyTorch's sequence
+numbers do. Ids of storages, loops, backwards, cuts and optimizers are number spaces of their own.
+Rows and columns count from 1, columns in characters. Iterations count from 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+Fact = Literal["yes", "no", "may"]
+"""What is known of a property: it holds, it does not, or this tape cannot tell."""
+
+
+def both(left: Fact, right: Fact) -> Fact:
+    """Three-valued and: "no" wins, then "may"."""
+    if left == "no" or right == "no":
+        return "no"
+    return "yes" if left == right == "yes" else "may"
+
+
+def either(left: Fact, right: Fact) -> Fact:
+    """Three-valued or: "yes" wins, then "may"."""
+    if left == "yes" or right == "yes":
+        return "yes"
+    return "no" if left == right == "no" else "may"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of source text: `file` is the path as the user gave it, the end column is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where and when an event happened.
+
+    `stack` holds the call sites that led here, innermost first. `iteration` holds (loop id, iteration)
+    pairs, outermost loop first, of every loop running then, in callers too.
+    """
+
+    span: Span
+    function: str = "<module>"
+    stack: tuple[Span, ...] = ()
+    iteration: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def file(self) -> str:
+        return self.span.file
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`."""
+
+    id: int
+    name: str
+    at: Site
+    storage: int
+    parameter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A tensor that a node saved for its backward, at the version its storage had then.
+
+    `of` is the node or leaf that the saved tensor itself came from, None where it requires no grad.
+    `fact` says whether it is certain that the node saved it.
+    """
+
+    storage: int
+    version: int
+    name: str
+    of: int | None = None
+    fact: Fact = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the autograd graph, built by one differentiable op.
+
+    `inputs` are the nodes and leaves its edges lead to. `keeps` says whether it holds anything that a
+    backward frees (saved tensors, scalars, buffers): only such a node makes a second backward raise.
+    `linked` says whether the result really depends on the inputs ("may" for calls nobody can look into).
+    `cuts` are cut values that went into the op as constants.
+    """
+
+    id: int
+    op: str
+    at: Site
+    inputs: tuple[int, ...] = ()
+    saved: tuple[Saved, ...] = ()
+    keeps: Fact = "no"
+    linked: Fact = "yes"
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A value that left its graph: it carries no gradient back although what it was made of could.
+
+    `how` is one of detach, data, no_grad, item, numpy, grad (a gradient without a graph of its own),
+    copy (torch.tensor of a tensor), nondifferentiable (argmax, comparisons, integer casts), leaf (made
+    a leaf again by requires_grad), checkpoint. `nodes` are the graph nodes cut off, `leaves` what would have
+    been reached where no node was built (under no_grad). `sources` are the cuts this one was derived from.
+    """
+
+    id: int
+    how: str
+    at: Site
+    nodes: tuple[int, ...] = ()
+    leaves: tuple[int, ...] = ()
+    name: str = ""
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """One tensor that a backward starts from.
+
+    `node` is its node or leaf, None where it has no graph; `graph` is "may" where nobody knows.
+    `cuts` are the cuts its value came through. `constant_terms` are the cuts of kind "grad" that reach the
+    value only by added terms and elementwise functions, no parameter between: the sign of a penalty that
+    changes the loss but none of its gradients.
+    """
+
+    node: int | None
+    graph: Fact = "yes"
+    name: str = ""
+    cuts: tuple[int, ...] = ()
+    constant_terms: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """A call of `.backward()`, `autograd.backward` or `autograd.grad`.
+
+    `retain` and `create` are what the engine does; `retain_argument` is the value written at the call, None
+    where none is, and `retain_span` the text of that argument. `inputs` limits the traversal to the paths
+    that lead to these nodes and leaves, None where the call names none. `accumulates` says whether leaves get
+    a `.grad` (not for autograd.grad).
+    """
+
+    id: int
+    at: Site
+    call: Literal["backward", "grad"]
+    roots: tuple[Root, ...]
+    inputs: tuple[int, ...] | None = None
+    retain: Fact = "no"
+    create: Fact = "no"
+    retain_argument: Fact | None = None
+    retain_span: Span | None = None
+    accumulates: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """A tensor was changed in place.
+
+    `bumps` says whether its version counter moved ("no" for writes through `.data`). `leaf` is set when the
+    target is a leaf that requires grad or a view of one; with `grad_mode` "yes" PyTorch raises then.
+    `optimizer` is the optimizer whose step did it.
+    """
+
+    at: Site
+    storage: int
+    how: str
+    name: str = ""
+    leaf: int | None = None
+    grad_mode: Fact = "yes"
+    bumps: Fact = "yes"
+    optimizer: int | None = None
+    on_view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole."""
+
+    id: int
+    at: Site
+    name: str
+    params: tuple[int, ...]
+    complete: Fact = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of `optimizer.step()`; the in-place changes it makes follow as `InPlace` events."""
+
+    at: Site
+    optimizer: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradientCleared:
+    """The `.grad` of a leaf was dropped (`to_none` "yes") or filled with zeros in place ("no")."""
+
+    at: Site
+    leaf: int
+    to_none: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop was entered; `inside_forward` where it runs within a module's forward."""
+
+    id: int
+    at: Site
+    inside_forward: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """An iteration of a loop begins."""
+
+    loop: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnd:
+    """A loop was left after `iterations` iterations; `more` says whether the real loop would go on."""
+
+    loop: int
+    iterations: int
+    more: Fact = "may"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """At the end of an iteration a value that outlives it keeps graph nodes alive.
+
+    `at` is the line that stored it, `holder` names it as the user would ("total", "self.losses"), `nodes`
+    are the nodes that its tensors refer to directly, `bound` the most elements its container keeps, None
+    where nothing limits it.
+    """
+
+    at: Site
+    loop: int
+    index: int
+    holder: str
+    nodes: tuple[int, ...]
+    bound: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A name was bound to a tensor; for hovers and for naming things in messages."""
+
+    at: Site
+    name: str
+    node: int | None
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """Graph nodes left what this tape sees (returned to an unknown caller, stored by unknown code)."""
+
+    at: Site
+    nodes: tuple[int, ...]
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A condition that the dry run could not decide, and the way this tape took."""
+
+    at: Site
+    text: str
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception; `backward` is the backward that raised it, `caught` where the program goes on."""
+
+    at: Site
+    exception: str
+    message: str = ""
+    backward: int | None = None
+    caught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measured quantity at a point of a real run (bytes, nodes, seconds, ...)."""
+
+    at: Site
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The tape ends: finished, raised, budget (the dry run gave up), stopped (a limit of the recorded run)."""
+
+    how: str
+    detail: str = ""
+
+
+Event = Union[
+    Leaf, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, Loop, Iteration, LoopEnd, Hold,
+    Bind, Escape, Decision, Raised, Measure, End,
+]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Tape:
+    """The events of one run, in order. `producer` is for people: no rule reads it."""
+
+    producer: str
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the program ran to its own end, so that "never" can be said."""
+        return bool(self.events) and isinstance(self.events[-1], End) and self.events[-1].how == "finished"

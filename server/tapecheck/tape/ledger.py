@@ -1,0 +1,256 @@
+"""What PyTorch's engine makes of a tape: which backward reaches which nodes, frees what, and fails where.
+
+The order of execution, the checks and the freeing follow `torch/csrc/autograd/engine.cpp` and
+`saved_variable.cpp`, measured on torch 2.13: nodes run newest first once all that depend on them have run;
+a node checks that its saved tensors are not freed, then that their versions are unchanged, runs, and is
+freed unless the graph is retained. What ran before a failing node stays freed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tapecheck.tape.events import (
+    Backward,
+    Cut,
+    Event,
+    Fact,
+    InPlace,
+    Leaf,
+    Node,
+    Saved,
+    Tape,
+    both,
+    either,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a backward fails, or may.
+
+    `freed`: `node` was freed by the backward `freed_by`. `stale`: `saved` of `node` was changed by `changed_by`.
+    `no-graph`: root number `root` carries no graph.
+    `unused`: input number `root` of a grad call is not part of the graph.
+    """
+
+    kind: Literal["freed", "stale", "no-graph", "unused"]
+    certain: Fact
+    node: Node | None = None
+    freed_by: Backward | None = None
+    saved: Saved | None = None
+    changed_by: InPlace | None = None
+    root: int = 0
+
+
+@dataclass(slots=True)
+class Traversal:
+    """One backward as the engine runs it.
+
+    `executed` maps the nodes and leaves that ran to whether they certainly did. `problem` is the first certain
+    failure, or else the first possible one. `retraversed` maps nodes holding saved data that an earlier
+    retaining backward had run too to that earlier backward's id.
+    """
+
+    backward: Backward
+    executed: dict[int, Fact] = field(default_factory=dict)
+    problem: Problem | None = None
+    retraversed: dict[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Freed:
+    by: Backward
+    certain: Fact
+
+
+class Ledger:
+    """Replays events one at a time and remembers what the engine would.
+
+    Feed every event of a tape in order; `feed` answers the traversal of a Backward and None for the rest.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.leaves: dict[int, Leaf] = {}
+        self.cuts: dict[int, Cut] = {}
+        self.versions: dict[int, int] = {}
+        self.changes: dict[int, list[InPlace]] = {}
+        self.traversals: dict[int, Traversal] = {}
+        self._freed: dict[int, _Freed] = {}
+        self._retained_by: dict[int, list[int]] = {}
+
+    def feed(self, event: Event) -> Traversal | None:
+        if isinstance(event, Node):
+            self.nodes[event.id] = event
+        elif isinstance(event, Leaf):
+            self.leaves[event.id] = event
+        elif isinstance(event, Cut):
+            self.cuts[event.id] = event
+        elif isinstance(event, InPlace):
+            if event.bumps != "no":
+                self.changes.setdefault(event.storage, []).append(event)
+                self.versions[event.storage] = self.versions.get(event.storage, 0) + 1
+        elif isinstance(event, Backward):
+            traversal = self._run(event)
+            self.traversals[event.id] = traversal
+            return traversal
+        return None
+
+    def version(self, storage: int) -> int:
+        """The version counter of a storage: in-place changes so far, possible ones included."""
+        return self.versions.get(storage, 0)
+
+    def freed_by(self, node: int) -> Backward | None:
+        """The backward that freed what a node saved, or may have."""
+        entry = self._freed.get(node)
+        return entry.by if entry else None
+
+    def is_freed(self, node: int) -> Fact:
+        entry = self._freed.get(node)
+        return entry.certain if entry else "no"
+
+    def keeps_saved(self, node: int) -> Fact:
+        """Whether a node still holds saved data that no backward has freed."""
+        event = self.nodes.get(node)
+        if event is None or event.keeps == "no":
+            return "no"
+        freed = self.is_freed(node)
+        if freed == "yes":
+            return "no"
+        return "may" if freed == "may" else event.keeps
+
+    def ancestry(self, nodes: Iterable[int]) -> dict[int, Fact]:
+        """Every node and leaf reachable from `nodes`, with whether the way there is certain."""
+        reached: dict[int, Fact] = {}
+        stack: list[tuple[int, Fact]] = [(node, "yes") for node in nodes]
+        while stack:
+            node, fact = stack.pop()
+            known = reached.get(node)
+            if known == "yes" or known == fact:
+                continue
+            reached[node] = fact
+            event = self.nodes.get(node)
+            if event is not None:
+                onward = both(fact, event.linked)
+                stack.extend((source, onward) for source in event.inputs)
+        return reached
+
+    def _run(self, backward: Backward) -> Traversal:
+        traversal = Traversal(backward)
+        roots = [root.node for root in backward.roots if root.node is not None and root.graph != "no"]
+        for index, root in enumerate(backward.roots):
+            if root.graph == "no":
+                traversal.problem = Problem("no-graph", "yes", root=index)
+                return traversal
+        reached = self.ancestry(roots)
+        if backward.inputs is not None:
+            wanted = set(backward.inputs)
+            for index, target in enumerate(backward.inputs):
+                if target not in reached and traversal.problem is None and all(
+                    root.graph == "yes" for root in backward.roots
+                ):
+                    traversal.problem = Problem("unused", "may", root=index)
+            needed = self._leading_to(reached, wanted)
+        else:
+            wanted, needed = set(), set(reached)
+        for node in self._order(roots, reached, needed):
+            certain = reached[node]
+            if node in wanted and not self._feeds(node, needed, wanted):
+                traversal.executed[node] = certain
+                continue
+            event = self.nodes.get(node)
+            if event is None:
+                traversal.executed[node] = certain
+                continue
+            problem = self._failure(event, certain)
+            if problem is not None and (traversal.problem is None or problem.certain == "yes"):
+                if traversal.problem is None or traversal.problem.certain != "yes":
+                    traversal.problem = problem
+            if problem is not None and problem.certain == "yes":
+                return traversal
+            traversal.executed[node] = certain
+            if event.keeps == "no":
+                continue
+            if node in self._retained_by:
+                traversal.retraversed[node] = list(self._retained_by[node])
+            gone = both(certain, {"yes": "no", "no": "yes", "may": "may"}[backward.retain])  # type: ignore[arg-type]
+            if gone != "no":
+                before = self._freed.get(node)
+                if before is None or (before.certain == "may" and gone == "yes"):
+                    self._freed[node] = _Freed(backward, gone if before is None else either(gone, before.certain))
+            if backward.retain != "no":
+                self._retained_by.setdefault(node, []).append(backward.id)
+        return traversal
+
+    def _failure(self, node: Node, certain: Fact) -> Problem | None:
+        if node.keeps == "no":
+            return None
+        freed = self._freed.get(node.id)
+        if freed is not None:
+            fact = both(both(certain, node.keeps), freed.certain)
+            return Problem("freed", fact, node=node, freed_by=freed.by)
+        best: Problem | None = None
+        for saved in node.saved:
+            for change in self.changes.get(saved.storage, [])[saved.version :]:
+                fact = both(both(certain, saved.fact), change.bumps)
+                if best is None or (best.certain != "yes" and fact == "yes"):
+                    best = Problem("stale", fact, node=node, saved=saved, changed_by=change)
+                if fact == "yes":
+                    return best
+        return best
+
+    def _feeds(self, node: int, needed: set[int], wanted: set[int]) -> bool:
+        """Whether a wanted node lies on the way to another wanted one, so that it runs and not only captures."""
+        event = self.nodes.get(node)
+        return event is not None and any(source in needed for source in event.inputs)
+
+    def _leading_to(self, reached: dict[int, Fact], wanted: set[int]) -> set[int]:
+        """The nodes of a graph from which a wanted node is reachable (the engine's exec_info)."""
+        # Inputs of a node are always older than it: one pass in order of age settles every node.
+        needed: set[int] = set()
+        for node in sorted(reached):
+            event = self.nodes.get(node)
+            if node in wanted or (event is not None and any(source in needed for source in event.inputs)):
+                needed.add(node)
+        return needed
+
+    def _order(self, roots: list[int], reached: dict[int, Fact], needed: set[int]) -> Iterator[int]:
+        waiting: dict[int, int] = {}
+        for node in reached:
+            event = self.nodes.get(node)
+            if event is not None and node in needed:
+                for source in set(event.inputs):
+                    waiting[source] = waiting.get(source, 0) + 1
+        ready = [-root for root in set(roots) if root in needed and not waiting.get(root)]
+        heapq.heapify(ready)
+        while ready:
+            node = -heapq.heappop(ready)
+            yield node
+            event = self.nodes.get(node)
+            if event is None:
+                continue
+            for source in set(event.inputs):
+                if source not in waiting:
+                    continue
+                waiting[source] -= 1
+                if waiting[source] == 0 and source in needed:
+                    # AccumulateGrad has the highest priority of all: leaves run as soon as they are ready.
+                    if source in self.nodes:
+                        heapq.heappush(ready, -source)
+                    else:
+                        yield source
+
+
+def replay(tape: Tape) -> tuple[Ledger, list[Traversal]]:
+    """Feed a whole tape to a fresh ledger; the traversals come in the order of the backwards."""
+    ledger = Ledger()
+    traversals = []
+    for event in tape.events:
+        traversal = ledger.feed(event)
+        if traversal is not None:
+            traversals.append(traversal)
+    return ledger, traversals

@@ -1,0 +1,121 @@
+"""Tapes as JSON lines: a header, then one event a line; sites are written once and referred to by number.
+
+A tape whose writer died is complete up to its last whole line: the rest is dropped and `End` is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
+
+from tapecheck.tape import events as vocabulary
+from tapecheck.tape.events import Event, Root, Saved, Site, Span, Tape
+
+FORMAT = 1
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        vocabulary.Leaf, vocabulary.Node, vocabulary.Cut, vocabulary.Backward, vocabulary.InPlace,
+        vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.Loop, vocabulary.Iteration,
+        vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind, vocabulary.Escape, vocabulary.Decision,
+        vocabulary.Raised, vocabulary.Measure, vocabulary.End,
+    )
+}  # fmt: skip
+
+
+class TapeError(ValueError):
+    """The text is no tape, or one of a format this version does not read."""
+
+
+def write_tape(tape: Tape, file: TextIO) -> None:
+    """Write a tape as JSON lines."""
+    file.write(json.dumps({"tape": FORMAT, "producer": tape.producer}) + "\n")
+    sites: dict[Site, int] = {}
+    for event in tape.events:
+        for line in _encode(event, sites):
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def read_tape(lines: Iterable[str]) -> Tape:
+    """Read a tape; raises TapeError where the header or a line before the last is not of this format."""
+    rows = iter(lines)
+    try:
+        header = json.loads(next(rows, ""))
+        if header["tape"] != FORMAT:
+            raise TapeError(f"tape format {header['tape']} is not the format {FORMAT} that this version reads")
+        tape = Tape(str(header["producer"]))
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise TapeError("not a tape: the first line is no tape header") from error
+    sites: dict[int, Site] = {}
+    broken: int | None = None
+    for number, row in enumerate(rows, 2):
+        if not row.strip():
+            continue
+        if broken is not None:
+            raise TapeError(f"line {broken} of the tape is broken")
+        try:
+            event = _decode(json.loads(row), sites)
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+            broken = number
+            continue
+        if event is not None:
+            tape.events.append(event)
+    return tape
+
+
+def _encode(event: Event, sites: dict[Site, int]) -> Iterator[dict[str, Any]]:
+    line: dict[str, Any] = {"event": type(event).__name__}
+    for item in dataclasses.fields(event):
+        value = getattr(event, item.name)
+        if item.default is not dataclasses.MISSING and value == item.default:
+            continue
+        if isinstance(value, Site):
+            number = sites.get(value)
+            if number is None:
+                number = sites[value] = len(sites)
+                yield {
+                    "event": "Site", "id": number, "span": _span(value.span), "function": value.function,
+                    "stack": [_span(span) for span in value.stack], "iteration": value.iteration,
+                }  # fmt: skip
+            line["at"] = number
+        elif isinstance(value, Span):
+            line[item.name] = _span(value)
+        elif item.name in ("saved", "roots"):
+            line[item.name] = [dataclasses.asdict(entry) for entry in value]
+        else:
+            line[item.name] = value
+    yield line
+
+
+def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
+    name = line.pop("event")
+    if name == "Site":
+        sites[line["id"]] = Site(
+            Span(*line["span"]),
+            line["function"],
+            tuple(Span(*span) for span in line["stack"]),
+            tuple((loop, index) for loop, index in line["iteration"]),
+        )
+        return None
+    kind = _KINDS[name]
+    if "at" in line:
+        line["at"] = sites[line["at"]]
+    if line.get("retain_span") is not None:
+        line["retain_span"] = Span(*line["retain_span"])
+    if "saved" in line:
+        line["saved"] = tuple(Saved(**entry) for entry in line["saved"])
+    if "roots" in line:
+        line["roots"] = tuple(Root(**{k: _tuples(v) for k, v in entry.items()}) for entry in line["roots"])
+    event: Event = kind(**{key: _tuples(value) for key, value in line.items()})
+    return event
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _span(span: Span) -> list[Any]:
+    return [span.file, span.line, span.column, span.end_line, span.end_column]
