@@ -1,0 +1,123 @@
+"""What torch's ops, modules and optimizers do to the autograd graph: measured data, read without torch.
+
+``load()`` reads ``facts.json``, which ``python -m tapecheck.torchfacts.measure`` writes by running torch.
+
+Names. ``torch.mul`` and ``Tensor.mul`` are ``"mul"``; functions of a submodule keep its path after ``torch.``
+(``"nn.functional.relu"``, ``"linalg.norm"``, ``"fft.fft"``); the in-place method is ``"relu_"``. Attributes of a
+tensor (``"T"``, ``"data"``, ``"real"``) are ops with one input. Subscripts are ``"getitem"`` and ``"setitem"``.
+Python's operators: see `OPERATORS`, `REFLECTED` and `IN_PLACE`.
+
+Kinds. `OpFact.for_call` narrows a fact to one call. It takes the *kind* of each argument, a string: ``"tensor"``,
+``"tensors"`` (a list or tuple of them), ``"None"``, ``"True"``, ``"False"``, ``"0"``, ``"nonzero"`` (any other
+number), a string's repr (``"'mean'"``), ``"list"`` (of numbers), ``"slice"``, ``"..."``, ``"dtype"``, ``"other"``; and where the value
+is not known ``"number"``, ``"bool"``, ``"str"``, or ``"?"`` for anything. `kind_of` gives the kind of a constant.
+
+Uncertainty. ``saves`` and ``carries`` hold what every sample showed; ``may_save`` and ``may_carry`` what only some
+did. A thing in neither was never seen. Fields typed `Tri` say "yes", "no" or "may".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from tapecheck.torchfacts.model import (
+    IN_PLACE,
+    OPERATORS,
+    PARAMETER_SYNONYMS,
+    REFLECTED,
+    ModuleFact,
+    OpFact,
+    OptimizerFact,
+    Overload,
+    Tri,
+    compatible,
+    join,
+    kind_of,
+)
+from tapecheck.torchfacts.stored import read_module, read_op, read_optimizer
+
+__all__ = [
+    "IN_PLACE",
+    "OPERATORS",
+    "PARAMETER_SYNONYMS",
+    "REFLECTED",
+    "Facts",
+    "ModuleFact",
+    "OpFact",
+    "OptimizerFact",
+    "Overload",
+    "Tri",
+    "compatible",
+    "join",
+    "kind_of",
+    "load",
+]
+
+
+class Facts:
+    """The table. Facts are built when first asked for.
+
+    Attributes:
+        torch_version: version of torch that was measured.
+        general: measured facts about autograd itself, by name; see ``general.py``.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.torch_version: str = data["torch"]
+        self.general: Mapping[str, bool] = data["general"]
+        self._ops: Mapping[str, Any] = data["ops"]
+        self._modules: Mapping[str, Any] = data["modules"]
+        self._optimizers: Mapping[str, Any] = data["optimizers"]
+        self._built: dict[tuple[str, str], Any] = {}
+
+    def op(self, name: str) -> OpFact | None:
+        """The fact for a canonical op name, an alias of one, or an in-place method; None if unknown."""
+        key = ("op", name)
+        if key not in self._built:
+            row = self._ops.get(name)
+            canonical = name
+            while isinstance(row, str):
+                canonical, row = row, self._ops[row]
+            self._built[key] = None if row is None else read_op(canonical, row)
+        found: OpFact | None = self._built[key]
+        return found
+
+    def module(self, name: str) -> ModuleFact | None:
+        """The fact for a class of torch.nn, by class name; None if unknown."""
+        key = ("module", name)
+        if key not in self._built:
+            row = self._modules.get(name)
+            self._built[key] = None if row is None else read_module(name, row)
+        found: ModuleFact | None = self._built[key]
+        return found
+
+    def optimizer(self, name: str) -> OptimizerFact | None:
+        """The fact for a class of torch.optim, by class name; None if unknown."""
+        row = self._optimizers.get(name)
+        return None if row is None else read_optimizer(name, row)
+
+    def op_names(self) -> Iterator[str]:
+        """All op names, aliases included."""
+        return iter(self._ops)
+
+    def module_names(self) -> Iterator[str]:
+        """All module class names."""
+        return iter(self._modules)
+
+    def optimizer_names(self) -> Iterator[str]:
+        """All optimizer class names."""
+        return iter(self._optimizers)
+
+
+@lru_cache(maxsize=1)
+def load() -> Facts:
+    """The facts that come with this package.
+
+    Raises:
+        FileNotFoundError: ``facts.json`` is missing from the installation.
+    """
+    return Facts(json.loads(resources.files(__package__).joinpath("facts.json").read_bytes()))

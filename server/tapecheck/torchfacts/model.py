@@ -1,0 +1,402 @@
+"""The shape of a fact, and how facts are narrowed to a call and joined. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Tri = Literal["yes", "no", "may"]
+Saves = Mapping[str, tuple[str, ...]]
+
+OPERATORS: Mapping[str, str] = {
+    "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "div", "FloorDiv": "__floordiv__", "Mod": "remainder",
+    "Pow": "pow", "MatMult": "matmul", "BitAnd": "__and__", "BitOr": "__or__", "BitXor": "__xor__",
+    "LShift": "__lshift__", "RShift": "__rshift__",
+    "USub": "neg", "UAdd": "positive", "Invert": "bitwise_not",
+    "Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge",
+}  # fmt: skip
+"""Op of a Python operator whose left side is a tensor, by the name of its class in `ast`."""
+
+REFLECTED: Mapping[str, str] = {
+    "Add": "__radd__", "Sub": "__rsub__", "Mult": "__rmul__", "Div": "__rtruediv__", "FloorDiv": "__rfloordiv__",
+    "Mod": "__rmod__", "Pow": "__rpow__", "MatMult": "__rmatmul__", "BitAnd": "__rand__", "BitOr": "__ror__",
+    "BitXor": "__rxor__", "Eq": "eq", "NotEq": "ne", "Lt": "gt", "LtE": "ge", "Gt": "lt", "GtE": "le",
+}  # fmt: skip
+"""Op of a Python operator whose right side alone is a tensor; ``self`` is that right side."""
+
+IN_PLACE: Mapping[str, str] = {
+    "Add": "add_", "Sub": "sub_", "Mult": "mul_", "Div": "div_", "FloorDiv": "floor_divide_", "Mod": "remainder_",
+    "Pow": "pow_", "BitAnd": "__iand__", "BitOr": "__ior__", "BitXor": "__ixor__",
+    "LShift": "__ilshift__", "RShift": "__irshift__",
+}  # fmt: skip
+"""Op of an augmented assignment to a tensor. ``a @= b`` has none: Python runs ``a = a @ b``."""
+
+PARAMETER_SYNONYMS: Mapping[str, str] = {
+    "input": "self", "x": "self", "x1": "self", "x2": "other", "axis": "dim", "keepdims": "keepdim",
+}  # fmt: skip
+"""Keyword spellings that torch accepts for a parameter of another name."""
+
+
+@dataclass(frozen=True)
+class OpFact:
+    """What one op does to the autograd graph.
+
+    Attributes:
+        name: the canonical name.
+        params: all parameters in positional order; ``*name`` takes the remaining positional arguments.
+        inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of `params`.
+        saves: saved thing -> inputs any one of whose requires_grad has it saved. A thing is an input's name,
+            "result" ("result.1" for the second of several), or "buffer": anything else a backward frees, so that
+            a second backward raises (inner buffers, masks, index lists, Python scalars). In a list-valued input
+            ``"tensors"`` as a trigger means the element itself, ``"tensors.other"`` another element of the list.
+        may_save: the same, for what only some of the measured calls saved.
+        scalar_saves: parameter -> its own `saves` table for calls where that parameter is a Python number.
+        scalar_may_save: parameter -> its own `may_save` table, likewise.
+        view_of: the input whose storage and version counter the output shares, if any.
+        view: whether it does.
+        unversioned_view_of: the input whose storage, but not version counter, the output shares (``.data``).
+        returns_input: whether the very input object comes back, not a new tensor ("may" for ``contiguous``).
+        mutates: inputs changed in place, their version counter bumped.
+        may_mutate: the same, in some of the calls.
+        writes_unversioned: inputs whose values change without a bump of the version counter.
+        inplace_flag: whether there is a parameter ``inplace`` that makes it change its input.
+        outputs: "tensor", "tuple", "list", "dict", "none", "number", "bool", "str", "size", "other"; "may" if it
+            depends on the call.
+        n_outputs: the number of tensors in the result where fixed.
+        differentiable_outputs: indices of output tensors that carry a graph when every input requires grad. For
+            a result of open length, of its tensors in a measured call.
+        differentiable: whether a result carries a graph when the inputs require grad. "yes" also where the
+            gradient is always zero (``sign``, ``floor``).
+        carries: inputs whose requires_grad gives the result a graph.
+        may_carry: the same, in some of the calls.
+        zero_gradient: inputs whose gradient was zero in every measured call.
+        grad_graph: input -> inputs that its gradient has a graph to under create_graph=True, by its formula alone
+            (a gradient coming in that has a graph of its own adds to that). An input that is missing has a
+            constant gradient: differentiating it again raises "does not require grad".
+        factory: makes a new tensor whose values depend on no tensor's values (``zeros``, ``randn_like``).
+        requires_grad_flag: whether there is a keyword ``requires_grad`` (the result is then a leaf).
+        nodes: the grad_fn nodes built when every input requires grad, outermost first.
+        second_backward_raises: whether a second backward, all inputs requiring grad, raises.
+        raises_on_grad: whether the call itself raises when an input requires grad (``numpy``).
+        backward_raises: whether the first backward already raises (no derivative).
+        samples: number of calls measured.
+    """
+
+    name: str
+    params: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    saves: Saves = field(default_factory=dict)
+    may_save: Saves = field(default_factory=dict)
+    scalar_saves: Mapping[str, Saves] = field(default_factory=dict)
+    scalar_may_save: Mapping[str, Saves] = field(default_factory=dict)
+    view_of: str | None = None
+    view: Tri = "no"
+    unversioned_view_of: str | None = None
+    returns_input: Tri = "no"
+    mutates: tuple[str, ...] = ()
+    may_mutate: tuple[str, ...] = ()
+    writes_unversioned: tuple[str, ...] = ()
+    inplace_flag: bool = False
+    outputs: str = "tensor"
+    n_outputs: int | None = None
+    differentiable_outputs: tuple[int, ...] = ()
+    differentiable: Tri = "no"
+    carries: tuple[str, ...] = ()
+    may_carry: tuple[str, ...] = ()
+    zero_gradient: tuple[str, ...] = ()
+    grad_graph: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    factory: bool = False
+    requires_grad_flag: bool = False
+    nodes: tuple[str, ...] = ()
+    second_backward_raises: Tri = "no"
+    raises_on_grad: Tri = "no"
+    backward_raises: Tri = "no"
+    samples: int = 0
+    overloads: tuple[Overload, ...] = ()
+
+    @property
+    def inplace(self) -> bool:
+        """Whether every call changes its first input (``add_``)."""
+        return bool(self.params) and self.params[0] in self.mutates
+
+    def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> OpFact:
+        """The fact for calls with arguments of these kinds (see the module's docstring).
+
+        Where the kinds do not decide, the possible facts are joined; an argument list that fits no overload gets
+        this fact, the join of all.
+        """
+        fitting = []
+        for overload in self.overloads:
+            bound = overload.bind(args, kwargs or {})
+            if bound is not None:
+                fitting.append((overload, bound))
+        exact = [pair for pair in fitting if not pair[0].strained(pair[1])]
+        leaves = [leaf for overload, bound in exact or fitting for leaf in overload.select(bound)]
+        if not leaves:
+            return self
+        return replace(join(leaves), overloads=self.overloads)
+
+
+@dataclass(frozen=True)
+class Overload:
+    """One parameter list of an op, with the facts for it, split where an argument decides.
+
+    Attributes:
+        params: the parameters in positional order.
+        keyword_only: those among them that cannot be passed by position.
+        kinds: parameter -> kinds it was measured with.
+        defaults: parameter -> the kind it has when not passed; a parameter not named here is required.
+        cases: (conditions, fact): conditions map a parameter to the kind it must have.
+    """
+
+    params: tuple[str, ...]
+    keyword_only: tuple[str, ...]
+    kinds: Mapping[str, tuple[str, ...]]
+    defaults: Mapping[str, str]
+    cases: tuple[tuple[Mapping[str, str], OpFact], ...]
+
+    def bind(self, args: Sequence[str], kwargs: Mapping[str, str]) -> dict[str, str] | None:
+        """Kinds by parameter, defaults filled in, or None if the arguments do not fit."""
+        bound: dict[str, str] = {}
+        positional = [p for p in self.params if p not in self.keyword_only]
+        for index, kind in enumerate(args):
+            if index >= len(positional):
+                last = positional[-1] if positional else ""
+                # view(2, 3): further numbers belong to the list before them.
+                if last and "list" in self.kinds.get(last, ()) and kind in ("0", "nonzero", "number", "?"):
+                    bound[last] = "list"
+                    continue
+                return None
+            name = positional[index].lstrip("*")
+            bound[name] = kind
+            if positional[index].startswith("*"):
+                bound[name] = "tensors" if "tensor" in kind else kind
+                break
+        names = {p.lstrip("*") for p in self.params}
+        for key, kind in kwargs.items():
+            name = key if key in names else PARAMETER_SYNONYMS.get(key, key)
+            if name not in names:
+                if name in _IGNORED_KEYWORDS:
+                    continue
+                return None
+            if name in bound:
+                return None
+            bound[name] = kind
+        for name in names - bound.keys():
+            if name not in self.defaults:
+                return None
+            bound[name] = self.defaults[name]
+        return bound
+
+    def strained(self, bound: Mapping[str, str]) -> bool:
+        """Whether an argument has a kind this overload was never measured with."""
+        return any(
+            not any(compatible(seen, kind) for seen in self.kinds[name])
+            for name, kind in bound.items()
+            if name in self.kinds and kind != self.defaults.get(name)
+        )
+
+    def select(self, bound: Mapping[str, str]) -> list[OpFact]:
+        """The facts whose conditions the bound kinds can meet; all of them if none does."""
+        chosen = [
+            fact
+            for conditions, fact in self.cases
+            if all(compatible(wanted, bound.get(name, "?")) for name, wanted in conditions.items())
+        ]
+        return chosen or [fact for _, fact in self.cases]
+
+
+_IGNORED_KEYWORDS = frozenset({"out", "dtype", "device", "layout", "pin_memory", "memory_format", "requires_grad", "generator", "names"})  # noqa: E501
+
+
+@dataclass(frozen=True)
+class ModuleFact:
+    """What a class of torch.nn does.
+
+    Attributes:
+        name: the class's name.
+        params: constructor parameters in positional order, without self.
+        forward_params: forward's parameters in positional order, without self.
+        parameters: names of the module's own nn.Parameters, over the measured configurations.
+        buffers: names of its registered buffers.
+        train, eval: what forward does in either mode, all configurations joined. `OpFact.params` are forward's,
+            `OpFact.inputs` also has the names of parameters and buffers, which are inputs like any other here:
+            `OpFact.saves` can name them, `OpFact.mutates` and `OpFact.writes_unversioned` name the buffers that
+            forward changes. `OpFact.outputs` is the nested structure: "tensor", "(tensor, (tensor, tensor))",
+            "(tensor, none)".
+        container: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict: what it does is what its
+            children do.
+        calls_children: whether a container has a forward, running its children in order.
+        loss: whether it is a loss.
+        inplace_flag: whether the constructor has ``inplace``.
+    """
+
+    name: str
+    params: tuple[str, ...] = ()
+    forward_params: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
+    train: OpFact = field(default_factory=lambda: OpFact("train"))
+    eval: OpFact = field(default_factory=lambda: OpFact("eval"))
+    container: bool = False
+    calls_children: bool = False
+    loss: bool = False
+    inplace_flag: bool = False
+
+    def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> ModuleFact:
+        """The fact for a module constructed with arguments of these kinds."""
+        return replace(
+            self, train=self.train.for_call(args, kwargs), eval=self.eval.for_call(args, kwargs)
+        )
+
+
+@dataclass(frozen=True)
+class OptimizerFact:
+    """What a class of torch.optim does.
+
+    Attributes:
+        name: the class's name.
+        params: constructor parameters in positional order.
+        step_mutates: whether step() changes parameters in place, bumping their version counter.
+        step_mutates_grad: whether step() changes the gradients in place.
+        step_skips_without_grad: whether a parameter whose grad is None is left alone.
+        needs_closure: whether step() raises without a closure.
+        set_to_none: zero_grad()'s default for set_to_none.
+    """
+
+    name: str
+    params: tuple[str, ...] = ()
+    step_mutates: Tri = "may"
+    step_mutates_grad: Tri = "may"
+    step_skips_without_grad: Tri = "may"
+    needs_closure: bool = False
+    set_to_none: bool = True
+
+
+def kind_of(value: object) -> str:
+    """The kind of a Python constant; "other" for what is no constant."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, (int, float, complex)):
+        return "nonzero" if value else "0"
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return "list"
+    if isinstance(value, slice):
+        return "slice"
+    return "..." if value is ... else "other"
+
+
+def compatible(wanted: str, kind: str) -> bool:
+    """Whether an argument of `kind` can be one of kind `wanted`."""
+    if kind == "?" or wanted == kind:
+        return True
+    if wanted == "number":
+        return kind in ("0", "nonzero")
+    if kind == "number":
+        return wanted in ("0", "nonzero")
+    if kind == "bool":
+        return wanted in ("True", "False")
+    if wanted == "str":
+        return kind[:1] in ("'", '"')
+    return kind == "str" and wanted[:1] in ("'", '"')
+
+
+def join_tri(values: Iterable[Tri]) -> Tri:
+    found = set(values)
+    return found.pop() if len(found) == 1 else "may"
+
+
+def _join_tables(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tuple[Saves, Saves]:
+    """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have says nothing."""
+    entries: set[tuple[str, str]] = set()
+    for leaf in leaves:
+        for table in (leaf.saves, leaf.may_save):
+            entries.update((thing, trigger) for thing, triggers in table.items() for trigger in triggers)
+    certain: dict[str, list[str]] = {}
+    possible: dict[str, list[str]] = {}
+    every = frozenset().union(*inputs)
+    for thing, trigger in sorted(entries):
+        base = trigger.partition(".")[0]
+        asked = [
+            leaf
+            for leaf, present in zip(leaves, inputs)
+            if (base in present or base not in every) and (thing in present or thing not in every)
+        ]
+        sure = bool(asked) and all(trigger in leaf.saves.get(thing, ()) for leaf in asked)
+        (certain if sure else possible).setdefault(thing, []).append(trigger)
+    return {k: tuple(v) for k, v in certain.items()}, {k: tuple(v) for k, v in possible.items()}
+
+
+def _join_carries(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    names = {n for leaf in leaves for n in (*leaf.carries, *leaf.may_carry)}
+    sure = {
+        n for n in names
+        if all(n in leaf.carries for leaf, present in zip(leaves, inputs) if n in present)
+    }  # fmt: skip
+    return tuple(sorted(sure)), tuple(sorted(names - sure))
+
+
+def _ordered(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+def join(leaves: Sequence[OpFact]) -> OpFact:
+    """One fact that holds for calls any of `leaves` describes."""
+    first = leaves[0]
+    if len(leaves) == 1:
+        return first
+    inputs = [frozenset(leaf.inputs) for leaf in leaves]
+    saves, may_save = _join_tables(leaves, inputs)
+    carries, may_carry = _join_carries(leaves, inputs)
+    views = {leaf.view_of for leaf in leaves} - {None}
+    mutated = {name for leaf in leaves for name in (*leaf.mutates, *leaf.may_mutate)}
+    always = {n for n in mutated if all(n in leaf.mutates for leaf in leaves)}
+    structures = {leaf.outputs for leaf in leaves}
+    counts = {leaf.n_outputs for leaf in leaves}
+    scalar: dict[str, Saves] = {}
+    scalar_may: dict[str, Saves] = {}
+    for leaf in leaves:
+        for name, table in leaf.scalar_saves.items():
+            same = all(other.scalar_saves.get(name, table) == table for other in leaves)
+            (scalar if same else scalar_may)[name] = table
+        scalar_may.update(leaf.scalar_may_save)
+    gradients: dict[str, tuple[str, ...]] = {}
+    for leaf in leaves:
+        for name, targets in leaf.grad_graph.items():
+            gradients[name] = _ordered((gradients.get(name, ()), targets))
+    longest = max(leaves, key=lambda leaf: len(leaf.params))
+    return OpFact(
+        name=first.name,
+        params=longest.params,
+        inputs=_ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs))),
+        saves=saves,
+        may_save=may_save,
+        scalar_saves=scalar,
+        scalar_may_save=scalar_may,
+        view_of=sorted(v for v in views if v)[0] if views else None,
+        view=join_tri(leaf.view for leaf in leaves) if len(views) < 2 else "may",
+        unversioned_view_of=next((leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None),
+        returns_input=join_tri(leaf.returns_input for leaf in leaves),
+        mutates=tuple(sorted(always)),
+        may_mutate=tuple(sorted(mutated - always)),
+        writes_unversioned=_ordered(leaf.writes_unversioned for leaf in leaves),
+        inplace_flag=any(leaf.inplace_flag for leaf in leaves),
+        outputs=structures.pop() if len(structures) == 1 else "may",
+        n_outputs=counts.pop() if len(counts) == 1 else None,
+        differentiable_outputs=_ordered(leaf.differentiable_outputs for leaf in leaves),
+        differentiable=join_tri(leaf.differentiable for leaf in leaves),
+        carries=carries,
+        may_carry=may_carry,
+        zero_gradient=tuple(n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)),
+        grad_graph=gradients,
+        factory=all(leaf.factory for leaf in leaves),
+        requires_grad_flag=any(leaf.requires_grad_flag for leaf in leaves),
+        nodes=_ordered(leaf.nodes for leaf in leaves),
+        second_backward_raises=join_tri(leaf.second_backward_raises for leaf in leaves),
+        raises_on_grad=join_tri(leaf.raises_on_grad for leaf in leaves),
+        backward_raises=join_tri(leaf.backward_raises for leaf in leaves),
+        samples=sum(leaf.samples for leaf in leaves),
+    )

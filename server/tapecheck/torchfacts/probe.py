@@ -1,0 +1,387 @@
+"""Run one torch call and observe what it does to the autograd graph.
+
+Everything here is found by running: a thing counts as saved when changing its version between forward and
+backward makes backward raise, and as freed when a second backward raises. Only the naming of what is neither
+an input nor an output ("buffer") reads the nodes' ``_saved_*`` attributes. Needs torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.autograd.graph import Node, increment_version
+from torch.utils._pytree import tree_leaves, tree_map
+
+BUFFER = "buffer"
+OTHER = ".other"
+_STALE = "modified by an inplace operation"
+_FREED = "second time"
+_NO_DERIVATIVE = ("not implemented", "not differentiable", "does not support", "not supported")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call to measure: `fn(*args, **kwargs)`, and the parameter name each tensor argument belongs to.
+
+    `owner` maps ``id(tensor)`` of a tensor among the arguments to its parameter's name.
+    """
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    owner: Mapping[int, str]
+
+
+@dataclass
+class Observation:
+    """What one call did. `saves` maps a saved thing to the inputs whose requires_grad alone made it saved."""
+
+    saves: dict[str, set[str]] = field(default_factory=dict)
+    saves_with_all: set[str] = field(default_factory=set)
+    structure: str = "none"
+    outputs: int = 0
+    differentiable_outputs: tuple[int, ...] = ()
+    carries: set[str] = field(default_factory=set)
+    candidates: set[str] = field(default_factory=set)
+    view_of: set[str] = field(default_factory=set)
+    returns: set[str] = field(default_factory=set)
+    unversioned: set[str] = field(default_factory=set)
+    mutates: set[str] = field(default_factory=set)
+    writes_unversioned: set[str] = field(default_factory=set)
+    nodes: tuple[str, ...] = ()
+    second_backward: str = "no"
+    backward_error: str = ""
+    forward_error: str = ""
+    zero_gradient: set[str] = field(default_factory=set)
+    grad_graph: dict[str, set[str]] = field(default_factory=dict)
+    grad_graph_error: bool = False
+
+
+class Unusable(Exception):
+    """The call cannot be measured (it raises without any gradient involved, or has no stable result)."""
+
+
+@dataclass
+class _Run:
+    leaves: dict[str, list[torch.Tensor]]
+    tensors: dict[str, list[torch.Tensor]]
+    value: Any
+    outs: list[torch.Tensor]
+    boundary: set[Node]
+
+    def grad_outs(self) -> list[torch.Tensor]:
+        return [o for o in self.outs if o.requires_grad]
+
+
+def can_require_grad(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def structure_of(value: Any) -> str:
+    """The shape of a result: tensor, tuple, list, none, bool, number, str, dict or other."""
+    if isinstance(value, torch.Tensor):
+        return "tensor"
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, torch.Size):
+        return "size"
+    if isinstance(value, (int, float, complex)):
+        return "number"
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, tuple):
+        return "tuple"
+    if isinstance(value, list):
+        return "list"
+    if isinstance(value, dict):
+        return "dict"
+    return "other"
+
+
+def walk(roots: Iterable[Node | None], boundary: set[Node]) -> Iterator[Node]:
+    """The nodes reachable from `roots`, stopping before `boundary` and at leaves, outermost first."""
+    seen: set[Node] = set()
+    queue = [node for node in roots if node is not None]
+    while queue:
+        node = queue.pop(0)
+        if node in seen or node in boundary or type(node).__name__ == "AccumulateGrad":
+            continue
+        seen.add(node)
+        yield node
+        queue.extend(child for child, _ in node.next_functions if child is not None)
+
+
+def saved_tensors(node: Node) -> Iterator[torch.Tensor]:
+    """The tensors a node holds for its backward, unpacked."""
+    if hasattr(node, "saved_tensors"):
+        yield from (t for t in node.saved_tensors if isinstance(t, torch.Tensor))
+        return
+    for name in dir(node):
+        if not name.startswith("_raw_saved_"):
+            continue
+        try:
+            value = getattr(node, name.replace("_raw_saved_", "_saved_", 1))
+        except (RuntimeError, AttributeError):
+            continue
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, torch.Tensor):
+                yield item
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def _weights(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    # Not ones: softmax and other normalisers have an all-zero gradient for those.
+    generator = torch.Generator().manual_seed(7)
+    result = []
+    for out in outs:
+        if out.layout != torch.strided:
+            result.append(torch.ones_like(out))
+            continue
+        weight = torch.rand(out.shape, generator=generator, dtype=torch.float64) + 0.5
+        result.append(weight.to(out.dtype))
+    return result
+
+
+def _backward(outs: Sequence[torch.Tensor]) -> str:
+    """"" when backward ran, otherwise the error's text."""
+    try:
+        torch.autograd.backward(list(outs), _weights(outs))
+    except (RuntimeError, NotImplementedError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+class Prober:
+    """Measures one call. `leaf_inputs` keeps inputs leaves; otherwise each is a clone of one, so that in-place
+    calls are legal."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.members: dict[str, list[torch.Tensor]] = {}
+        seen: set[int] = set()
+        for leaf in tree_leaves((call.args, dict(call.kwargs))):
+            if isinstance(leaf, torch.Tensor) and id(leaf) in call.owner and id(leaf) not in seen:
+                seen.add(id(leaf))
+                self.members.setdefault(call.owner[id(leaf)], []).append(leaf)
+
+    def run(self, grad: frozenset[str], only: int | None = None) -> _Run:
+        """Run afresh, the inputs named in `grad` requiring grad (only the `only`-th of a list argument)."""
+        leaves: dict[str, list[torch.Tensor]] = {}
+        tensors: dict[str, list[torch.Tensor]] = {}
+        replaced: dict[int, torch.Tensor] = {}
+        boundary: set[Node] = set()
+        for name, members in self.members.items():
+            for index, original in enumerate(members):
+                leaf = original.detach().clone()
+                wants = name in grad and can_require_grad(leaf) and only in (None, index)
+                tensor = leaf
+                if wants:
+                    leaf.requires_grad_()
+                    tensor = leaf.clone()
+                    assert tensor.grad_fn is not None
+                    boundary.add(tensor.grad_fn)
+                leaves.setdefault(name, []).append(leaf)
+                tensors.setdefault(name, []).append(tensor)
+                replaced[id(original)] = tensor
+
+        def swap(item: Any) -> Any:
+            return replaced.get(id(item), item)
+
+        args, kwargs = tree_map(swap, (self.call.args, dict(self.call.kwargs)))
+        torch.manual_seed(0)
+        value = self.call.fn(*args, **kwargs)
+        outs = [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
+        return _Run(leaves, tensors, value, outs, boundary)
+
+    def observe(self) -> Observation:
+        """Everything measured about the call.
+
+        Raises:
+            Unusable: the call raises even when nothing requires grad.
+        """
+        seen = Observation()
+        self._observe_plain(seen)
+        names = [n for n, ts in self.members.items() if any(can_require_grad(t) for t in ts)]
+        seen.candidates = set(names)
+        if not names:
+            return seen
+        everything = frozenset(names)
+        try:
+            run = self.run(everything)
+        except Exception as error:
+            seen.forward_error = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            run = None
+        if run is not None:
+            seen.differentiable_outputs = tuple(i for i, o in enumerate(run.outs) if o.requires_grad)
+            seen.nodes = tuple(type(n).__name__ for n in walk([o.grad_fn for o in run.grad_outs()], run.boundary))
+            seen.saves_with_all = self._saved(everything, None, seen)
+            seen.second_backward = self._second(everything, None)
+        for name in names:
+            for index in self._elements(name):
+                self._observe_single(seen, name, index)
+        if seen.carries and not seen.backward_error:
+            self._observe_grad_graph(seen)
+        return seen
+
+    def _elements(self, name: str) -> Sequence[int | None]:
+        members = self.members[name]
+        if len(members) == 1:
+            return (None,)
+        return [i for i, t in enumerate(members) if can_require_grad(t)][:3]
+
+    def _observe_plain(self, seen: Observation) -> None:
+        before = {name: [(t._version, t.clone()) for t in self._plain_inputs(name)] for name in self.members}
+        try:
+            run = self.run(frozenset())
+        except Exception as error:
+            raise Unusable(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+        seen.structure = structure_of(run.value)
+        seen.outputs = len(run.outs)
+        for name, tensors in run.tensors.items():
+            for tensor, (_, old) in zip(tensors, before[name]):
+                if tensor._version > 0:
+                    seen.mutates.add(name)
+                elif tensor.shape != old.shape or not _same(tensor, old):
+                    seen.writes_unversioned.add(name)
+        for out, (name, tensors) in itertools.product(run.outs, run.tensors.items()):
+            for tensor in tensors:
+                if out is tensor:
+                    seen.returns.add(name)
+                    continue
+                version = out._version
+                increment_version(tensor)
+                if out._version != version:
+                    seen.view_of.add(name)
+                elif _storage(out) and _storage(out) == _storage(tensor):
+                    seen.unversioned.add(name)
+
+    def _plain_inputs(self, name: str) -> list[torch.Tensor]:
+        return [t.detach().clone() for t in self.members[name]]
+
+    def _observe_single(self, seen: Observation, name: str, index: int | None) -> None:
+        grad = frozenset((name,))
+        try:
+            run = self.run(grad, index)
+        except Exception as error:
+            if not seen.forward_error:
+                seen.forward_error = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            return
+        outs = run.grad_outs()
+        # An in-place call leaves the mutated input itself requiring grad even when its result does not depend on it.
+        if not outs:
+            return
+        seen.carries.add(name)
+        if len(seen.differentiable_outputs) < len(outs):
+            seen.differentiable_outputs = tuple(i for i, o in enumerate(run.outs) if o.requires_grad)
+        for thing in self._saved(grad, index, seen):
+            base, _, element = thing.partition("#")
+            trigger = name
+            if element and base == name and index is not None and int(element) != index:
+                trigger = name + OTHER
+            seen.saves.setdefault(base, set()).add(trigger)
+        run = self.run(grad, index)
+        if not _backward(run.grad_outs()):
+            grads = [leaf.grad for leaf in run.leaves[name] if leaf.requires_grad]
+            if grads and all(g is not None and g.numel() and not g.to_dense().any() for g in grads):
+                seen.zero_gradient.add(name)
+
+    def _second(self, grad: frozenset[str], index: int | None) -> str:
+        run = self.run(grad, index)
+        outs = run.grad_outs()
+        if not outs or _backward(outs):
+            return "no" if not outs else "may"
+        error = _backward(outs)
+        return "yes" if _FREED in error else "may" if error else "no"
+
+    def _saved(self, grad: frozenset[str], index: int | None, seen: Observation) -> set[str]:
+        """Names of what is saved: inputs (an element of a list argument as name#i), result(.i), buffer."""
+        run = self.run(grad, index)
+        outs = run.grad_outs()
+        if not outs:
+            return set()
+        held = [(_storage(t)) for n in walk([o.grad_fn for o in outs], run.boundary) for t in saved_tensors(n)]
+        known = {_storage(t) for ts in run.tensors.values() for t in ts} | {_storage(o) for o in run.outs}
+        unnamed = any(pointer not in known for pointer in held)
+        error = _backward(outs)
+        if error:
+            seen.backward_error = error.splitlines()[0][:120]
+            return set()
+        found: set[str] = set()
+        for name, tensors in self.members.items():
+            if name in seen.mutates:
+                continue
+            for i in range(len(tensors)):
+                if self._stale(grad, index, lambda r, n=name, k=i: r.tensors[n][k]):  # type: ignore[misc]
+                    found.add(name if len(tensors) == 1 else f"{name}#{i}")
+        aliased = {id(o) for o in run.outs if self._aliases_input(run, o, seen.mutates)}
+        for i, out in enumerate(run.outs):
+            if id(out) in aliased:
+                continue
+            if self._stale(grad, index, lambda r, k=i: r.outs[k]):  # type: ignore[misc]
+                found.add("result" if len(run.outs) == 1 else f"result.{i}")
+        if self._second(grad, index) == "yes" and (unnamed or not found):
+            found.add(BUFFER)
+        return found
+
+    @staticmethod
+    def _aliases_input(run: _Run, out: torch.Tensor, mutated: set[str]) -> bool:
+        for name, tensors in run.tensors.items():
+            if name in mutated:
+                continue
+            for tensor in tensors:
+                version = out._version
+                if out is tensor:
+                    return True
+                increment_version(tensor)
+                if out._version != version:
+                    return True
+        return False
+
+    def _stale(self, grad: frozenset[str], index: int | None, pick: Callable[[_Run], torch.Tensor]) -> bool:
+        run = self.run(grad, index)
+        increment_version(pick(run))
+        return _STALE in _backward(run.grad_outs())
+
+    def _observe_grad_graph(self, seen: Observation) -> None:
+        names = sorted(seen.carries)[:4]
+        for name in names:
+            try:
+                if self._gradient(frozenset((name,)), name, name):
+                    seen.grad_graph.setdefault(name, set()).add(name)
+                for other in names:
+                    if other != name and self._gradient(frozenset((name, other)), name, other):
+                        seen.grad_graph.setdefault(name, set()).add(other)
+            except (RuntimeError, NotImplementedError):
+                seen.grad_graph_error = True
+
+    def _gradient(self, grad: frozenset[str], name: str, other: str) -> bool:
+        """Whether the gradient of `name`, under create_graph, has a graph that reaches `other`."""
+        run = self.run(grad)
+        outs = run.grad_outs()
+        sources = [t for t in run.leaves[name] if t.requires_grad]
+        grads = torch.autograd.grad(outs, sources, _weights(outs), create_graph=True, allow_unused=True)
+        found = [g for g in grads if g is not None and g.requires_grad]
+        if not found:
+            return False
+        targets = [t for t in run.leaves[other] if t.requires_grad]
+        again = torch.autograd.grad(found, targets, _weights(found), allow_unused=True)
+        return any(g is not None for g in again)
+
+
+def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    try:
+        return torch.equal(torch.nan_to_num(left.float()), torch.nan_to_num(right.float()))
+    except (RuntimeError, NotImplementedError):
+        return True
