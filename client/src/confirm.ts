@@ -1,0 +1,154 @@
+/** "Confirm by running": the file runs under the recorder, and its findings come back confirmed or refuted. */
+
+import { randomUUID } from 'node:crypto';
+import * as path from 'node:path';
+import * as vscode from 'vscode';
+import {
+  ExecuteCommandRequest,
+  WorkDoneProgress,
+  WorkDoneProgressCancelNotification,
+} from 'vscode-languageclient/node';
+import type { Server } from './server';
+import { describeRun, type RunResult, readRunResult } from './summary';
+
+export class Confirmer {
+  private readonly underWay = new Set<string>();
+
+  constructor(
+    private readonly server: Server,
+    private readonly log: vscode.LogOutputChannel,
+  ) {}
+
+  /**
+   * Runs a file, or the one in the active editor.
+   *
+   * `target` is a `Uri` (from a menu) or `{uri: string}` (from a code lens). Returns the server's answer, or
+   * undefined where nothing ran.
+   */
+  async confirm(target?: unknown): Promise<RunResult | undefined> {
+    if (!vscode.workspace.isTrusted) {
+      const manage = 'Manage Workspace Trust';
+      const chosen = await vscode.window.showWarningMessage(
+        'Confirming findings runs your code, which needs a trusted workspace.',
+        manage,
+      );
+      if (chosen === manage) await vscode.commands.executeCommand('workbench.trust.manage');
+      return undefined;
+    }
+    const document = await openTarget(target);
+    if (document === undefined) {
+      void vscode.window.showInformationMessage('Tapecheck: open a Python file to confirm its findings.');
+      return undefined;
+    }
+    if (document.uri.scheme !== 'file' && document.uri.scheme !== 'untitled') {
+      void vscode.window.showInformationMessage(
+        'Tapecheck can run Python files only: save the code as a .py file and run that.',
+      );
+      return undefined;
+    }
+    if ((document.isDirty || document.isUntitled) && !(await document.save())) {
+      void vscode.window.showWarningMessage('Tapecheck ran nothing, because the file was not saved.');
+      return undefined;
+    }
+    // Saving an untitled document opens another one, under its new name.
+    const saved = document.isUntitled ? vscode.window.activeTextEditor?.document : document;
+    if (saved === undefined || saved.isUntitled) return undefined;
+
+    const uri = saved.uri.toString();
+    const file = path.basename(saved.uri.fsPath);
+    if (this.underWay.has(uri)) {
+      void vscode.window.showInformationMessage(`Tapecheck is already running ${file}.`);
+      return undefined;
+    }
+    this.underWay.add(uri);
+    try {
+      return await this.run(uri, file);
+    } finally {
+      this.underWay.delete(uri);
+    }
+  }
+
+  private async run(uri: string, file: string): Promise<RunResult | undefined> {
+    await this.server.settled();
+    const client = this.server.running;
+    if (client === undefined) {
+      await this.tell({ level: 'error', text: 'Tapecheck: the server is not running, so nothing was run.' });
+      return undefined;
+    }
+    const token = `tapecheck-run-${randomUUID()}`;
+    let cancelled = false;
+    let raw: unknown;
+    try {
+      raw = await vscode.window.withProgress(
+        {
+          location: vscode.ProgressLocation.Notification,
+          title: `Tapecheck: running ${file}`,
+          cancellable: true,
+        },
+        async (progress, cancellation) => {
+          let reached = 0;
+          const reports = client.onProgress(WorkDoneProgress.type, token, (value) => {
+            if (cancelled || value.kind === 'end') return;
+            const { message, percentage } = value;
+            const increment = percentage === undefined ? undefined : Math.max(0, percentage - reached);
+            if (percentage !== undefined) reached = Math.max(reached, percentage);
+            progress.report({
+              ...(message === undefined ? {} : { message }),
+              ...(increment === undefined ? {} : { increment }),
+            });
+          });
+          const cancels = cancellation.onCancellationRequested(() => {
+            cancelled = true;
+            progress.report({ message: 'stopping' });
+            void client.sendNotification(WorkDoneProgressCancelNotification.type, { token });
+          });
+          try {
+            return await client.sendRequest(ExecuteCommandRequest.type, {
+              command: 'tapecheck.run',
+              arguments: [{ uri, token }],
+              workDoneToken: token,
+            });
+          } finally {
+            reports.dispose();
+            cancels.dispose();
+          }
+        },
+      );
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.log.error(`running ${file}: ${reason}`);
+      if (!cancelled) await this.tell({ level: 'error', text: `Tapecheck could not run ${file}: ${reason}` });
+      return undefined;
+    }
+    const result = readRunResult(raw);
+    if (cancelled && result === undefined) return undefined;
+    void this.tell(describeRun(file, result));
+    return result;
+  }
+
+  private async tell(message: { level: 'info' | 'warning' | 'error'; text: string }): Promise<void> {
+    const output = 'Show Output';
+    const show =
+      message.level === 'error'
+        ? vscode.window.showErrorMessage
+        : message.level === 'warning'
+          ? vscode.window.showWarningMessage
+          : vscode.window.showInformationMessage;
+    if ((await show(message.text, output)) === output) this.log.show(true);
+  }
+}
+
+async function openTarget(target: unknown): Promise<vscode.TextDocument | undefined> {
+  const uri = targetUri(target);
+  if (uri !== undefined) return vscode.workspace.openTextDocument(uri);
+  const document = vscode.window.activeTextEditor?.document;
+  return document?.languageId === 'python' ? document : undefined;
+}
+
+function targetUri(target: unknown): vscode.Uri | undefined {
+  if (target instanceof vscode.Uri) return target;
+  if (typeof target === 'object' && target !== null && 'uri' in target && typeof target.uri === 'string') {
+    return vscode.Uri.parse(target.uri, true);
+  }
+  return undefined;
+}

@@ -1,0 +1,299 @@
+/** The language server's life: found, started, restarted, stopped. */
+
+import * as fs from 'node:fs';
+import * as os from 'node:os';
+import * as path from 'node:path';
+import * as vscode from 'vscode';
+import {
+  CloseAction,
+  type ConfigurationParams,
+  DidChangeConfigurationNotification,
+  ErrorAction,
+  LanguageClient,
+  type LanguageClientOptions,
+  RevealOutputChannelOn,
+  State,
+} from 'vscode-languageclient/node';
+import { candidates, resolveCommand } from './interpreter';
+import { type Attempt, describeFailure, type LaunchPlan, planLaunch } from './launch';
+import { probe } from './probe';
+import { activeInterpreter, PYTHON_EXTENSION_ID } from './pythonExtension';
+import { RestartBudget } from './restarts';
+import { expandVariables, needsRestart, readSettings, type Settings, serverSettings } from './settings';
+import { PYTHON_FILES, type Status } from './status';
+
+const SECTION = 'tapecheck';
+const RESTARTS_ALLOWED = 3;
+const RESTARTS_WINDOW_MS = 3 * 60_000;
+
+export class Server implements vscode.Disposable {
+  private client: LanguageClient | undefined;
+  private plan: LaunchPlan | undefined;
+  private attempts: readonly Attempt[] = [];
+  private started: Settings | undefined;
+  private queue: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly context: vscode.ExtensionContext,
+    private readonly log: vscode.LogOutputChannel,
+    private readonly status: Status,
+  ) {}
+
+  /** The client of a server that runs, or undefined. */
+  get running(): LanguageClient | undefined {
+    return this.client?.state === State.Running ? this.client : undefined;
+  }
+
+  get launched(): LaunchPlan | undefined {
+    return this.plan;
+  }
+
+  /** The interpreters that were asked at the last start, and what each answered. */
+  get asked(): readonly Attempt[] {
+    return this.attempts;
+  }
+
+  /** Resolves when starts and stops that were asked for are done. */
+  settled(): Promise<void> {
+    return this.queue;
+  }
+
+  /** Starts the server, or starts it anew. Calls are carried out one after the other. */
+  restart(): Promise<void> {
+    return this.enqueue(async () => {
+      await this.shutdown();
+      await this.launch();
+    });
+  }
+
+  stop(): Promise<void> {
+    return this.enqueue(() => this.shutdown());
+  }
+
+  /** Tells the server of changed settings, or starts it anew where that is needed. */
+  async settingsChanged(): Promise<void> {
+    const now = this.settings(undefined, true);
+    if (this.started === undefined || needsRestart(this.started, now)) {
+      await this.restart();
+      return;
+    }
+    this.started = now;
+    await this.running?.sendNotification(DidChangeConfigurationNotification.type, {
+      settings: { [SECTION]: serverSettings(now, this.plan?.runInterpreter ?? []) },
+    });
+  }
+
+  /** The settings in force for a file, or for the window. */
+  settings(resource?: vscode.Uri, complain = false): Settings {
+    const raw = vscode.workspace.getConfiguration(undefined, resource ?? null).get(SECTION);
+    return readSettings(raw, complain ? (message) => this.log.warn(message) : undefined);
+  }
+
+  dispose(): void {
+    void this.stop();
+  }
+
+  private enqueue(work: () => Promise<void>): Promise<void> {
+    this.queue = this.queue.then(work).catch((error) => {
+      this.log.error(`${error instanceof Error ? (error.stack ?? error.message) : error}`);
+      this.status.show({ kind: 'failed', detail: `${error instanceof Error ? error.message : error}` });
+    });
+    return this.queue;
+  }
+
+  private async shutdown(): Promise<void> {
+    const { client } = this;
+    this.client = undefined;
+    this.plan = undefined;
+    if (client === undefined) return;
+    try {
+      await client.dispose();
+    } catch (error) {
+      this.log.warn(`stopping the server: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+
+  private async launch(): Promise<void> {
+    const settings = this.settings(undefined, true);
+    this.started = settings;
+    if (!settings.enable) {
+      this.status.show({ kind: 'off' });
+      return;
+    }
+    this.status.show({ kind: 'starting' });
+    const plan = await this.findLaunch(settings);
+    if (plan === undefined) return;
+    this.plan = plan;
+
+    const client = this.createClient(plan, settings);
+    this.client = client;
+    try {
+      await client.start();
+    } catch (error) {
+      // The error handler or the lines above have said why; a second box would say it worse.
+      this.log.error(`the server did not start: ${error instanceof Error ? error.message : error}`);
+      if (this.client === client) this.failed('The Tapecheck server did not start.');
+      return;
+    }
+    this.status.show({ kind: 'running', detail: describePlan(plan) });
+  }
+
+  private async findLaunch(settings: Settings): Promise<LaunchPlan | undefined> {
+    const folders = (vscode.workspace.workspaceFolders ?? [])
+      .filter((folder) => folder.uri.scheme === 'file')
+      .map((folder) => folder.uri.fsPath);
+    const variables = { workspaceFolder: folders[0], userHome: os.homedir(), env: process.env };
+    const lookUp = { platform: process.platform, env: process.env, isFile };
+    const setting = expandVariables(settings.interpreter, variables);
+    const active =
+      setting.length > 0
+        ? undefined
+        : await activeInterpreter(vscode.workspace.workspaceFolders?.[0]?.uri, this.log);
+    const found = candidates({
+      ...lookUp,
+      setting,
+      active,
+      folders,
+      trusted: vscode.workspace.isTrusted,
+    });
+    const plan = await planLaunch({
+      candidates: found,
+      path: resolveCommand(expandVariables(settings.path, variables), lookUp).filter((part) => part !== ''),
+      importStrategy: settings.importStrategy,
+      bundled: bundledFolder(this.context.extensionPath),
+      cwd: path.join(this.context.extensionPath, 'dist'),
+      env: process.env,
+      probe,
+    });
+    this.attempts = plan.attempts;
+    for (const { candidate, source, probe: answer } of plan.attempts) {
+      const verdict = answer.ok ? `Python ${answer.version}, tapecheck ${answer.tapecheck}` : answer.detail;
+      this.log.info(
+        `interpreter ${candidate.command.join(' ')} (${candidate.origin}, ${source}): ${verdict}`,
+      );
+    }
+    if (plan.ok) return plan;
+    this.log.error(describeFailure(plan));
+    this.failed(describeFailure(plan), true);
+    return undefined;
+  }
+
+  private createClient(plan: LaunchPlan, settings: Settings): LanguageClient {
+    const budget = new RestartBudget(RESTARTS_ALLOWED, RESTARTS_WINDOW_MS);
+    let everRan = false;
+    const options: LanguageClientOptions = {
+      documentSelector: PYTHON_FILES as LanguageClientOptions['documentSelector'] & object,
+      outputChannel: this.log,
+      traceOutputChannel: this.log,
+      revealOutputChannelOn: RevealOutputChannelOn.Never,
+      initializationOptions: { settings: serverSettings(settings, plan.runInterpreter) },
+      // Without this the client shows an error box of its own beside ours.
+      initializationFailedHandler: () => false,
+      errorHandler: {
+        error: (error, _message, count) => {
+          this.log.error(`connection to the server: ${error.message}`);
+          return {
+            action: (count ?? 0) <= 3 ? ErrorAction.Continue : ErrorAction.Shutdown,
+            handled: true,
+          };
+        },
+        closed: () => {
+          if (everRan && budget.spend()) {
+            this.status.show({ kind: 'starting' });
+            return {
+              action: CloseAction.Restart,
+              message: 'The server ended; starting it again.',
+              handled: true,
+            };
+          }
+          const message = everRan
+            ? `The Tapecheck server ended ${RESTARTS_ALLOWED + 1} times within three minutes and is not started again.`
+            : 'The Tapecheck server ended while it started.';
+          this.failed(message);
+          return { action: CloseAction.DoNotRestart, message, handled: true };
+        },
+      },
+      middleware: {
+        workspace: {
+          configuration: async (params: ConfigurationParams, token, next) => {
+            const answers = await next(params, token);
+            if (!Array.isArray(answers)) return answers;
+            return answers.map((answer, index) => {
+              const item = params.items[index];
+              if (item?.section !== SECTION) return answer;
+              return serverSettings(readSettings(answer), this.plan?.runInterpreter ?? []);
+            });
+          },
+          // Sent by settingsChanged, which also knows the interpreter that was found.
+          didChangeConfiguration: async () => {},
+        },
+        executeCommand: async (command, args, next) => {
+          if (command === 'tapecheck.run') {
+            return vscode.commands.executeCommand('tapecheck.confirmFile', ...args);
+          }
+          return next(command, args);
+        },
+      },
+    };
+    const client = new LanguageClient(
+      SECTION,
+      'Tapecheck',
+      { command: plan.command, args: plan.args, options: { env: plan.env, cwd: plan.cwd } },
+      options,
+    );
+    client.onDidChangeState(({ newState }) => {
+      if (newState === State.Running) {
+        everRan = true;
+        if (this.client === client) this.status.show({ kind: 'running', detail: describePlan(plan) });
+      }
+    });
+    return client;
+  }
+
+  private reported: string | undefined;
+
+  /** Says once that no server runs, with what can be done about it. */
+  private failed(message: string, interpreter = false): void {
+    this.status.show({ kind: 'failed', detail: message });
+    if (this.reported !== undefined) return;
+    this.reported = message;
+    const select = 'Select Interpreter';
+    const settings = 'Open Settings';
+    const output = 'Show Output';
+    const restart = 'Restart';
+    const hasPython = vscode.extensions.getExtension(PYTHON_EXTENSION_ID) !== undefined;
+    const buttons = interpreter ? [...(hasPython ? [select] : []), settings, output] : [restart, output];
+    void vscode.window.showErrorMessage(message, ...buttons).then((chosen) => {
+      this.reported = undefined;
+      if (chosen === select) return vscode.commands.executeCommand('python.setInterpreter');
+      if (chosen === settings) {
+        return vscode.commands.executeCommand('workbench.action.openSettings', 'tapecheck.interpreter');
+      }
+      if (chosen === restart) return this.restart();
+      if (chosen === output) this.log.show(true);
+      return undefined;
+    });
+  }
+}
+
+/** The packages that come with the extension; in a checkout that was not packaged, the checkout's own. */
+function bundledFolder(extensionPath: string): string | undefined {
+  return ['bundled', 'server']
+    .map((name) => path.join(extensionPath, name))
+    .find((folder) => isFile(path.join(folder, 'tapecheck', '__init__.py')));
+}
+
+function isFile(file: string): boolean {
+  try {
+    return fs.statSync(file).isFile();
+  } catch {
+    return false;
+  }
+}
+
+function describePlan(plan: LaunchPlan): string {
+  if (plan.server === undefined) return `${plan.command} (tapecheck.path)`;
+  const fixes = plan.server.libcst ? '' : ', no quick fixes: libcst is missing';
+  const from = plan.source === 'bundled' ? 'bundled' : 'from the environment';
+  return `${plan.server.tapecheck} ${from}, Python ${plan.server.version}${fixes}`;
+}

@@ -1,0 +1,146 @@
+/** The `tapecheck.*` settings: their types, and how raw values from the editor become them. */
+
+export type ImportStrategy = 'useBundled' | 'fromEnvironment';
+export type Severity = 'error' | 'warning' | 'info' | 'hint';
+
+export interface Settings {
+  enable: boolean;
+  interpreter: string[];
+  path: string[];
+  importStrategy: ImportStrategy;
+  select: string[];
+  ignore: string[];
+  severity: Record<string, Severity>;
+  run: {
+    /** Seconds. */
+    timeout: number;
+    /** Training iterations. */
+    maxIterations: number;
+    arguments: string[];
+  };
+  lens: { enable: boolean };
+  trace: { server: 'off' | 'messages' | 'verbose' };
+}
+
+export const DEFAULTS: Settings = {
+  enable: true,
+  interpreter: [],
+  path: [],
+  importStrategy: 'useBundled',
+  select: [],
+  ignore: [],
+  severity: {},
+  run: { timeout: 300, maxIterations: 20, arguments: [] },
+  lens: { enable: true },
+  trace: { server: 'off' },
+};
+
+const SEVERITIES: readonly Severity[] = ['error', 'warning', 'info', 'hint'];
+const TRACES = ['off', 'messages', 'verbose'] as const;
+const STRATEGIES: readonly ImportStrategy[] = ['useBundled', 'fromEnvironment'];
+
+/**
+ * Settings out of whatever the editor holds. A value of the wrong type is replaced by its default and
+ * named to `complain`: a typing slip in settings.json must not stop the server.
+ */
+export function readSettings(raw: unknown, complain: (message: string) => void = () => {}): Settings {
+  const top = asRecord(raw);
+  const run = asRecord(top.run);
+  const lens = asRecord(top.lens);
+  const trace = asRecord(top.trace);
+
+  function check<T>(name: string, value: unknown, fallback: T, valid: (value: unknown) => value is T): T {
+    if (value === undefined || value === null) return fallback;
+    if (valid(value)) return value;
+    complain(`setting tapecheck.${name} is ${JSON.stringify(value)}, which it cannot be; using the default`);
+    return fallback;
+  }
+
+  return {
+    enable: check('enable', top.enable, DEFAULTS.enable, isBoolean),
+    interpreter: check('interpreter', top.interpreter, DEFAULTS.interpreter, isStrings),
+    path: check('path', top.path, DEFAULTS.path, isStrings),
+    importStrategy: check('importStrategy', top.importStrategy, DEFAULTS.importStrategy, oneOf(STRATEGIES)),
+    select: check('select', top.select, DEFAULTS.select, isStrings),
+    ignore: check('ignore', top.ignore, DEFAULTS.ignore, isStrings),
+    severity: check('severity', top.severity, DEFAULTS.severity, isSeverities),
+    run: {
+      timeout: check('run.timeout', run.timeout, DEFAULTS.run.timeout, isPositive),
+      maxIterations: check(
+        'run.maxIterations',
+        run.maxIterations,
+        DEFAULTS.run.maxIterations,
+        isPositiveInteger,
+      ),
+      arguments: check('run.arguments', run.arguments, DEFAULTS.run.arguments, isStrings),
+    },
+    lens: { enable: check('lens.enable', lens.enable, DEFAULTS.lens.enable, isBoolean) },
+    trace: { server: check('trace.server', trace.server, DEFAULTS.trace.server, oneOf(TRACES)) },
+  };
+}
+
+/** What the server is told: the settings, with the interpreter that was found in place of the one wished for. */
+export function serverSettings(settings: Settings, runInterpreter: readonly string[]): Settings {
+  return {
+    ...settings,
+    interpreter: runInterpreter.length > 0 ? [...runInterpreter] : settings.interpreter,
+  };
+}
+
+/** Whether a change can only take effect in a new server process. */
+export function needsRestart(before: Settings, after: Settings): boolean {
+  const launch = (s: Settings) => JSON.stringify([s.enable, s.interpreter, s.path, s.importStrategy]);
+  return launch(before) !== launch(after);
+}
+
+export interface VariableContext {
+  workspaceFolder: string | undefined;
+  userHome: string;
+  env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Replaces `${workspaceFolder}`, `${userHome}` and `${env:NAME}`; a leading `~/` is the home folder. */
+export function expandVariables(values: readonly string[], context: VariableContext): string[] {
+  return values.map((value) =>
+    value
+      .replace(/^~(?=[/\\])/, () => context.userHome)
+      .replace(/\$\{workspaceFolder\}/g, (whole) => context.workspaceFolder ?? whole)
+      .replace(/\$\{userHome\}/g, () => context.userHome)
+      .replace(/\$\{env:([^}]+)\}/g, (_whole, name: string) => context.env[name] ?? ''),
+  );
+}
+
+function asRecord(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : {};
+}
+
+function isBoolean(value: unknown): value is boolean {
+  return typeof value === 'boolean';
+}
+
+function isStrings(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === 'string');
+}
+
+function isPositive(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value) && value > 0;
+}
+
+function isPositiveInteger(value: unknown): value is number {
+  return isPositive(value) && Number.isInteger(value);
+}
+
+function isSeverities(value: unknown): value is Record<string, Severity> {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.values(value).every((item) => SEVERITIES.includes(item as Severity))
+  );
+}
+
+function oneOf<T extends string>(allowed: readonly T[]): (value: unknown) => value is T {
+  return (value): value is T => allowed.includes(value as T);
+}

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { test } from 'node:test';
+import type { Candidate } from '../../../client/src/interpreter';
+import { describeFailure, type LaunchInput, planLaunch } from '../../../client/src/launch';
+import type { Probe } from '../../../client/src/probe';
+
+const OLD = '/old/python';
+const BARE = '/bare/python';
+const FULL = '/full/python';
+const GONE = '/gone/python';
+
+const failure = (reason: 'too-old' | 'missing-modules' | 'not-found', detail: string): Probe => ({
+  ok: false,
+  reason,
+  detail,
+});
+
+/** Stands for four interpreters: one too old, one without tapecheck, one with it, one that is not there. */
+async function fakeProbe(
+  command: readonly string[],
+  { env }: { env: NodeJS.ProcessEnv; cwd: string },
+): Promise<Probe> {
+  const [program = ''] = command;
+  if (program === GONE) return failure('not-found', `${program} is not there`);
+  if (program === OLD) return failure('too-old', `${program} is too old`);
+  if (program === FULL || (env.PYTHONPATH ?? '').split(path.delimiter).includes('/ext/bundled')) {
+    return { ok: true, executable: program, version: '3.11.0', tapecheck: '1.0', libcst: false };
+  }
+  return failure('missing-modules', `${program} lacks tapecheck`);
+}
+
+function plan(programs: string[], change: Partial<LaunchInput> = {}) {
+  return planLaunch({
+    candidates: programs.map((program): Candidate => ({ command: [program], origin: 'path' })),
+    path: [],
+    importStrategy: 'useBundled',
+    bundled: '/ext/bundled',
+    cwd: '/ext/dist',
+    env: { HOME: '/h' },
+    probe: fakeProbe,
+    ...change,
+  });
+}
+
+test('the bundled packages go before the user’s own PYTHONPATH', async () => {
+  const result = await plan([BARE], { env: { PYTHONPATH: '/mine' } });
+  assert.ok(result.ok);
+  assert.equal(result.source, 'bundled');
+  assert.equal(result.env.PYTHONPATH, ['/ext/bundled', '/mine'].join(path.delimiter));
+  assert.deepEqual([result.command, ...result.args], [BARE, '-m', 'tapecheck', 'serve']);
+  assert.equal(result.cwd, '/ext/dist');
+});
+
+test('fromEnvironment takes the interpreter’s own tapecheck, and the bundle only where it has none', async () => {
+  const own = await plan([FULL], { importStrategy: 'fromEnvironment' });
+  assert.ok(own.ok);
+  assert.equal(own.source, 'environment');
+  assert.equal(own.env.PYTHONPATH, undefined);
+  const none = await plan([BARE], { importStrategy: 'fromEnvironment' });
+  assert.ok(none.ok);
+  assert.equal(none.source, 'bundled');
+});
+
+test('without a bundle the environment is used', async () => {
+  const result = await plan([BARE, FULL], { bundled: undefined });
+  assert.ok(result.ok);
+  assert.equal(result.command, FULL);
+  assert.equal(result.source, 'environment');
+});
+
+test('scripts run in the chosen interpreter even where the server cannot', async () => {
+  const result = await plan([GONE, OLD, BARE]);
+  assert.ok(result.ok);
+  assert.equal(result.command, BARE);
+  assert.deepEqual(result.runInterpreter, [OLD]);
+});
+
+test('tapecheck.path is taken as it is', async () => {
+  const result = await plan([BARE], { path: ['/tools/tapecheck', '--quiet'] });
+  assert.ok(result.ok);
+  assert.deepEqual([result.command, ...result.args], ['/tools/tapecheck', '--quiet', 'serve']);
+  assert.equal(result.source, 'path');
+  assert.deepEqual(result.runInterpreter, [BARE]);
+});
+
+test('where nothing can run, each reason is said once', async () => {
+  const none = await plan([]);
+  assert.ok(!none.ok);
+  assert.match(describeFailure(none), /no Python interpreter\. Select one with Python 3\.10/);
+  const some = await plan([GONE, OLD, BARE], { bundled: undefined, importStrategy: 'fromEnvironment' });
+  assert.ok(!some.ok);
+  assert.equal(
+    describeFailure(some),
+    'Tapecheck found no Python interpreter its server can run in: ' +
+      '/gone/python is not there; /old/python is too old; /bare/python lacks tapecheck.',
+  );
+});
