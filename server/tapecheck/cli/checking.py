@@ -1,0 +1,102 @@
+"""Checking files one by one or in several processes, so that no file can take the others down with it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapecheck.report import Checked, Problem
+
+_WORTH_PROCESSES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look for: rule codes, beginnings of codes or names (None: all); whether fixes are wanted."""
+
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    fixes: bool = True
+
+
+def check_file(path: str, wanted: Wanted, text: str | None = None) -> Checked:
+    """Check one file, or `text` under its name; whatever goes wrong is said in the result."""
+    from tapecheck.check import check
+    from tapecheck.source import SourceError, from_text, read_source
+
+    checked = Checked(path)
+    try:
+        source = read_source(path) if text is None else from_text(text, path)
+        report = check(source, select=wanted.select, ignore=wanted.ignore)
+    except SourceError as error:
+        checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
+        return checked
+    except Exception as error:  # the boundary: one file's failure is reported, the others go on
+        checked.problems.append(Problem("internal-error", _internal("the analysis", error)))
+        return checked
+    if report.error is not None:
+        line = source.error_line or 1
+        message = report.error.removeprefix(f"line {line}: ")
+        shown = source.lines[line - 1] if line <= len(source.lines) else ""
+        indent = len(shown) - len(shown.lstrip())
+        checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
+    checked.findings = report.findings
+    if wanted.fixes and checked.findings:
+        from tapecheck.fixes import fixes_for
+
+        for finding in checked.findings:
+            try:
+                checked.fixes.append(fixes_for(report, finding))
+            except Exception as error:
+                checked.fixes.append([])
+                message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
+                checked.problems.append(Problem("internal-error", message))
+    return checked
+
+
+def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -> Iterator[Checked]:
+    """Check files in their order, in `jobs` processes where there are enough of them to be worth it."""
+    jobs = min(jobs or _cores(), len(paths))
+    if jobs <= 1 or len(paths) < _WORTH_PROCESSES:
+        for path in paths:
+            yield check_file(path, wanted)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        started: list[Future[Checked] | None] = []
+        for path in paths:
+            try:
+                started.append(pool.submit(check_file, path, wanted))
+            except BrokenProcessPool:
+                started.append(None)
+        for path, future in zip(paths, started, strict=True):
+            try:
+                yield future.result() if future is not None else _check_apart(path, wanted)
+            except BrokenProcessPool:
+                yield _check_apart(path, wanted)
+
+
+def _check_apart(path: str, wanted: Wanted) -> Checked:
+    """Check a file in a process of its own: one of the files ended the shared ones."""
+    try:
+        with ProcessPoolExecutor(1) as pool:
+            return pool.submit(check_file, path, wanted).result()
+    except BrokenProcessPool:
+        message = "the process that analysed this file died (out of memory, or a crash of the interpreter)"
+        return Checked(path, problems=[Problem("internal-error", message)])
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _internal(what: str, error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{what} failed, which is a bug in Tapecheck: {type(error).__name__}: {error}{place}"

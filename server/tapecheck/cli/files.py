@@ -1,0 +1,57 @@
+"""From the paths on a command line to the files to check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tapecheck.report import Checked, Problem
+
+SKIPPED = frozenset(
+    {"__pycache__", "__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"}
+)
+STDIN = "-"
+
+
+def find_files(paths: Sequence[str]) -> Iterator[str | Checked]:
+    """The Python files under the paths, each once, folders in the order of names.
+
+    A file named by itself is taken whatever it is called. Folders that hold no code of the project (hidden
+    ones, virtual environments, build outputs) are left out, and links to folders are not followed. A path
+    that cannot be read is answered as the entry that says so.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        if path == STDIN:
+            candidates: Iterator[str | Checked] = iter([path])
+        elif Path(path).is_dir():
+            candidates = _walk(path)
+        else:
+            candidates = iter([path])
+        for candidate in candidates:
+            if isinstance(candidate, Checked):
+                yield candidate
+                continue
+            real = os.path.realpath(candidate) if candidate != STDIN else STDIN
+            if real not in seen:
+                seen.add(real)
+                yield candidate
+
+
+def _walk(top: str) -> Iterator[str | Checked]:
+    broken: list[OSError] = []
+    for folder, folders, names in os.walk(top, onerror=broken.append):
+        folders[:] = sorted(name for name in folders if _holds_code(Path(folder, name)))
+        for name in sorted(names):
+            if name.endswith(".py"):
+                # Joined as text: pathlib would drop a leading "./" that the user wrote.
+                yield os.path.join(folder, name)  # noqa: PTH118
+    for error in broken:
+        yield Checked(str(error.filename), problems=[Problem("io-error", str(error.strerror))])
+
+
+def _holds_code(folder: Path) -> bool:
+    if folder.name.startswith(".") or folder.name in SKIPPED:
+        return False
+    return not (folder / "pyvenv.cfg").exists()

@@ -1,0 +1,138 @@
+"""Arguments, exit status and the way to each verb."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tapecheck import __version__
+from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left
+
+_DESCRIPTION = "A borrow checker for PyTorch's autograd graph."
+_EXIT = """\
+exit status:
+  0  nothing found
+  1  something found, or a file that cannot be read or parsed
+  2  wrong usage, or an internal error
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and answer its exit status; usage errors raise SystemExit(2) as argparse does."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _verb(options)
+    except UsageError as error:
+        print(f"tapecheck: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("tapecheck: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return reader_left()
+
+
+def _verb(options: argparse.Namespace) -> int:
+    if options.verb == "check":
+        from tapecheck.cli.check import check_paths
+
+        return check_paths(options)
+    if options.verb == "run":
+        from tapecheck.cli.run import run_script
+
+        return run_script(options)
+    if options.verb == "explain":
+        from tapecheck.cli.explain import explain_rule
+
+        return explain_rule(options.rule)
+    from tapecheck.lsp.server import serve
+
+    return serve()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tapecheck",
+        description=_DESCRIPTION,
+        epilog=_EXIT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tapecheck {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    check = verbs.add_parser(
+        "check",
+        help="check files without executing them",
+        description="Check Python files and folders. Nothing of them is imported or executed.",
+        epilog=_EXIT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help="what to check (- is standard input)")
+    _add_common(check)
+    check.add_argument(
+        "--stdin-filename", default="-", metavar="NAME", help="the name of what - reads, for the report"
+    )
+    check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: as many as cores)")
+
+    run = verbs.add_parser(
+        "run",
+        help="execute a script under the recorder and confirm or refute its findings",
+        description="Execute a script under the recorder, with all its effects, as `python SCRIPT` would.",
+        epilog=_EXIT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("script", metavar="SCRIPT", help="the script to execute")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
+    _add_common(run)
+    run.add_argument(
+        "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
+    )
+    run.add_argument("--timeout", type=_seconds, metavar="S", help="stop the script after S seconds")
+    run.add_argument(
+        "--max-iterations", type=_positive, metavar="N", help="stop after N iterations of the training loop"
+    )
+    run.add_argument("--max-backward", type=_positive, metavar="N", help="stop after N backward calls")
+    run.add_argument("--tape", metavar="FILE", help="keep the recorded tape as JSON lines")
+
+    explain = verbs.add_parser("explain", help="the page of a rule", description="Print the page of a rule.")
+    explain.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name (default: list all rules)")
+
+    verbs.add_parser("serve", help="the language server on standard input and output")
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
+    parser.add_argument(
+        "--select",
+        action="extend",
+        type=_names,
+        metavar="RULES",
+        help="rules to report: codes, beginnings of codes or names, parted by commas (default: all)",
+    )
+    parser.add_argument(
+        "--ignore", action="extend", type=_names, default=[], metavar="RULES", help="rules not to report"
+    )
+    parser.add_argument("--no-fixes", dest="fixes", action="store_false", help="do not work out fixes")
+    colours = ("auto", "always", "never")
+    parser.add_argument("--color", choices=colours, default="auto", help="(default: auto)")
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    # Written so that "nan", of which no comparison holds, is refused too.
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return seconds

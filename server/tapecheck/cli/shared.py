@@ -1,0 +1,57 @@
+"""What the verbs share: exit statuses, usage errors, and how to write to standard output."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from tapecheck.report.text import DEFAULT_WIDTH
+
+NOTHING_FOUND, FOUND, FAILED, INTERRUPTED = 0, 1, 2, 130
+
+
+class UsageError(Exception):
+    """The command cannot be carried out as it was given; the message is for the user."""
+
+
+def colour_wanted(choice: str) -> bool:
+    """Whether standard output gets colours: `choice` is auto, always or never; NO_COLOR is respected."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+
+def report_width() -> int:
+    """The terminal's columns; where output goes elsewhere, a width that fits most code."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH
+
+
+def write(report: str) -> None:
+    """Write to standard output; what its encoding cannot say is escaped rather than raised.
+
+    Raises UsageError where it cannot be written (a full disk), BrokenPipeError where the reader has left.
+    """
+    stream = sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        stream.write(report.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is still buffered would raise once more when Python exits.
+        _discard_output()
+        raise UsageError(f"cannot write the report: {error.strerror or error}") from error
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def reader_left() -> int:
+    """The exit status once the reader of standard output (a pager, `head`) has left."""
+    _discard_output()
+    return FOUND

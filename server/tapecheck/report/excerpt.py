@@ -1,0 +1,291 @@
+"""Source excerpts with underlined spans, as rustc draws them.
+
+Columns of spans count characters; columns of the terminal are something else: a tab is four of them, a wide
+character (East Asian, most emoji) two, a combining mark none. What could move the cursor or reorder the line
+(control characters, bidirectional overrides) is shown as a replacement character.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Severity
+from tapecheck.source import SourceError, read_source
+from tapecheck.tape import Span
+
+TAB = 4
+_LONGEST_UNDERLINED = 4
+_CUT = "..."
+_REPLACEMENT = "\ufffd"
+_RESET = "\x1b[0m"
+_COLOURS = {
+    "error": "\x1b[1;31m",
+    "warning": "\x1b[1;33m",
+    "info": "\x1b[1;36m",
+    "hint": "\x1b[1;36m",
+    "gutter": "\x1b[1;34m",
+    "strong": "\x1b[1m",
+    "removed": "\x1b[31m",
+    "added": "\x1b[32m",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """Colours a piece of text, or leaves it as it is."""
+
+    colour: bool = False
+
+    def __call__(self, style: str, text: str) -> str:
+        return f"{_COLOURS[style]}{text}{_RESET}" if self.colour and text else text
+
+
+@dataclass(slots=True)
+class Sources:
+    """The lines of the files that findings speak of, read when first asked for.
+
+    `texts` holds the lines of files that are not to be read from disk (standard input, an edited buffer).
+    """
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+    def lines(self, path: str) -> list[str]:
+        """The lines of a file; none where it cannot be read (any more)."""
+        if path not in self.texts:
+            try:
+                self.texts[path] = read_source(path).lines
+            except SourceError:
+                self.texts[path] = []
+        return self.texts[path]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A span to underline and what to write at it."""
+
+    span: Span
+    message: str
+    primary: bool = False
+
+
+@dataclass(slots=True)
+class _Stroke:
+    """The part of a mark that lies on one line: terminal columns from 0, the end exclusive."""
+
+    start: int
+    end: int
+    message: str
+    primary: bool
+
+
+def printable(text: str) -> str:
+    """The text with everything that steers a terminal replaced; tabs and newlines are replaced too."""
+    return "".join(_shown(character) for character in text)
+
+
+def width(text: str) -> int:
+    """How many terminal columns a text takes."""
+    return sum(_width(character) for character in text)
+
+
+def draw(
+    marks: Sequence[Mark], lines: Sequence[str], *, gutter: int, limit: int, severity: Severity, paint: Paint
+) -> list[str]:
+    """The excerpt of one file with all marks that lie in it, in the order of its lines.
+
+    `gutter` is the width of the line numbers, `limit` the most terminal columns for a source line. Lines
+    that lie apart are parted by `...`; a single line between two is shown.
+    """
+    wanted: dict[int, list[Mark]] = {}
+    for mark in marks:
+        for number in _underlined(mark.span):
+            if 0 < number <= len(lines):
+                wanted.setdefault(number, []).append(mark)
+    if not wanted:
+        return []
+    bar = paint("gutter", "|")
+    blank = " " * gutter
+    drawn = [f"{blank} {bar}"]
+    previous: int | None = None
+    for number in sorted(wanted):
+        if previous is not None and number == previous + 2:
+            drawn.append(_source_line(number - 1, _window(lines[number - 2], [], limit)[0], gutter, paint))
+        elif previous is not None and number > previous + 1:
+            drawn.append(paint("gutter", _CUT))
+        text, strokes = _window(lines[number - 1], _strokes(number, wanted[number], lines[number - 1]), limit)
+        drawn.append(_source_line(number, text, gutter, paint))
+        drawn.extend(f"{blank} {bar} {row}" for row in _underlines(strokes, severity, paint))
+        previous = number
+    return drawn
+
+
+def _source_line(number: int, text: str, gutter: int, paint: Paint) -> str:
+    return f"{paint('gutter', f'{number:>{gutter}} |')} {text}".rstrip()
+
+
+def _underlined(span: Span) -> range:
+    """The lines of a span to underline: all of a short one, the first of a long one."""
+    last = max(span.line, span.end_line - (span.end_column <= 1 and span.end_line > span.line))
+    return range(span.line, (last if last - span.line < _LONGEST_UNDERLINED else span.line) + 1)
+
+
+def _strokes(number: int, marks: Sequence[Mark], line: str) -> list[_Stroke]:
+    strokes = []
+    indent = len(line) - len(line.lstrip())
+    for mark in marks:
+        span = mark.span
+        start = span.column - 1 if number == span.line else indent
+        end = span.end_column - 1 if number == span.end_line else len(line.rstrip())
+        start = max(0, min(start, len(line)))
+        end = max(start, min(end, len(line)))
+        message = mark.message if number == _underlined(span)[-1] else ""
+        left = _columns(line[:start])
+        strokes.append(_Stroke(left, max(left + 1, _columns(line[:end])), message, mark.primary))
+    return strokes
+
+
+def _window(line: str, strokes: list[_Stroke], limit: int) -> tuple[str, list[_Stroke]]:
+    """The line as it is shown, cut to `limit` columns around its strokes, and the strokes moved with it."""
+    cells = _cells(line.rstrip())
+    if len(cells) <= limit:
+        return "".join(cells), strokes
+    start = 0
+    if strokes:
+        anchor = next((stroke for stroke in strokes if stroke.primary), strokes[0])
+        left = min(stroke.start for stroke in strokes)
+        right = max(stroke.end for stroke in strokes)
+        if right - left > limit // 2:
+            left, right = anchor.start, anchor.end
+        if right > limit - len(_CUT):
+            start = max(0, min(left - limit // 4, len(cells) - limit))
+    # A wide character's second cell is empty: a cut must not part it from its first.
+    while 0 < start < len(cells) and cells[start] == "":
+        start += 1
+    head = _CUT if start else ""
+    room = limit - len(head)
+    tail = ""
+    if len(cells) - start > room:
+        tail = _CUT
+        room -= len(tail)
+    end = start + room
+    while end < len(cells) and cells[end] == "":
+        end -= 1
+    shift = len(head) - start
+    most = len(head) + end - start + len(tail)
+    moved = [
+        _Stroke(
+            min(max(0, stroke.start + shift), most - 1),
+            min(max(1, stroke.end + shift), most),
+            stroke.message,
+            stroke.primary,
+        )
+        for stroke in strokes
+    ]
+    return head + "".join(cells[start:end]) + tail, moved
+
+
+def _underlines(strokes: list[_Stroke], severity: Severity, paint: Paint) -> list[str]:
+    """The rows below a source line: underlines, the rightmost message beside them, the others hung below."""
+    if not strokes:
+        return []
+    ordered = sorted(strokes, key=lambda stroke: (stroke.start, stroke.end, stroke.primary))
+    row: dict[int, tuple[str, str]] = {}
+    for stroke in sorted(ordered, key=lambda stroke: stroke.primary):
+        sign, style = ("^", severity) if stroke.primary else ("-", "gutter")
+        for column in range(stroke.start, stroke.end):
+            row[column] = (sign, style)
+    spoken = [stroke for stroke in ordered if stroke.message]
+    beside: _Stroke | None = None
+    if spoken and all(other is spoken[-1] or other.end < spoken[-1].start for other in ordered):
+        beside = spoken.pop()
+    rows = [_paint_row(row, paint)]
+    if beside is not None:
+        rows[0] += f" {paint(_style(beside, severity), beside.message)}"
+    if not spoken:
+        return rows
+    hung = list(spoken)
+    rows.append(_bars(hung, severity, paint))
+    while hung:
+        last = hung.pop()
+        left = _bars([stroke for stroke in hung if stroke.start < last.start], severity, paint)
+        lead = left + " " * (last.start - _columns_of(hung, last))
+        rows.append(lead + paint(_style(last, severity), last.message))
+        if hung and hung[-1].start < last.start:
+            rows.append(_bars(hung, severity, paint))
+    return rows
+
+
+def _columns_of(hung: Sequence[_Stroke], before: _Stroke) -> int:
+    starts = [stroke.start for stroke in hung if stroke.start < before.start]
+    return max(starts) + 1 if starts else 0
+
+
+def _bars(strokes: Sequence[_Stroke], severity: Severity, paint: Paint) -> str:
+    cells = {stroke.start: ("|", _style(stroke, severity)) for stroke in strokes}
+    return _paint_row(cells, paint)
+
+
+def _style(stroke: _Stroke, severity: Severity) -> str:
+    return severity if stroke.primary else "gutter"
+
+
+def _paint_row(cells: dict[int, tuple[str, str]], paint: Paint) -> str:
+    if not cells:
+        return ""
+    pieces: list[str] = []
+    run, style = "", ""
+    for column in range(max(cells) + 1):
+        sign, own = cells.get(column, (" ", ""))
+        if own != style:
+            pieces.append(paint(style, run) if style else run)
+            run, style = "", own
+        run += sign
+    pieces.append(paint(style, run) if style else run)
+    return "".join(pieces)
+
+
+def _cells(line: str) -> list[str]:
+    """What stands in each terminal column; a combining mark joins the column before it."""
+    cells: list[str] = []
+    for character in line:
+        if character == "\t":
+            cells.extend(" " * TAB)
+            continue
+        size = _width(character)
+        if size == 0:
+            if cells:
+                base = len(cells) - 1
+                while base > 0 and cells[base] == "":
+                    base -= 1
+                cells[base] += character
+            continue
+        cells.append(_shown(character))
+        cells.extend([""] * (size - 1))
+    return cells
+
+
+def _columns(text: str) -> int:
+    if text.isascii() and text.isprintable():
+        return len(text)
+    return sum(TAB if character == "\t" else _width(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    return _REPLACEMENT if _steers(character) else character
+
+
+def _width(character: str) -> int:
+    if character.isascii() or _steers(character):
+        return 1
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _steers(character: str) -> bool:
+    """Whether a character steers the terminal or the order of the text instead of being shown."""
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or (
+        character in "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    )

@@ -1,0 +1,100 @@
+"""Findings as JSON: the list that Ruff prints, with `alternatives`, `related` and `evidence` added.
+
+Rows and columns count from 1, columns in characters; an end column is exclusive. File names are given as
+the user gave them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.report.checked import Checked, Problem
+from tapecheck.rules.finding import Finding
+from tapecheck.tape import Span
+
+if TYPE_CHECKING:
+    from tapecheck.fixes import Fix
+
+
+def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
+    """A JSON list with an object for each finding and each problem, file by file; ends with a newline.
+
+    `evidence` adds what a recorded run says of each finding (null where it says nothing).
+    """
+    rows: list[dict[str, Any]] = []
+    for file in files:
+        rows.extend(_problem(file.path, problem, evidence=evidence) for problem in file.problems)
+        rows.extend(
+            _finding(finding, file.fixes_of(index), evidence=evidence)
+            for index, finding in enumerate(file.findings)
+        )
+    return json.dumps(rows, indent=2) + "\n"
+
+
+def _finding(finding: Finding, fixes: list[Fix], *, evidence: bool) -> dict[str, Any]:
+    span = finding.span
+    row: dict[str, Any] = {
+        "code": finding.code,
+        "name": finding.name,
+        "message": finding.message,
+        "filename": span.file,
+        "cell": None,
+        **_range(span),
+        "severity": finding.severity,
+        "url": finding.url,
+        "help": finding.help,
+        "fix": _fix(fixes[0]) if fixes else None,
+        "alternatives": [_fix(fix) for fix in fixes[1:]],
+        "related": [
+            {"filename": label.span.file, **_range(label.span), "message": label.message, "role": label.role}
+            for label in finding.labels
+        ],
+    }
+    if evidence:
+        said = finding.evidence
+        row["evidence"] = said and {
+            "verdict": said.verdict,
+            "detail": said.detail,
+            "iteration": said.iteration,
+            "measured": said.measured,
+        }
+    return row
+
+
+def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, Any]:
+    place = Span(path, problem.line, problem.column, problem.line, problem.column)
+    row: dict[str, Any] = {
+        "code": problem.kind,
+        "name": problem.kind,
+        "message": problem.message,
+        "filename": path,
+        "cell": None,
+        **_range(place),
+        "severity": "error",
+        "url": None,
+        "help": None,
+        "fix": None,
+        "alternatives": [],
+        "related": [],
+    }
+    if evidence:
+        row["evidence"] = None
+    return row
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "applicability": fix.applicability,
+        "message": fix.title,
+        "changes": fix.changes,
+        "edits": [{"content": edit.content, **_range(edit.span)} for edit in fix.edits],
+    }
+
+
+def _range(span: Span) -> dict[str, dict[str, int]]:
+    return {
+        "location": {"row": span.line, "column": span.column},
+        "end_location": {"row": span.end_line, "column": span.end_column},
+    }

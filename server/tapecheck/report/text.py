@@ -1,0 +1,225 @@
+"""Findings for people, written as rustc writes them: the wrong line first, what else matters below."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tapecheck.fixes.edit import Change, TextIndex, apply
+from tapecheck.report.checked import Checked, Problem
+from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.tape import Span
+
+if TYPE_CHECKING:
+    from tapecheck.fixes import Edit, Fix
+
+DEFAULT_WIDTH = 120
+_NARROWEST = 40
+_CONTEXT = 1
+_SEVERITIES = ("error", "warning", "info", "hint")
+
+
+def render(
+    files: Iterable[Checked],
+    sources: Sources,
+    *,
+    colour: bool = False,
+    width: int = DEFAULT_WIDTH,
+) -> str:
+    """Every problem and finding, file by file, each followed by an empty line; ends with a summary line.
+
+    `width` is the terminal's number of columns: longer source lines are cut around what is underlined.
+    """
+    paint = Paint(colour)
+    pieces: list[str] = []
+    found: list[Finding] = []
+    problems = 0
+    paths: set[str] = set()
+    seen = 0
+    for file in files:
+        seen += 1
+        problems += bool(file.problems)
+        for problem in file.problems:
+            pieces.append(render_problem(file.path, problem, sources, paint=paint, width=width))
+        for index, finding in enumerate(file.findings):
+            pieces.append(
+                render_finding(finding, sources, fixes=file.fixes_of(index), paint=paint, width=width)
+            )
+            paths.add(finding.span.file)
+        found.extend(file.findings)
+    return "".join(f"{piece}\n" for piece in pieces) + _summary(found, len(paths), seen, problems, paint)
+
+
+def render_finding(
+    finding: Finding,
+    sources: Sources,
+    *,
+    fixes: list[Fix] | None = None,
+    paint: Paint | None = None,
+    width: int = DEFAULT_WIDTH,
+) -> str:
+    """One finding: header, excerpts with all labels, help, what a recorded run said, the preferred fix."""
+    paint = paint or Paint()
+    first, *notes = finding.message.splitlines() or [""]
+    labels = list(finding.labels)
+    own = next((label for label in labels if label.span == finding.span), None)
+    if own is not None:
+        labels.remove(own)
+    marks = [Mark(finding.span, printable(own.message) if own else "", primary=True)]
+    marks.extend(Mark(label.span, printable(label.message)) for label in labels)
+    gutter = len(str(max(_last_line(mark.span) for mark in marks)))
+    limit = max(_NARROWEST, width - gutter - 3)
+
+    rows = [_header(f"{finding.severity}[{finding.code}]", finding.severity, first, paint)]
+    rows.append(_place("-->", finding.span, gutter, paint))
+    for file in _files(finding.span.file, labels):
+        inside = [mark for mark in marks if mark.span.file == file]
+        if file != finding.span.file:
+            rows.append(_place(":::", inside[0].span, gutter, paint))
+        drawn = draw(
+            inside,
+            sources.lines(file),
+            gutter=gutter,
+            limit=limit,
+            severity=finding.severity,
+            paint=paint,
+        )
+        # A file that cannot be read any more still leaves its lines' story to be told.
+        bar = f"{' ' * gutter} {paint('gutter', '|')}"
+        rows.extend(drawn or [f"{bar} line {mark.span.line}: {mark.message}".rstrip(" :") for mark in inside])
+    tail = [("note", note) for note in notes if note.strip()]
+    tail.append(("help", finding.help))
+    if finding.evidence is not None:
+        tail.append(("run", f"{finding.evidence.verdict}: {finding.evidence.detail}"))
+    preferred = fixes[0] if fixes else None
+    if preferred is not None:
+        tail.append((f"fix ({preferred.applicability})", _fix_line(preferred)))
+    tail.extend(("or", _fix_line(fix)) for fix in (fixes or [])[1:])
+    tail = [(name, text) for name, text in tail if text]
+    if tail:
+        rows.append(f"{' ' * gutter} {paint('gutter', '|')}")
+    for name, text in tail:
+        rows.extend(_remark(name, text, gutter, paint))
+        if name.startswith("fix") and preferred is not None:
+            rows.extend(_diff(preferred, sources, gutter, limit, paint))
+    return "\n".join(rows) + "\n"
+
+
+def render_problem(
+    path: str, problem: Problem, sources: Sources, *, paint: Paint | None = None, width: int = DEFAULT_WIDTH
+) -> str:
+    """Why a file, or a part of it, could not be judged."""
+    paint = paint or Paint()
+    rows = [_header(f"error[{problem.kind}]", "error", problem.message, paint)]
+    gutter = len(str(problem.line))
+    end = problem.column + 1
+    span = Span(path, problem.line, problem.column, problem.line, end)
+    if problem.kind != "invalid-syntax":
+        rows.append(f"{' ' * gutter}{paint('gutter', '-->')} {printable(path)}")
+        return "\n".join(rows) + "\n"
+    rows.append(_place("-->", span, gutter, paint))
+    rows.extend(
+        draw(
+            [Mark(span, "", primary=True)],
+            sources.lines(path),
+            gutter=gutter,
+            limit=max(_NARROWEST, width - gutter - 3),
+            severity="error",
+            paint=paint,
+        )
+    )
+    rows.extend(_remark("note", "this statement is left out, the rest of the file is judged", gutter, paint))
+    return "\n".join(rows) + "\n"
+
+
+def _header(kind: str, style: str, message: str, paint: Paint) -> str:
+    return f"{paint(style, kind)}{paint('strong', ': ' + printable(message))}"
+
+
+def _place(arrow: str, span: Span, gutter: int, paint: Paint) -> str:
+    return f"{' ' * gutter}{paint('gutter', arrow)} {printable(span.file)}:{span.line}:{span.column}"
+
+
+def _files(first: str, labels: Iterable[Label]) -> list[str]:
+    return list(dict.fromkeys([first, *(label.span.file for label in labels)]))
+
+
+def _last_line(span: Span) -> int:
+    return max(span.line, span.end_line)
+
+
+def _remark(name: str, text: str, gutter: int, paint: Paint) -> list[str]:
+    lead = f"{' ' * gutter} {paint('gutter', '=')} {paint('strong', name)}: "
+    first, *rest = text.splitlines() or [""]
+    indent = " " * (gutter + len(name) + 5)
+    return [f"{lead}{printable(first)}", *(f"{indent}{printable(line)}".rstrip() for line in rest)]
+
+
+def _fix_line(fix: Fix) -> str:
+    return f"{fix.title} ({fix.changes})" if fix.changes and fix.changes not in fix.title else fix.title
+
+
+def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> list[str]:
+    """The preferred fix as the lines it takes out and puts in, with a line around them."""
+    rows: list[str] = []
+    for file in dict.fromkeys(edit.span.file for edit in fix.edits):
+        before = sources.lines(file)
+        if not before:
+            continue
+        after = _edited(before, [edit for edit in fix.edits if edit.span.file == file])
+        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+        for group in matcher.get_grouped_opcodes(_CONTEXT):
+            if rows:
+                rows.append(paint("gutter", "..."))
+            for tag, old, old_end, new, new_end in group:
+                changed = tag != "equal"
+                for at, line in enumerate(before[old:old_end], old + 1):
+                    rows.append(_diff_row("-" if changed else "|", at, line, gutter, limit, paint))
+                for at, line in enumerate(after[new:new_end] if changed else (), new + 1):
+                    rows.append(_diff_row("+", at, line, gutter, limit, paint))
+    return rows
+
+
+def _edited(lines: list[str], edits: list[Edit]) -> list[str]:
+    """The lines of a file with the edits of one fix made."""
+    text = "\n".join(lines)
+    index = TextIndex(text)
+    changes = [
+        Change(
+            index.offset(edit.span.line, edit.span.column),
+            index.offset(edit.span.end_line, edit.span.end_column),
+            edit.content,
+        )
+        for edit in edits
+    ]
+    return apply(text, sorted(changes)).replace("\r\n", "\n").split("\n")
+
+
+def _diff_row(sign: str, number: int, line: str, gutter: int, limit: int, paint: Paint) -> str:
+    shown = printable(line.expandtabs(4).rstrip())
+    if len(shown) > limit:
+        shown = shown[: limit - 3] + "..."
+    if sign == "|":
+        return f"{paint('gutter', f'{number:>{gutter}} |')} {shown}".rstrip()
+    body = paint("removed" if sign == "-" else "added", f"{sign} {shown}".rstrip())
+    return f"{paint('gutter', f'{number:>{gutter}}')} {body}"
+
+
+def _summary(found: list[Finding], files: int, seen: int, problems: int, paint: Paint) -> str:
+    left_out = f" {_count(problems, 'file')} could not be judged whole." if problems else ""
+    if not found:
+        return f"Nothing found in {_count(seen, 'file')}.{left_out}\n"
+    kinds = [
+        paint(severity, _count(number, severity))
+        for severity in _SEVERITIES
+        if (number := sum(finding.severity == severity for finding in found))
+    ]
+    total = f"Found {_count(len(found), 'finding')} in {_count(files, 'file')}"
+    return f"{total}: {', '.join(kinds)}.{left_out}\n"
+
+
+def _count(number: int, noun: str) -> str:
+    plural = noun if number == 1 or noun == "info" else noun + "s"
+    return f"{number} {plural}"
