@@ -1,0 +1,71 @@
+"""Quick fixes that hold: strategies propose edits, and only those that the analysis approves of are offered.
+
+libcst rewrites the code; it is imported when a fix is asked for, and without it there are no fixes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from tapecheck.fixes.edit import Edit, Fix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tapecheck.check import Report
+    from tapecheck.fixes.verify import Check
+    from tapecheck.rules.finding import Finding
+
+MAX_FIXES = 3
+MAX_TRIES = 12
+
+__all__ = ["MAX_FIXES", "MAX_TRIES", "Edit", "Fix", "available", "fixes_for"]
+
+
+def available() -> bool:
+    """Whether fixes can be made here: libcst is installed."""
+    return importlib.util.find_spec("libcst") is not None
+
+
+def fixes_for(
+    report: Report,
+    finding: Finding,
+    *,
+    check: Check | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> list[Fix]:
+    """The fixes of a finding that hold, preferred first: safe ones, then those that change training least.
+
+    A fix holds when the edited source no longer has this finding and has no new one. `check` analyses an edited
+    source, `tapecheck.check.check` where none is given. `cancelled` is asked during the analyses; once it answers
+    True they raise `interpret.Cancelled`.
+    """
+    if not available():
+        return []
+    from tapecheck.fixes.candidate import Context
+    from tapecheck.fixes.code import Code
+    from tapecheck.fixes.strategies import FOR
+    from tapecheck.fixes.verify import Verifier
+
+    if check is None:
+        from functools import partial
+
+        from tapecheck import check as checking
+
+        check = partial(checking.check, cancelled=cancelled)
+    verifier = Verifier(report, finding, check, MAX_TRIES)
+    context = Context(report, finding, Code(report.source))
+    found: list[Fix] = []
+    for strategy in FOR.get(finding.code, ()):
+        for candidate in strategy(context):
+            fix = verifier.fix(candidate)
+            if fix is not None and all(fix.edits != other.edits for other in found):
+                found.append(fix)
+            if len(found) >= MAX_FIXES or verifier.left <= 0:
+                break
+        if len(found) >= MAX_FIXES or verifier.left <= 0:
+            break
+    # Stable: among equals the order of the strategies stands.
+    found.sort(key=lambda fix: fix.applicability != "safe")
+    return found

@@ -1,0 +1,132 @@
+"""A possible fix before it was verified, and what the strategies that propose them are given."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.code import Code
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.tape import Backward, Event, Span, Tape, Traversal
+
+if TYPE_CHECKING:
+    from tapecheck.check import Report
+
+RETAIN_POSITIONS = {"backward": 1, "grad": 3}
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Changes that may fix a finding. `safe` says that what is learned stays as it was wherever the program ran."""
+
+    title: str
+    effect: str
+    changes: list[Change]
+    safe: bool = False
+
+
+@dataclass(slots=True)
+class Context:
+    """What a strategy works from."""
+
+    report: Report
+    finding: Finding
+    code: Code
+    _collisions: list[Collision] | None = field(default=None, repr=False)
+    _carriers: dict[int, list[Carrier]] = field(default_factory=dict, repr=False)
+
+    @property
+    def tapes(self) -> list[Tape]:
+        tapes: list[Tape] = self.report.interpretation.tapes
+        return tapes
+
+    @property
+    def collisions(self) -> list[Collision]:
+        """The backwards that fail, or walk too far, at the finding."""
+        if self._collisions is None:
+            self._collisions = collisions(self.tapes, self.finding.span, self._wanted())
+        return self._collisions
+
+    def carriers(self, collision: Collision) -> list[Carrier]:
+        found = self._carriers.get(id(collision))
+        if found is None:
+            found = self._carriers[id(collision)] = carriers(self.code, collision)
+        return found
+
+    def _wanted(self) -> Callable[[Traversal], bool]:
+        kind = {"TAPE101": "freed", "TAPE102": "stale"}.get(self.finding.code)
+        if kind is None:
+            return lambda traversal: bool(traversal.retraversed)
+        return lambda traversal: traversal.problem is not None and traversal.problem.kind == kind
+
+    def labels(self, *roles: str) -> list[Label]:
+        return [label for label in self.finding.labels if label.role in roles]
+
+    def backwards_here(self) -> Iterator[tuple[Tape, Backward]]:
+        """The backward and grad calls of the tapes that happen at the finding."""
+        for tape in self.tapes:
+            for event in tape.events:
+                if isinstance(event, Backward) and touches(event.at, self.finding.span):
+                    yield tape, event
+
+    def events_here(self, kind: type[Event]) -> Iterator[tuple[Tape, Event]]:
+        """The events of one kind whose own place is the line of the finding."""
+        span = self.finding.span
+        for tape in self.tapes:
+            for event in tape.events:
+                if isinstance(event, kind):
+                    at = event.at.span  # type: ignore[union-attr]
+                    if at.file == span.file and span.line <= at.line <= span.end_line:
+                        yield tape, event
+
+    def call_at(self, span: Span) -> ast.Call | None:
+        """The call with this span, or else the only call within it that fills its line."""
+        node = self.code.expression_at(span)
+        if isinstance(node, ast.Call):
+            return node
+        return None
+
+    def drop_retain(self, backward: Backward | None) -> list[Change]:
+        """What takes an explicit `retain_graph=True` out of a backward's call; nothing where none is written."""
+        if backward is None or backward.retain_argument is None:
+            return []
+        for frame in frames(backward.at):
+            call = self.call_at(frame)
+            if call is None:
+                continue
+            position = RETAIN_POSITIONS[backward.call] if frame == backward.at.span else None
+            change = remove_argument(self.code, call, "retain_graph", position)
+            if change is not None:
+                return [change]
+        return []
+
+
+Strategy = Callable[[Context], Iterable[Candidate]]
+"""Proposes candidates for a finding, preferred first."""
+
+
+def remove_argument(code: Code, call: ast.Call, name: str, position: int | None = None) -> Change | None:
+    try:
+        return code.replace(call, rewrite.without_argument(code.segment(call), name, position))
+    except rewrite.RewriteError:
+        return None
+
+
+def append(code: Code, expression: ast.expr, suffix: str) -> Change | None:
+    """`suffix` behind an expression, which gets parentheses where it needs them and has none yet."""
+    start, end = code.start(expression), code.end(expression)
+    try:
+        text = code.segment(expression)
+        if rewrite.parenthesized(text) == text:
+            return Change(end, end, suffix)
+        if code.in_parentheses(expression):
+            closing = code.text.index(")", end) + 1
+            return Change(closing, closing, suffix)
+        return Change(start, end, rewrite.with_suffix(text, suffix))
+    except rewrite.RewriteError:
+        return None

@@ -1,0 +1,460 @@
+"""The source as the fixes see it: where an expression, its statement, block, loop and function are.
+
+Nodes are found in the syntax tree that the dry run used, so that spans agree, and a file with a syntax error
+somewhere still has its places. Changes answer None where the text has not the form they need.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Union
+
+from tapecheck.fixes.edit import Change, TextIndex
+from tapecheck.source import Source
+from tapecheck.tape import Span
+
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
+LoopNode = Union[ast.For, ast.AsyncFor, ast.While]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+class Code:
+    """One file's text with its syntax tree, for finding places and writing changes."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.text = source.text
+        self.tree = source.tree
+        self.index = TextIndex(source.text)
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._at: dict[tuple[int, int, int, int], list[ast.expr | ast.stmt]] = {}
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            for child in ast.iter_child_nodes(node):
+                self._parents[child] = node
+                stack.append(child)
+            if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None:
+                assert node.end_col_offset is not None
+                key = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+                self._at.setdefault(key, []).append(node)
+        self._in_string: set[int] | None = None
+
+    # -- places -------------------------------------------------------------------------------------------------
+
+    def start(self, node: ast.AST) -> int:
+        """The offset where a node's text starts; a decorated definition starts at its first decorator."""
+        line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+        return self.index.offset(line, self.source.column(line, column))
+
+    def end(self, node: ast.AST) -> int:
+        line, column = node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+        return self.index.offset(line, self.source.column(line, column))
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of a node, without parentheses around it."""
+        return self.text[self.start(node) : self.end(node)]
+
+    def nodes_at(self, span: Span) -> list[ast.expr | ast.stmt]:
+        """The nodes with exactly this span, expressions before statements, outermost first."""
+        if span.file != self.source.path:
+            return []
+        key = (
+            span.line,
+            self._byte(span.line, span.column),
+            span.end_line,
+            self._byte(span.end_line, span.end_column),
+        )
+        found = self._at.get(key, [])
+        return sorted(found, key=lambda node: isinstance(node, ast.stmt))
+
+    def expression_at(self, span: Span) -> ast.expr | None:
+        """The outermost expression with exactly this span."""
+        for node in self.nodes_at(span):
+            if isinstance(node, ast.expr):
+                return node
+            if isinstance(node, ast.Expr):
+                return node.value
+        return None
+
+    def statement_at(self, span: Span) -> ast.stmt | None:
+        """The innermost statement around a span."""
+        if span.file != self.source.path:
+            return None
+        for node in self.nodes_at(span):
+            return self.statement(node)
+        best: ast.stmt | None = None
+        low, high = (span.line, span.column), (span.end_line, span.end_column)
+        for statements in self._at.values():
+            for node in statements:
+                if not isinstance(node, ast.stmt) or node.end_lineno is None or node.end_col_offset is None:
+                    continue
+                first = (node.lineno, self.source.column(node.lineno, node.col_offset))
+                last = (node.end_lineno, self.source.column(node.end_lineno, node.end_col_offset))
+                if first <= low and high <= last and (best is None or self.inside(node, best)):
+                    best = node
+        return best
+
+    def calls_in(self, span: Span) -> list[ast.Call]:
+        """The calls that lie within a span, in the order of the text."""
+        statement = self.statement_at(span)
+        if statement is None:
+            return []
+        low, high = (
+            self.index.offset(span.line, span.column),
+            self.index.offset(span.end_line, span.end_column),
+        )
+        calls = [
+            node
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call) and low <= self.start(node) and self.end(node) <= high
+        ]
+        return sorted(calls, key=self.start)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self._parents.get(node)
+
+    def parents(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, innermost first."""
+        current = self._parents.get(node)
+        while current is not None:
+            yield current
+            current = self._parents.get(current)
+
+    def inside(self, node: ast.AST, outer: ast.AST) -> bool:
+        return node is outer or any(parent is outer for parent in self.parents(node))
+
+    def statement(self, node: ast.AST) -> ast.stmt | None:
+        """The innermost statement that a node is or belongs to."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next((parent for parent in self.parents(node) if isinstance(parent, ast.stmt)), None)
+
+    def function(self, node: ast.AST) -> Function:
+        """The innermost function around a node, the module at top level."""
+        for parent in self.parents(node):
+            if isinstance(parent, _FUNCTIONS):
+                return parent
+        return self.tree
+
+    def owner(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class whose method a node is in."""
+        return next((parent for parent in self.parents(node) if isinstance(parent, ast.ClassDef)), None)
+
+    def loops(self, node: ast.AST) -> list[LoopNode]:
+        """The loops around a node within its function, innermost first."""
+        found: list[LoopNode] = []
+        for parent in self.parents(node):
+            if isinstance(parent, _FUNCTIONS):
+                break
+            if isinstance(parent, _LOOPS):
+                found.append(parent)
+        return found
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements that a statement stands among, itself included."""
+        parent = self._parents.get(statement)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block
+        return [statement]
+
+    def within_block(self, node: ast.AST, block: Sequence[ast.stmt]) -> ast.stmt | None:
+        """The statement of a block that a node lies in."""
+        members = set(block)
+        if isinstance(node, ast.stmt) and node in members:
+            return node
+        for parent in self.parents(node):
+            if parent in members:
+                assert isinstance(parent, ast.stmt)
+                return parent
+        return None
+
+    def same_block(self, one: ast.AST, other: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
+        """The statements around two nodes that stand in the same, innermost possible, block."""
+        statement = self.statement(one)
+        while statement is not None:
+            partner = self.within_block(other, self.block(statement))
+            if partner is not None:
+                return statement, partner
+            above = self._parents.get(statement)
+            if above is None or isinstance(above, _FUNCTIONS):
+                return None
+            statement = self.statement(above)
+        return None
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def stores(self, scope: ast.AST, name: str) -> list[ast.stmt]:
+        """The statements of a scope, nested functions aside, that store to a name or dotted name."""
+        found: list[ast.stmt] = []
+        for node in walk(scope):
+            if isinstance(node, ast.stmt) and any(dotted(target) == name for target in targets(node)):
+                found.append(node)
+        return found
+
+    def loads(self, scope: ast.AST, name: str) -> list[ast.expr]:
+        """The expressions of a scope, nested functions included, that read a name or dotted name."""
+        return [
+            node
+            for node in ast.walk(scope)
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+            and isinstance(node.ctx, ast.Load)
+            and dotted(node) == name
+        ]
+
+    def torch(self) -> tuple[str, list[Change]]:
+        """How this file calls torch, with the import that it needs for that."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import) and self.function(node) is self.tree:
+                for alias in node.names:
+                    if alias.name == "torch":
+                        return alias.asname or "torch", []
+                    if alias.name.startswith("torch.") and alias.asname is None:
+                        return "torch", []
+        first: ast.stmt | None = None
+        for index, statement in enumerate(self.tree.body):
+            docstring = (
+                index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            )
+            future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            if not docstring and not future:
+                first = statement
+                break
+        if first is None:
+            return "torch", []
+        place = self.index.offset(_first_line(first), 1)
+        return "torch", [Change(place, place, f"import torch{self.index.newline}")]
+
+    def in_parentheses(self, node: ast.expr) -> bool:
+        """Whether an expression has parentheses of its own around it, which no call or subscript accounts for."""
+        before = self.text[: self.start(node)].rstrip()
+        after = self.text[self.end(node) :].lstrip()
+        if not before.endswith("(") or not after.startswith(")"):
+            return False
+        parent = self._parents.get(node)
+        if isinstance(parent, ast.Call):
+            return bool(before[:-1].rstrip().endswith(("(", ",", "=")))
+        return not isinstance(parent, (ast.ClassDef, ast.FunctionDef))
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def replace(self, node: ast.AST, text: str) -> Change:
+        return Change(self.start(node), self.end(node), text)
+
+    def indent(self, statement: ast.stmt) -> str | None:
+        """The white space before a statement; None where other text stands before it on its line."""
+        first = self.index.offset(_first_line(statement), 1)
+        line = self.text[first : self.index.line_end(_first_line(statement))]
+        lead = line[: len(line) - len(line.lstrip(" \t\f"))]
+        if not _decorated(statement) and first + len(lead) != self.start(statement):
+            return None
+        return lead
+
+    def alone(self, statement: ast.stmt) -> bool:
+        """Whether a statement has its lines for itself, comments aside."""
+        if self.indent(statement) is None:
+            return False
+        assert statement.end_lineno is not None
+        rest = self.text[self.end(statement) : self.index.line_end(statement.end_lineno)].strip()
+        return not rest or rest.startswith("#")
+
+    def insert_before(self, statement: ast.stmt, lines: Iterable[str]) -> Change | None:
+        indent = self.indent(statement)
+        if indent is None or _continues_if(self, statement):
+            return None
+        place = self.index.offset(_first_line(statement), 1)
+        return Change(place, place, "".join(f"{indent}{line}{self.index.newline}" for line in lines))
+
+    def insert_after(self, statement: ast.stmt, lines: Iterable[str]) -> Change | None:
+        indent = self.indent(statement)
+        if indent is None or statement.end_lineno is None:
+            return None
+        if not isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try)) and not self.alone(
+            statement
+        ):
+            return None
+        end = self.index.line_end(statement.end_lineno)
+        body = [f"{indent}{line}" for line in lines]
+        if end == len(self.text):
+            return Change(end, end, "".join(self.index.newline + line for line in body))
+        place = self.index.offset(statement.end_lineno + 1, 1)
+        return Change(place, place, "".join(line + self.index.newline for line in body))
+
+    def insert_first(self, body: Sequence[ast.stmt], lines: Iterable[str]) -> Change | None:
+        """Insert at the start of a block, behind a docstring."""
+        first = body[0]
+        if len(body) > 1 and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            return self.insert_before(body[1], lines)
+        return self.insert_before(first, lines)
+
+    def delete(self, statement: ast.stmt) -> Change | None:
+        """Take a statement out with its lines; the last one of a block becomes `pass`."""
+        if not self.alone(statement):
+            return None
+        if len(self.block(statement)) == 1:
+            return Change(self.start(statement), self.end(statement), "pass")
+        assert statement.end_lineno is not None
+        first = self.index.offset(_first_line(statement), 1)
+        last = self.index.offset(statement.end_lineno + 1, 1)
+        return Change(first, last if statement.end_lineno < len(self.index.starts) else len(self.text), "")
+
+    def lines_of(self, statement: ast.stmt) -> list[str] | None:
+        """A statement's lines without their common indent, for writing it elsewhere; strings stay as they are."""
+        indent = self.indent(statement)
+        if indent is None or statement.end_lineno is None or _first_line(statement) != statement.lineno:
+            return None
+        lines: list[str] = []
+        for number in range(statement.lineno, statement.end_lineno + 1):
+            start = self.index.offset(number, 1)
+            end = self.end(statement) if number == statement.end_lineno else self.index.line_end(number)
+            line = self.text[start:end]
+            if number in self._string_lines():
+                return None
+            lines.append(line[len(indent) :] if line.startswith(indent) else line.lstrip())
+        return lines
+
+    def wrap(self, first: ast.stmt, last: ast.stmt, header: str) -> list[Change] | None:
+        """Put statements of one block under a header such as `with torch.no_grad():`."""
+        indent = self.indent(first)
+        if indent is None or not self.alone(first) or last.end_lineno is None or _continues_if(self, first):
+            return None
+        if first is not last and not self.alone(last):
+            return None
+        unit = self._indent_unit()
+        place = self.index.offset(_first_line(first), 1)
+        changes = [Change(place, place, f"{indent}{header}{self.index.newline}")]
+        for number in range(_first_line(first), last.end_lineno + 1):
+            start = self.index.offset(number, 1)
+            if number not in self._string_lines() and self.text[start : self.index.line_end(number)].strip():
+                changes.append(Change(start, start, unit))
+        return changes
+
+    def unwrap(self, statement: ast.With | ast.AsyncWith) -> list[Change] | None:
+        """Take a `with` away and move its body out to its place."""
+        indent = self.indent(statement)
+        inner = self.indent(statement.body[0])
+        if indent is None or inner is None or statement.body[0].lineno == statement.lineno:
+            return None
+        if statement.end_lineno is None:
+            return None
+        extra = len(inner) - len(indent)
+        first = self.index.offset(statement.lineno, 1)
+        changes = [Change(first, self.index.offset(_first_line(statement.body[0]), 1), "")]
+        for number in range(_first_line(statement.body[0]), statement.end_lineno + 1):
+            start = self.index.offset(number, 1)
+            lead = self.text[start : start + extra]
+            if number in self._string_lines():
+                continue
+            if not lead.strip() and len(lead) == extra and "\n" not in lead and "\r" not in lead:
+                changes.append(Change(start, start + extra, ""))
+        return changes
+
+    def remove_decorator(self, decorator: ast.expr) -> Change | None:
+        """Take a decorator away with its line."""
+        line = decorator.lineno
+        if decorator.end_lineno != line:
+            return None
+        start = self.index.offset(line, 1)
+        if self.text[start : self.start(decorator)].strip() != "@":
+            return None
+        return Change(start, self.index.offset(line + 1, 1), "")
+
+    def _indent_unit(self) -> str:
+        for node in ast.walk(self.tree):
+            body = getattr(node, "body", None)
+            if isinstance(node, (ast.stmt, ast.ExceptHandler)) and isinstance(body, list) and body:
+                inner = self.indent(body[0])
+                outer = self.indent(node) if isinstance(node, ast.stmt) else None
+                if inner and outer is not None and inner.startswith(outer) and len(inner) > len(outer):
+                    return inner[len(outer) :]
+        return "    "
+
+    def _string_lines(self) -> set[int]:
+        """The lines that begin inside a string: their white space is data."""
+        if self._in_string is None:
+            self._in_string = set()
+            try:
+                depth: list[int] = []
+                for token in tokenize.generate_tokens(io.StringIO("\n".join(self.source.lines)).readline):
+                    kind = tokenize.tok_name[token.type]
+                    if kind == "STRING":
+                        self._in_string.update(range(token.start[0] + 1, token.end[0] + 1))
+                    elif kind == "FSTRING_START":
+                        depth.append(token.start[0])
+                    elif kind == "FSTRING_END" and depth:
+                        self._in_string.update(range(depth.pop() + 1, token.end[0] + 1))
+            except (tokenize.TokenError, SyntaxError):
+                pass
+        return self._in_string
+
+    def _byte(self, line: int, column: int) -> int:
+        if not 0 < line <= len(self.source.lines):
+            return column - 1
+        return len(self.source.lines[line - 1][: column - 1].encode())
+
+
+def walk(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope in no special order, without those of functions and classes nested in it."""
+    stack: list[ast.AST] = [scope]
+    while stack:
+        node = stack.pop()
+        yield node
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (*_FUNCTIONS, ast.ClassDef)):
+                continue
+            stack.append(child)
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`self.h`, `cache[idx]` and the like as normalized text; None for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and root_name(node) is not None:
+        return ast.unparse(node)
+    return None
+
+
+def root_name(node: ast.AST) -> str | None:
+    """The name that an attribute or subscript chain starts from."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def targets(statement: ast.AST) -> list[ast.expr]:
+    """The single targets that a statement stores to, tuples taken apart."""
+    found: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        found = list(statement.targets)
+    elif isinstance(statement, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor)):
+        found = [statement.target]
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        found = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+    flat: list[ast.expr] = []
+    while found:
+        target = found.pop(0)
+        if isinstance(target, (ast.Tuple, ast.List)):
+            found = [*target.elts, *found]
+        else:
+            flat.append(target.value if isinstance(target, ast.Starred) else target)
+    return flat
+
+
+def _decorated(statement: ast.stmt) -> bool:
+    return bool(getattr(statement, "decorator_list", None))
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _continues_if(code: Code, statement: ast.stmt) -> bool:
+    """Whether an `if` is written as the `elif` of the one before."""
+    return isinstance(statement, ast.If) and code.text.startswith("elif", code.start(statement))

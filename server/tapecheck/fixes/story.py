@@ -1,0 +1,343 @@
+"""What a tape tells about a failing backward: which one came before, what they share, who carried it over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.fixes.code import Code, Function, dotted, targets, walk
+from tapecheck.tape import (
+    Backward,
+    Bind,
+    GradientCleared,
+    Hold,
+    InPlace,
+    Ledger,
+    Node,
+    Optimizer,
+    Problem,
+    Site,
+    Span,
+    Step,
+    Tape,
+    Traversal,
+)
+
+_ENOUGH = 3
+
+
+@dataclass(slots=True)
+class Collision:
+    """A backward that reaches a part of the graph which an earlier backward, or an in-place change, spoiled.
+
+    `first` is the earlier backward that ran over the shared part, `change` the in-place change where the
+    problem is a stale saved tensor. `newest` is the newest id that existed when the first of the two happened:
+    what is older was carried over. `binds` and `holders` are the names that each node had until `second`.
+    """
+
+    tape: Tape
+    ledger: Ledger
+    second: Backward
+    second_index: int
+    first: Backward | None
+    first_index: int
+    newest: int
+    problem: Problem | None = None
+    change: InPlace | None = None
+    executed: set[int] = field(default_factory=set)
+    reached: set[int] = field(default_factory=set)
+    spoiled: set[int] = field(default_factory=set)
+    binds: dict[int, list[Bind]] = field(default_factory=dict)
+    holders: dict[int, list[Hold]] = field(default_factory=dict)
+
+    @property
+    def same_iteration(self) -> bool:
+        before = (
+            self.first.at if self.first is not None else self.change.at if self.change is not None else None
+        )
+        return before is not None and before.iteration == self.second.at.iteration
+
+    def leads_to_spoiled(self, node: int) -> bool:
+        return not self.spoiled.isdisjoint(self.ledger.ancestry([node]))
+
+    def crossings(self) -> list[tuple[Node, int]]:
+        """Edges of the second backward's graph from a later node to an older, spoiled part."""
+        found = []
+        for number in sorted(self.reached):
+            node = self.ledger.nodes.get(number)
+            if node is None or number <= self.newest:
+                continue
+            for source in node.inputs:
+                if source <= self.newest and source in self.ledger.nodes and self.leads_to_spoiled(source):
+                    found.append((node, source))
+        return found
+
+    def forks(self, first_side: bool) -> list[tuple[Node, int]]:
+        """Edges by which one of the two graphs alone reaches the part that they share."""
+        own, other = (self.executed, self.reached) if first_side else (self.reached, self.executed)
+        found = []
+        for number in sorted(own - other):
+            node = self.ledger.nodes.get(number)
+            if node is None:
+                continue
+            for source in node.inputs:
+                if source in other and source in self.ledger.nodes and self.leads_to_spoiled(source):
+                    found.append((node, source))
+        return found
+
+    def names(self, node: int) -> set[str]:
+        """The names a node's tensor had, as they were written where they were bound."""
+        bound = {bind.name for bind in self.binds.get(node, ())}
+        return bound | {hold.holder for hold in self.holders.get(node, ())}
+
+    def leaves(self, nodes: Iterable[int]) -> set[int]:
+        return {number for number in self.ledger.ancestry(nodes) if number in self.ledger.leaves}
+
+    def learned(self) -> set[int]:
+        """The leaves that some optimizer of this tape updates."""
+        return {leaf for event in self.tape.events if isinstance(event, Optimizer) for leaf in event.params}
+
+    def discarded_after_first(self, leaves: set[int]) -> bool:
+        """Whether what the first backward gives these leaves is dropped before any optimizer uses it."""
+        params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
+        open_leaves = leaves & set().union(*params.values()) if params else set()
+        for event in self.tape.events[self.first_index + 1 :]:
+            if not open_leaves:
+                break
+            if isinstance(event, GradientCleared):
+                open_leaves.discard(event.leaf)
+            elif isinstance(event, Step) and open_leaves & params.get(event.optimizer, set()):
+                return False
+        return True
+
+    def between(self) -> Iterator[object]:
+        yield from self.tape.events[self.first_index + 1 : self.second_index]
+
+
+def frames(site: Site) -> tuple[Span, ...]:
+    """The place of an event and of the calls that led to it, innermost first."""
+    return (site.span, *site.stack)
+
+
+def touches(site: Site, span: Span) -> bool:
+    """Whether an event happened at a place, or in a call made there."""
+    return any(
+        frame.file == span.file and frame.line <= span.line <= frame.end_line for frame in frames(site)
+    )
+
+
+def collisions(
+    tapes: Sequence[Tape], span: Span, wanted: Callable[[Traversal], bool], code: Code | None = None
+) -> list[Collision]:
+    """The failing backwards at a place, certain ones first; a few tell the story."""
+    found: list[Collision] = []
+    for tape in tapes:
+        collision = _first_collision(tape, span, wanted)
+        if collision is not None:
+            found.append(collision)
+            if len(found) >= _ENOUGH:
+                break
+    found.sort(key=lambda collision: collision.problem is not None and collision.problem.certain != "yes")
+    return found
+
+
+def _first_collision(tape: Tape, span: Span, wanted: Callable[[Traversal], bool]) -> Collision | None:
+    ledger = Ledger()
+    newest = 0
+    # For each backward and step: its place on the tape and the newest id at that time.
+    marks: dict[int, tuple[int, int]] = {}
+    changes: dict[int, tuple[int, int]] = {}
+    binds: dict[int, list[Bind]] = {}
+    holders: dict[int, list[Hold]] = {}
+    best: Collision | None = None
+    for index, event in enumerate(tape.events):
+        traversal = ledger.feed(event)
+        if isinstance(event, Node):
+            newest = max(newest, event.id)
+        elif isinstance(event, Bind) and event.node is not None:
+            binds.setdefault(event.node, []).append(event)
+        elif isinstance(event, Hold):
+            for node in event.nodes:
+                holders.setdefault(node, []).append(event)
+        elif isinstance(event, InPlace):
+            changes[id(event)] = (index, newest)
+        if traversal is None or not isinstance(event, Backward):
+            continue
+        marks[event.id] = (index, newest)
+        if not touches(event.at, span) or not wanted(traversal):
+            continue
+        collision = _collide(tape, ledger, index, traversal, marks, changes, binds, holders)
+        if collision is None:
+            continue
+        if collision.problem is None or collision.problem.certain == "yes":
+            return collision
+        best = best or collision
+    return best
+
+
+def _collide(
+    tape: Tape,
+    ledger: Ledger,
+    index: int,
+    traversal: Traversal,
+    marks: dict[int, tuple[int, int]],
+    changes: dict[int, tuple[int, int]],
+    binds: dict[int, list[Bind]],
+    holders: dict[int, list[Hold]],
+) -> Collision | None:
+    second = traversal.backward
+    problem = traversal.problem
+    roots = [root.node for root in second.roots if root.node is not None]
+    reached = set(ledger.ancestry(roots))
+    first: Backward | None = None
+    change: InPlace | None = None
+    if problem is not None and problem.kind == "freed":
+        first = problem.freed_by
+    elif problem is not None and problem.kind == "stale":
+        change = problem.changed_by
+    elif traversal.retraversed:
+        earlier = max(number for numbers in traversal.retraversed.values() for number in numbers)
+        first = ledger.traversals[earlier].backward
+    else:
+        return None
+    if change is not None:
+        place, newest = changes[id(change)]
+        # The backward before the change that ran over the same part, if any.
+        node = problem.node if problem is not None else None
+        for other in reversed(list(ledger.traversals.values())):
+            if other.backward is second or marks[other.backward.id][0] > place:
+                continue
+            if node is not None and (node.id in other.executed or not reached.isdisjoint(other.executed)):
+                first = other.backward
+                break
+        spoiled = {node.id} if node is not None else set()
+    elif first is not None:
+        place, newest = marks[first.id]
+        executed = ledger.traversals[first.id].executed
+        spoiled = {
+            number for number in executed if number in ledger.nodes and ledger.nodes[number].keeps != "no"
+        } & reached
+    executed_first = set(ledger.traversals[first.id].executed) if first is not None else set()
+    return Collision(
+        tape, ledger, second, index, first, marks[first.id][0] if first is not None else place, newest,
+        problem, change, executed_first, reached, spoiled,
+        {node: list(events) for node, events in binds.items()},
+        {node: list(events) for node, events in holders.items()},
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Carrier:
+    """A name, attribute or element that carries a graph over to a later iteration.
+
+    `read` is the expression that reads it, in `function`; `sources` are the carried nodes. `bound` says that
+    the tape names it so, else the text alone suggests it. `every_step` says that the same expression also
+    reads values which are not carried over.
+    """
+
+    text: str
+    read: ast.expr
+    function: Function
+    sources: set[int]
+    tensor: bool
+    bound: bool
+    consumer: Node
+    every_step: bool = False
+
+
+def carriers(code: Code, collision: Collision) -> list[Carrier]:
+    """Who carries the spoiled graph to the second backward, best known first."""
+    found: dict[tuple[str, int], Carrier] = {}
+    for consumer, source in collision.crossings():
+        for carrier in _carriers_of(code, collision, consumer, source):
+            key = (carrier.text, id(carrier.function))
+            known = found.get(key)
+            if known is None:
+                found[key] = carrier
+            else:
+                known.sources |= carrier.sources
+                known.bound = known.bound or carrier.bound
+                known.tensor = known.tensor and carrier.tensor
+    later = {
+        node.at.span
+        for node in (collision.ledger.nodes.get(number) for number in collision.reached)
+        if node is not None
+        and node.id > collision.newest
+        and any(source > collision.newest and collision.leads_to_spoiled(source) for source in node.inputs)
+    }
+    result = list(found.values())
+    for carrier in result:
+        carrier.every_step = carrier.consumer.at.span in later
+    if any(carrier.bound for carrier in result):
+        result = [carrier for carrier in result if carrier.bound]
+    return result
+
+
+def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) -> Iterator[Carrier]:
+    names = collision.names(source)
+    tensor_names = {bind.name for bind in collision.binds.get(source, ())}
+    for frame in reversed(frames(consumer.at)):
+        expression = code.expression_at(frame)
+        if expression is None:
+            continue
+        function = code.function(expression)
+        for read in reads(expression):
+            text = dotted(read)
+            if text is None:
+                continue
+            if text in names:
+                yield Carrier(text, read, function, {source}, text in tensor_names, True, consumer)
+            elif carried_by_text(code, read, text):
+                yield Carrier(text, read, function, {source}, False, False, consumer)
+
+
+def reads(expression: ast.AST) -> Iterator[ast.expr]:
+    """The outermost names, attributes and elements that an expression reads, but not what it calls."""
+    stack: list[ast.AST] = [expression]
+    while stack:
+        node = stack.pop(0)
+        if isinstance(node, ast.Call):
+            # The function called is no data; what a method is called on is.
+            if isinstance(node.func, ast.Attribute):
+                stack.insert(0, node.func.value)
+            elif not isinstance(node.func, ast.Name):
+                stack.insert(0, node.func)
+            stack[1 if isinstance(node.func, ast.Attribute) else 0 : 0] = [
+                *node.args, *(keyword.value for keyword in node.keywords)
+            ]  # fmt: skip
+            continue
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if dotted(node) is not None:
+                if isinstance(node.ctx, ast.Load):
+                    yield node
+                continue
+        if isinstance(node, ast.Lambda):
+            continue
+        stack[0:0] = list(ast.iter_child_nodes(node))
+
+
+def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
+    """Whether the text says that a value lives on: assigned at or behind its read within a loop, or an attribute
+    that methods other than the constructor assign."""
+    function = code.function(read)
+    if isinstance(read, ast.Name):
+        for loop in code.loops(read):
+            stored = [node for node in walk(loop) if any(dotted(target) == text for target in targets(node))]
+            stored = [node for node in stored if node is not loop]
+            if stored and any(_not_before(node, read) for node in stored):
+                return True
+        return False
+    owner = code.owner(read)
+    scopes: list[ast.AST] = [function]
+    if owner is not None and text.startswith("self."):
+        scopes = [
+            item
+            for item in owner.body
+            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name != "__init__"
+        ]
+    return any(code.stores(scope, text) for scope in scopes)
+
+
+def _not_before(store: ast.AST, read: ast.expr) -> bool:
+    return (store.end_lineno or 0) >= read.lineno  # type: ignore[attr-defined]

@@ -1,0 +1,44 @@
+"""The strategies: each proposes candidates for the findings of some rules, preferred first."""
+
+from __future__ import annotations
+
+from tapecheck.fixes.candidate import Strategy
+from tapecheck.fixes.strategies.arguments import clear_gradients, create_graph, drop_retain
+from tapecheck.fixes.strategies.carried import detach_carried
+from tapecheck.fixes.strategies.changed import clone_saved, out_of_place, step_later, turn_first
+from tapecheck.fixes.strategies.cuts import remove_cut
+from tapecheck.fixes.strategies.kept import (
+    detach_argument,
+    detach_previous,
+    evaluate_without_grad,
+    store_without_graph,
+)
+from tapecheck.fixes.strategies.leaf import leaf_out_of_place, under_no_grad
+from tapecheck.fixes.strategies.shared import (
+    clear_stored,
+    detach_shared,
+    forward_again,
+    retain_first,
+    sum_losses,
+)
+
+FOR: dict[str, tuple[Strategy, ...]] = {
+    "TAPE101": (sum_losses, detach_shared, retain_first, clear_stored, detach_carried, forward_again),
+    "TAPE102": (
+        out_of_place,
+        clone_saved,
+        turn_first,
+        detach_carried,
+        step_later,
+        detach_shared,
+        forward_again,
+    ),
+    "TAPE103": (remove_cut,),
+    "TAPE104": (under_no_grad, leaf_out_of_place),
+    "TAPE201": (evaluate_without_grad, store_without_graph, detach_previous, detach_argument),
+    "TAPE202": (detach_carried, detach_shared),
+    "TAPE203": (clear_gradients,),
+    "TAPE301": (drop_retain,),
+    "TAPE401": (create_graph,),
+    "TAPE402": (remove_cut,),
+}

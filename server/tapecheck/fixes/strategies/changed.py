@@ -1,0 +1,277 @@
+"""A saved tensor that was changed in place: change a copy, change it later, or save a copy."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import Candidate, Context, append, remove_argument
+from tapecheck.fixes.code import Code, root_name, targets
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.tape import GradientCleared, InPlace, Optimizer, Step
+
+_SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
+_INPLACE_POSITIONS = {
+    "ReLU": 0,
+    "ReLU6": 0,
+    "LeakyReLU": 1,
+    "ELU": 1,
+    "Dropout": 1,
+    "SiLU": 0,
+    "relu": 1,
+    "dropout": 3,
+}
+
+
+def out_of_place(context: Context) -> Iterator[Candidate]:
+    """`x += y` to `x = x + y`, `x.relu_()` to `x = x.relu()`, `inplace=True` away."""
+    code = context.code
+    for change in _changes(context):
+        for frame in frames(change.at):
+            statement = code.statement_at(frame)
+            if isinstance(statement, ast.AugAssign):
+                try:
+                    text = rewrite.out_of_place(code.segment(statement))
+                except rewrite.RewriteError:
+                    continue
+                target = code.segment(statement.target)
+                yield Candidate(
+                    f"Compute `{target}` out of place", _SAME, [code.replace(statement, text)],
+                    safe=isinstance(statement.target, ast.Name),
+                )  # fmt: skip
+            call = context.call_at(frame)
+            if call is not None:
+                yield from _call_out_of_place(context, call)
+        yield from _modules_out_of_place(context, change)
+
+
+def _changes(context: Context) -> list[InPlace]:
+    found: list[InPlace] = []
+    for collision in context.collisions:
+        if (
+            collision.change is not None
+            and collision.change.optimizer is None
+            and collision.change not in found
+        ):
+            found.append(collision.change)
+    return found
+
+
+def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
+    code = context.code
+    removed = remove_argument(code, call, "inplace", _inplace_position(call))
+    if removed is not None and _is_true(call):
+        yield Candidate(f"Drop `inplace=True` (line {call.lineno})", _SAME, [removed], safe=True)
+    statement = code.statement(call)
+    if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
+        return
+    try:
+        text = rewrite.method_out_of_place(code.segment(call))
+    except rewrite.RewriteError:
+        return
+    if isinstance(statement, ast.Expr) and statement.value is call:
+        target = call.func.value
+        if root_name(target) is None or not isinstance(target, (ast.Name, ast.Attribute)):
+            return
+        if isinstance(target, ast.Name) and target.id in _modules(code):
+            # `F.relu_(x)` as a statement: its argument is what changes.
+            if not call.args or not isinstance(call.args[0], ast.Name):
+                return
+            target = call.args[0]
+        name = code.segment(target)
+        yield Candidate(
+            f"Compute `{name}` out of place", _SAME, [code.replace(statement, f"{name} = {text}")], safe=True
+        )
+    else:
+        yield Candidate(
+            f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`", _SAME, [code.replace(call, text)],
+            safe=True,
+        )  # fmt: skip
+
+
+def _modules(code: Code) -> set[str]:
+    """The names under which modules were imported."""
+    return {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(code.tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+
+
+def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
+    """`nn.ReLU(inplace=True)` to `nn.ReLU()`, near the change first."""
+    code = context.code
+    calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _is_true(node)]
+    owner = code.statement_at(change.at.span)
+    scope = code.owner(owner) if owner is not None else None
+    near = [call for call in calls if scope is not None and code.inside(call, scope)]
+    groups = [[call] for call in near] if len(near) < 4 else []
+    for group in [*groups, near, calls]:
+        removed = [remove_argument(code, call, "inplace", _inplace_position(call)) for call in group]
+        if not group or any(found is None for found in removed):
+            continue
+        lines = ", ".join(dict.fromkeys(str(call.lineno) for call in group))
+        yield Candidate(
+            f"Drop `inplace=True` (line {lines})",
+            _SAME,
+            [found for found in removed if found is not None],
+            safe=True,
+        )
+
+
+def _inplace_position(call: ast.Call) -> int | None:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return _INPLACE_POSITIONS.get(name)
+
+
+def _is_true(call: ast.Call) -> bool:
+    for keyword in call.keywords:
+        if keyword.arg == "inplace":
+            return isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+    position = _inplace_position(call)
+    if position is None or len(call.args) <= position:
+        return False
+    value = call.args[position]
+    return isinstance(value, ast.Constant) and value.value is True
+
+
+def clone_saved(context: Context) -> Iterator[Candidate]:
+    """Give the op that saves the tensor a copy of it: `w @ x` to `w.clone() @ x`."""
+    code = context.code
+    for collision in context.collisions:
+        problem = collision.problem
+        if problem is None or problem.node is None or problem.saved is None:
+            continue
+        if collision.change is not None and collision.change.optimizer is not None:
+            continue
+        names = {problem.saved.name, collision.change.name if collision.change is not None else ""}
+        if problem.saved.of is not None:
+            names |= collision.names(problem.saved.of)
+        roots = {name.split(".")[0].split("[")[0] for name in names if name}
+        roots |= _changed_roots(code, collision)
+        for frame in frames(problem.node.at):
+            expression = code.expression_at(frame)
+            if expression is None:
+                continue
+            candidates = list(reads(expression))
+            # What is named as the changed tensor is likelier than any other operand.
+            candidates.sort(key=lambda read: root_name(read) not in roots)
+            for read in candidates[:3]:
+                change = append(code, read, ".clone()")
+                if change is not None:
+                    yield Candidate(
+                        f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
+                        _SAME, [change], safe=True,
+                    )  # fmt: skip
+            if candidates:
+                break
+
+
+def _changed_roots(code: Code, collision: Collision) -> set[str]:
+    if collision.change is None:
+        return set()
+    statement = code.statement_at(collision.change.at.span)
+    if statement is None:
+        return set()
+    return {name for name in (root_name(target) for target in targets(statement)) if name is not None}
+
+
+def step_later(context: Context) -> Iterator[Candidate]:
+    """Move `optimizer.step()` behind the second backward."""
+    code = context.code
+    for collision in context.collisions:
+        change = collision.change
+        if change is None or change.optimizer is None:
+            continue
+        second = collision.second
+        for frame in frames(change.at):
+            step = code.statement_at(frame)
+            if not isinstance(step, ast.Expr):
+                continue
+            last = _second_end(code, collision, step)
+            if last is None or last is step:
+                continue
+            lines = code.lines_of(step)
+            removed = code.delete(step)
+            if lines is None or removed is None:
+                continue
+            inserted = code.insert_after(last, lines)
+            if inserted is None:
+                continue
+            same = _no_gradient_meanwhile(collision, change.optimizer)
+            yield Candidate(
+                f"Move `{code.segment(step)}` behind the backward on line {second.at.line}",
+                "The parameters are the same in both backwards"
+                + ("." if same else "; the step also uses the gradients of the second one."),
+                [removed, inserted],
+                safe=same,
+            )
+            break
+
+
+def _second_end(code: Code, collision: Collision, step: ast.stmt) -> ast.stmt | None:
+    function = code.function(step)
+    last = after_backward(code, collision.second, function)
+    if last is None:
+        return None
+    for frame in frames(collision.second.at):
+        statement = code.statement_at(frame)
+        if statement is not None and code.function(statement) is function:
+            pair = code.same_block(step, statement)
+            if pair is None or pair[0] is not step or statement.lineno < step.lineno:
+                return None
+            return statement if pair[1] is statement else pair[1]
+    return None
+
+
+def _no_gradient_meanwhile(collision: Collision, optimizer: int) -> bool:
+    """Whether the second backward gives this optimizer's parameters nothing that its step would use."""
+    params = {
+        leaf
+        for event in collision.tape.events
+        if isinstance(event, Optimizer) and event.id == optimizer
+        for leaf in event.params
+    }
+    return params.isdisjoint(
+        collision.leaves(root.node for root in collision.second.roots if root.node is not None)
+    )
+
+
+def turn_first(context: Context) -> Iterator[Candidate]:
+    """In a loop over written pairs of optimizer and loss: let the loss whose graph the others' steps spoil go first."""
+    code = context.code
+    for collision in context.collisions:
+        if collision.change is None or collision.change.optimizer is None:
+            continue
+        statement = code.statement_at(collision.second.at.span)
+        if statement is None:
+            continue
+        for loop in code.loops(statement):
+            if not isinstance(loop, ast.For) or not isinstance(loop.iter, (ast.Tuple, ast.List)):
+                continue
+            elements = loop.iter.elts
+            position = next((index for number, index in collision.second.at.iteration[-1:]), 0)
+            if not 1 < position <= len(elements):
+                continue
+            order = [elements[position - 1], *(e for i, e in enumerate(elements) if i != position - 1)]
+            changes: list[Change] = []
+            for place, element in zip(elements, order, strict=True):
+                changes.append(Change(*_outer(code, place), code.text[slice(*_outer(code, element))]))
+            cleared = any(isinstance(event, GradientCleared) for event in collision.tape.events)
+            stepped = any(isinstance(event, Step) for event in collision.tape.events)
+            yield Candidate(
+                "Run the backward whose graph the other steps change first",
+                "Each loss is learned from with the parameters that it was computed with.",
+                changes,
+                safe=cleared and stepped,
+            )
+            break
+
+
+def _outer(code: Code, node: ast.expr) -> tuple[int, int]:
+    """The offsets of an element; a tuple's parentheses belong to it in Python's own tree already."""
+    return code.start(node), code.end(node)

@@ -1,0 +1,241 @@
+"""A graph that was cut on the way: take the cut out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code, dotted
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import frames
+from tapecheck.tape import Cut, Span, Tape
+
+_NO_GRAD = ("no_grad", "inference_mode")
+_WORDS = {
+    "detach": "`.detach()`", "data": "`.data`", "item": "`.item()`", "copy": "the copy by `torch.tensor`",
+    "no_grad": "`no_grad`", "checkpoint": "the reentrant checkpoint", "numpy": "the way through numpy",
+}  # fmt: skip
+
+
+def remove_cut(context: Context) -> Iterator[Candidate]:
+    """Take out what cut the graph: all cuts on the way together, else one of them."""
+    code = context.code
+    seen: set[tuple[Span, str]] = set()
+    cuts: list[Cut] = []
+    for tape in context.tapes:
+        for cut in _cuts(context, tape):
+            key = (cut.at.span, cut.how)
+            if key not in seen:
+                seen.add(key)
+                cuts.append(cut)
+    choices = [_ways_out(code, cut) for cut in cuts]
+    raises = context.finding.code == "TAPE103"
+    if len(cuts) > 1 and all(choices):
+        for pick in range(max(len(ways) for ways in choices)):
+            combined = [change for ways in choices for change in ways[min(pick, len(ways) - 1)]]
+            yield Candidate(_title(cuts), _effect(raises), list(dict.fromkeys(combined)), safe=raises)
+    for cut, ways in zip(cuts, choices, strict=True):
+        for way in ways:
+            yield Candidate(_title([cut]), _effect(raises), way, safe=raises)
+    for label in context.labels("cut"):
+        for way in _ways_at(code, label.span):
+            title = f"Take the cut on line {label.span.line} out"
+            yield Candidate(title, _effect(raises), way, safe=raises)
+    if not cuts:
+        for way in _ways_at(code, context.finding.span):
+            yield Candidate(
+                f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe=raises
+            )
+
+
+def _effect(raises: bool) -> str:
+    if raises:
+        return "The loss keeps its graph, so that the backward has something to run over."
+    return "Gradients reach the parameters before the cut, and their optimizer trains them from now on."
+
+
+def _title(cuts: list[Cut]) -> str:
+    parts = [f"{_WORDS.get(cut.how, 'the cut')} on line {cut.at.line}" for cut in cuts]
+    return f"Take out {' and '.join(dict.fromkeys(parts))}: gradients flow again"
+
+
+def _cuts(context: Context, tape: Tape) -> Iterator[Cut]:
+    """The cuts of a tape that the finding is about, those the value came through first."""
+    span = context.finding.span
+    known = {event.id: event for event in tape.events if isinstance(event, Cut)}
+    wanted: list[int] = []
+    if context.finding.code == "TAPE103":
+        for other, backward in context.backwards_here():
+            if other is tape:
+                wanted.extend(cut for root in backward.roots if root.graph != "yes" for cut in root.cuts)
+    else:
+        wanted = [
+            cut.id
+            for cut in known.values()
+            if any(
+                frame.file == span.file and span.line <= frame.line <= span.end_line
+                for frame in frames(cut.at)
+            )
+        ]
+        places = {label.span.line for label in context.labels("cut")}
+        wanted += [cut.id for cut in known.values() if cut.at.line in places]
+    done: set[int] = set()
+    while wanted:
+        number = wanted.pop(0)
+        cut = known.get(number)
+        if cut is not None and number not in done:
+            done.add(number)
+            yield cut
+            if context.finding.code == "TAPE103":
+                wanted.extend(cut.sources)
+
+
+def _ways_out(code: Code, cut: Cut) -> list[list[Change]]:
+    """The ways to take one cut out, likeliest first; each is a set of changes."""
+    ways: list[list[Change]] = []
+    if cut.how == "no_grad":
+        for frame in frames(cut.at):
+            ways.extend(_out_of_no_grad(code, frame))
+    else:
+        ways.extend(_ways_at(code, cut.at.span))
+    return ways
+
+
+def _ways_at(code: Code, span: Span) -> list[list[Change]]:
+    ways: list[list[Change]] = []
+    nodes: list[ast.expr] = []
+    exact = code.expression_at(span)
+    if exact is not None:
+        nodes.append(exact)
+    nodes += [call for call in code.calls_in(span) if call is not exact]
+    statement = code.statement_at(span)
+    if statement is not None:
+        low, high = (
+            code.index.offset(span.line, span.column),
+            code.index.offset(span.end_line, span.end_column),
+        )
+        nodes += [
+            node
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Attribute) and node.attr == "data" and node not in nodes
+            and low <= code.start(node) and code.end(node) <= high
+        ]  # fmt: skip
+    for node in nodes:
+        ways.extend(_ways_of(code, node))
+    ways.extend(_out_of_no_grad(code, span))
+    return ways
+
+
+def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
+    text = code.segment(node)
+    try:
+        if isinstance(node, ast.Attribute) and node.attr == "data":
+            return [[code.replace(node, _fitting(code, node, rewrite.receiver(text)))]]
+        if not isinstance(node, ast.Call):
+            return []
+        if isinstance(node.func, ast.Attribute) and not node.args and node.func.attr in ("detach", "item"):
+            return [_without_call(code, node, rewrite.receiver(text))]
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "detach_" and not node.args:
+            return [_without_call(code, node, rewrite.receiver(text))]
+        called = dotted(node.func) or ""
+        last = called.rsplit(".", 1)[-1]
+        if called in ("float", "torch.detach") and len(node.args) == 1:
+            return [[code.replace(node, _fitting(code, node, rewrite.only_argument(text)))]]
+        if last in ("tensor", "as_tensor", "FloatTensor", "Tensor") and node.args:
+            return _copies(code, node, text, called)
+        if last == "checkpoint":
+            return [[code.replace(node, rewrite.with_argument(text, "use_reentrant", "False"))]]
+    except rewrite.RewriteError:
+        pass
+    return []
+
+
+def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Change]]:
+    """`torch.tensor(loss)` to `loss`, `torch.tensor(losses)` to `torch.stack(losses)`."""
+    plain = [code.replace(node, _fitting(code, node, rewrite.only_argument(text)))]
+    prefix = called.rpartition(".")[0]
+    torch = f"{prefix}." if prefix else f"{code.torch()[0]}."
+    stacked = [code.replace(node, f"{torch}stack({rewrite.only_argument(text)})")]
+    value = node.args[0]
+    if isinstance(value, (ast.List, ast.ListComp, ast.Tuple)):
+        return [stacked]
+    # A method of the result is one that a list has not: then the argument is a tensor or must be made one.
+    parent = code.parent(node)
+    listed = isinstance(value, ast.Name) and any(
+        isinstance(store, ast.Assign) and isinstance(store.value, (ast.List, ast.ListComp))
+        for store in code.stores(code.function(node), value.id)
+    )
+    if listed or (
+        isinstance(parent, ast.Attribute) and isinstance(value, ast.Name) and value.id.endswith("es")
+    ):
+        return [stacked, plain]
+    return [plain, stacked]
+
+
+def _fitting(code: Code, node: ast.expr, text: str) -> str:
+    """The text that takes a node's place, in parentheses where it is an operand of something."""
+    parent = code.parent(node)
+    free = isinstance(
+        parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Expr)
+    )
+    if isinstance(parent, ast.Call) and parent.func is node:
+        free = False
+    return text if free else rewrite.parenthesized(text)
+
+
+def _without_call(code: Code, node: ast.Call, receiver: str) -> list[Change]:
+    """`x.detach()` to `x`; where only `x = x` would be left, the whole statement goes."""
+    statement = code.statement(node)
+    useless = isinstance(statement, ast.Expr) and statement.value is node
+    if isinstance(statement, ast.Assign) and statement.value is node and len(statement.targets) == 1:
+        useless = dotted(statement.targets[0]) == receiver
+    if useless and statement is not None:
+        removed = code.delete(statement)
+        if removed is not None:
+            return [removed]
+    return [code.replace(node, _fitting(code, node, receiver))]
+
+
+def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
+    """Take away the `with torch.no_grad():` around a place, or the decorator of its function or of one it calls."""
+    ways: list[list[Change]] = []
+    statement = code.statement_at(span)
+    if statement is None:
+        return ways
+    for around in [statement, *code.parents(statement)]:
+        if isinstance(around, (ast.With, ast.AsyncWith)) and len(around.items) == 1:
+            if _is_no_grad(around.items[0].context_expr):
+                changes = code.unwrap(around)
+                if changes is not None:
+                    ways.append(changes)
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            ways.extend(_undecorated(code, around))
+            break
+    low, high = code.index.offset(span.line, span.column), code.index.offset(span.end_line, span.end_column)
+    called = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and low <= code.start(node) and code.end(node) <= high
+    }
+    for node in ast.walk(code.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in called:
+            ways.extend(_undecorated(code, node))
+    return ways
+
+
+def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[list[Change]]:
+    for decorator in function.decorator_list:
+        if _is_no_grad(decorator):
+            change = code.remove_decorator(decorator)
+            if change is not None:
+                yield [change]
+
+
+def _is_no_grad(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        if any(isinstance(arg, ast.Constant) and arg.value is False for arg in node.args):
+            return (dotted(node.func) or "").rsplit(".", 1)[-1] == "set_grad_enabled"
+        node = node.func
+    return (dotted(node) or "").rsplit(".", 1)[-1] in _NO_GRAD

@@ -1,0 +1,310 @@
+"""A graph that a stored value keeps alive: store the number, or the tensor without its graph."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import Candidate, Context, append
+from tapecheck.fixes.code import Code, dotted, root_name
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import reads
+from tapecheck.tape import Backward, Bind, Hold, Node
+
+_STORING = frozenset(
+    {"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"}
+)
+_FORMATTING = frozenset(
+    {"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"}
+)
+_EVALUATION = ("eval", "valid", "test", "predict", "infer")
+_SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
+
+
+def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
+    """`with torch.no_grad():` around a loop that only evaluates."""
+    code = context.code
+    statement = code.statement_at(context.finding.span)
+    if statement is None:
+        return
+    loops = code.loops(statement)
+    function = code.function(statement)
+    if not loops or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return
+    calls = [
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+    ]
+    if any("backward" in name or name in ("grad", "step") for name in calls):
+        return
+    if "eval" not in calls and not any(word in function.name.lower() for word in _EVALUATION):
+        return
+    torch, needed = code.torch()
+    wrapped = code.wrap(loops[-1], loops[-1], f"with {torch}.no_grad():")
+    if wrapped is not None:
+        yield Candidate(
+            f"Evaluate under `{torch}.no_grad()`",
+            "Nothing is learned here; no graph is built at all, which also saves memory and time.",
+            [*wrapped, *needed],
+            safe=True,
+        )
+
+
+def store_without_graph(context: Context) -> Iterator[Candidate]:
+    """`total += loss` to `total += loss.item()`, `losses.append(loss)` to `losses.append(loss.detach())`."""
+    code = context.code
+    statement = code.statement_at(context.finding.span)
+    if statement is None:
+        return
+    stored = _stored(code, statement, context)
+    for value, holder in stored:
+        parts = _parts(context, value, holder)
+        for part in parts:
+            if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
+                change = append(code, part, ".item()")
+                if change is not None:
+                    yield Candidate(
+                        f"Store the number: `{_short(code, part)}.item()`", _SAME, [change], safe=True
+                    )
+        for part in parts:
+            changes = _detached(code, part)
+            if changes:
+                yield Candidate(f"Store `{_short(code, part)}` detached", _SAME, changes, safe=True)
+        if len(parts) > 1:
+            together = [change for part in parts for change in _detached(code, part)]
+            if together:
+                yield Candidate("Store the values detached", _SAME, together, safe=True)
+        whole = _detached(code, value)
+        if whole and value not in parts:
+            yield Candidate(f"Store `{_short(code, value)}` detached", _SAME, whole, safe=True)
+
+
+def detach_previous(context: Context) -> Iterator[Candidate]:
+    """`self.x = self.x + y` to `self.x = self.x.detach() + y`: the new part keeps its graph for this iteration."""
+    code = context.code
+    statement = code.statement_at(context.finding.span)
+    if not isinstance(statement, (ast.Assign, ast.AugAssign)):
+        return
+    for value, holder in _stored(code, statement, context):
+        if holder is None:
+            continue
+        for read in reads(value):
+            if dotted(read) == holder:
+                change = append(code, read, ".detach()")
+                if change is not None:
+                    yield Candidate(
+                        f"Detach the old `{holder}`",
+                        "Gradients reach this iteration's part only, no longer those of earlier iterations.",
+                        [change],
+                    )
+    value = statement.value
+    change = append(code, value, ".detach().requires_grad_(True)")
+    if change is not None:
+        name = dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target) or "it"
+        yield Candidate(
+            f"Make `{name}` a new leaf each time",
+            "Gradients with respect to it are those of this iteration; they reach no earlier one.",
+            [change],
+        )
+
+
+def detach_argument(context: Context) -> Iterator[Candidate]:
+    """Where a helper stores what it was given: detach the argument at its call."""
+    code = context.code
+    seen: set[ast.expr] = set()
+    for tape, event in context.events_here(Hold):
+        assert isinstance(event, Hold)
+        names = _names_of(tape.events, event.nodes)
+        for frame in event.at.stack:
+            call = code.expression_at(frame)
+            if not isinstance(call, ast.Call):
+                continue
+            for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+                for read in reads(argument):
+                    if dotted(read) in names and read not in seen:
+                        seen.add(read)
+                        change = append(code, read, ".detach()")
+                        if change is not None:
+                            yield Candidate(
+                                f"Hand over `{code.segment(read)}` detached (line {read.lineno})", _SAME, [change],
+                                safe=True,
+                            )  # fmt: skip
+
+
+def _stored(code: Code, statement: ast.stmt, context: Context) -> list[tuple[ast.expr, str | None]]:
+    """The expressions that a statement stores, with the name that holds them."""
+    if isinstance(statement, ast.AugAssign):
+        return [(statement.value, dotted(statement.target))]
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        return [(statement.value, dotted(statement.target))]
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
+            held = {event.holder for _, event in context.events_here(Hold) if isinstance(event, Hold)}
+            pairs = [(part, dotted(name)) for name, part in zip(target.elts, value.elts, strict=True)]
+            return [(part, name) for part, name in pairs if name in held] or pairs
+        return [(value, dotted(target))]
+    found: list[tuple[ast.expr, str | None]] = []
+    low = context.finding.span
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _STORING:
+            if node.args and low.line <= (node.end_lineno or 0) and node.lineno <= low.end_line:
+                found.append((node.args[-1], dotted(node.func.value)))
+    return found
+
+
+def _parts(context: Context, value: ast.expr, holder: str | None) -> list[ast.expr]:
+    """The smallest expressions of a stored value that carry its graph: `val` of `val * n`."""
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return [element for element in value.elts if _carries(context, element)] or list(value.elts)
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+        return [value.elt]
+    if isinstance(value, (ast.Dict, ast.DictComp)):
+        return [value.value] if isinstance(value, ast.DictComp) else list(value.values)
+    if not isinstance(value, (ast.BinOp, ast.UnaryOp)):
+        return [value]
+    operands = [
+        operand
+        for operand in _operands(value)
+        if not isinstance(operand, ast.Constant)
+        and dotted(operand) != holder
+        and not (isinstance(operand, (ast.Attribute, ast.Subscript)) and root_name(operand) == holder)
+    ]
+    carrying = [operand for operand in operands if _carries(context, operand)]
+    return carrying if len(carrying) == 1 else [value]
+
+
+def _operands(value: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(value, ast.BinOp):
+        yield from _operands(value.left)
+        yield from _operands(value.right)
+    elif isinstance(value, ast.UnaryOp):
+        yield from _operands(value.operand)
+    else:
+        yield value
+
+
+def _carries(context: Context, part: ast.expr) -> bool:
+    """Whether a tape says that what an expression reads has a graph."""
+    names = {dotted(read) for read in reads(part)}
+    low, high = part.lineno, part.end_lineno or part.lineno
+    for tape in context.tapes:
+        for event in tape.events:
+            if isinstance(event, Bind) and event.node is not None and event.name in names:
+                return True
+            if isinstance(event, Node) and low <= event.at.line <= high:
+                span = event.at.span
+                if context.code.expression_at(span) is part:
+                    return True
+    return False
+
+
+def _scalar(context: Context, part: ast.expr) -> bool:
+    """Whether a value is known to be one number: a backward without a gradient argument started from it."""
+    name = dotted(part)
+    for tape in context.tapes:
+        roots: set[int] = set()
+        bound: set[int] = set()
+        for event in tape.events:
+            if isinstance(event, Backward) and event.call == "backward":
+                call = context.code.expression_at(event.at.span)
+                if isinstance(call, ast.Call) and not call.args:
+                    roots.update(root.node for root in event.roots if root.node is not None)
+            elif (
+                isinstance(event, Bind) and event.node is not None and name is not None and event.name == name
+            ):
+                bound.add(event.node)
+            elif isinstance(event, Node) and context.code.expression_at(event.at.span) is part:
+                bound.add(event.id)
+                if "loss" in event.op or "entropy" in event.op:
+                    roots.add(event.id)
+            elif isinstance(event, Node) and ("loss" in event.op or "entropy" in event.op):
+                roots.add(event.id)
+        if bound and bound <= roots:
+            return True
+    return False
+
+
+def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
+    """Whether a holder starts as a plain number and is only reckoned with, formatted or printed."""
+    function = code.function(statement)
+    scope: ast.AST = function
+    if holder.startswith("self."):
+        scope = code.owner(statement) or function
+    starts = [
+        store
+        for store in ast.walk(scope)
+        if isinstance(store, ast.Assign) and holder in {dotted(target) for target in _flat(store)}
+    ]
+    if not starts or not all(_is_number(store, holder) for store in starts if store is not statement):
+        return False
+    attribute = holder.rsplit(".", 1)[-1]
+    for node in ast.walk(code.tree if holder != attribute else scope):
+        if isinstance(node, ast.Attribute) and (dotted(node.value) or "").rsplit(".", 1)[-1] == attribute:
+            return False
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                direct = (dotted(argument) or "").rsplit(".", 1)[-1] == attribute
+                if direct and name not in _FORMATTING and "scalar" not in name and "log" not in name:
+                    return False
+        if isinstance(node, ast.Return) and node.value is not None:
+            # Whoever gets it may want the tensor.
+            if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node.value)):
+                return False
+    return True
+
+
+def _flat(store: ast.Assign) -> list[ast.expr]:
+    flat: list[ast.expr] = []
+    for target in store.targets:
+        flat.extend(target.elts if isinstance(target, ast.Tuple) else [target])
+    return flat
+
+
+def _is_number(store: ast.Assign, holder: str) -> bool:
+    value: ast.expr = store.value
+    target = store.targets[0]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        value = next(
+            part for name, part in zip(target.elts, value.elts, strict=True) if dotted(name) == holder
+        )
+    return (
+        isinstance(value, ast.Constant) and isinstance(value.value, (int, float)) and value.value is not True
+    )
+
+
+def _detached(code: Code, part: ast.expr) -> list[Change]:
+    """`x` detached: a call behind another that only moves the tensor is put before it."""
+    if isinstance(part, ast.Starred):
+        return []
+    if isinstance(part, (ast.Tuple, ast.List)):
+        return [change for element in part.elts for change in _detached(code, element)]
+    if isinstance(part, ast.Constant):
+        return []
+    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and not part.args:
+        if part.func.attr in ("cpu", "cuda", "clone") and dotted(part.func.value) is not None:
+            change = append(code, part.func.value, ".detach()")
+            return [change] if change is not None else []
+    change = append(code, part, ".detach()")
+    return [change] if change is not None else []
+
+
+def _names_of(events: object, nodes: tuple[int, ...]) -> set[str]:
+    assert isinstance(events, list)
+    return {event.name for event in events if isinstance(event, Bind) and event.node in nodes}
+
+
+def _short(code: Code, part: ast.expr) -> str:
+    text = " ".join(code.segment(part).split())
+    try:
+        text = rewrite.parenthesized(text)
+    except rewrite.RewriteError:
+        pass
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,556 @@
+"""Two backwards that share a part of the graph: one backward, a kept graph, a detached part, a fresh forward."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import RETAIN_POSITIONS, Candidate, Context, append
+from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import Collision, frames, reads
+from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.tape import Backward, GradientCleared, Node, Span, Step
+
+_MOST_STATEMENTS = 6
+
+
+def sum_losses(context: Context) -> Iterator[Candidate]:
+    """`a.backward(); b.backward()` to `(a + b).backward()`: the gradients are the same."""
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
+            continue
+        for one, other in _call_pairs(code, first, second):
+            if one is other:
+                yield from _sum_in_loop(context, one)
+                continue
+            pair = code.same_block(one, other)
+            if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
+                continue
+            if pair[0].value is not one or pair[1].value is not other:
+                continue
+            # Every further backward between the two belongs into the same sum.
+            block = code.block(pair[0])
+            run = [
+                statement
+                for statement in block[block.index(pair[0]) : block.index(pair[1]) + 1]
+                if isinstance(statement, ast.Expr) and _loss_of(code, statement.value, one) is not None
+            ]
+            losses = [_loss_of(code, statement.value, one) for statement in run]
+            if len(run) < 2 or any(
+                _stored_between(code, block, run, loss) for loss in losses if loss is not None
+            ):
+                continue
+            texts = [code.segment(loss) for loss in losses if loss is not None]
+            if len(set(texts)) < len(texts):
+                continue
+            call = run[-1].value
+            assert isinstance(call, ast.Call)
+            summed = " + ".join(_operand(text) for text in texts)
+            new = _with_loss(code, call, losses[-1], summed)
+            deletions = [code.delete(statement) for statement in run[:-1]]
+            if new is None or any(change is None for change in deletions):
+                continue
+            listing = " + ".join(texts) if len(" + ".join(texts)) < 50 else "their sum"
+            yield Candidate(
+                f"Run one backward over `{listing}`",
+                "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+                [new, *(change for change in deletions if change is not None)],
+                safe=True,
+            )
+            break
+
+
+def _call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """The calls of two backwards in a function that runs both: the calls themselves, or of a helper."""
+    for low in frames(first.at):
+        for high in frames(second.at):
+            one, other = code.expression_at(low), code.expression_at(high)
+            if isinstance(one, ast.Call) and isinstance(other, ast.Call):
+                if code.function(one) is code.function(other):
+                    yield one, other
+
+
+def _loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
+    """What a backward call is of: `x` in `x.backward()`, `scaler.scale(x).backward()` and `helper.backward(x)`.
+
+    `model` is the call that it must look like. None where more than the loss and retain_graph is passed.
+    """
+    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Attribute, ast.Name)):
+        return None
+    if any(keyword.arg != "retain_graph" for keyword in call.keywords):
+        return None
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and not call.args:
+        if not (isinstance(model.func, ast.Attribute) and model.func.attr == "backward" and not model.args):
+            return None
+        inner, outer = call.func.value, model.func.value
+        if (
+            isinstance(inner, ast.Call)
+            and isinstance(outer, ast.Call)
+            and len(inner.args) == 1 == len(outer.args)
+        ):
+            # Only scaling is linear: of any other function's results the sum is not the function of the sum.
+            scales = isinstance(inner.func, ast.Attribute) and inner.func.attr == "scale"
+            if scales and ast.unparse(inner.func) == ast.unparse(outer.func):
+                return inner.args[0]
+        return inner
+    if len(call.args) == 1 and ast.unparse(call.func) == ast.unparse(model.func):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+        if "backward" in name and not isinstance(call.args[0], ast.Starred):
+            return call.args[0]
+    return None
+
+
+def _with_loss(code: Code, call: ast.Call, loss: ast.expr | None, summed: str) -> Change | None:
+    """The whole call with another loss, and without retain_graph: nothing needs the graph again."""
+    if loss is None:
+        return None
+    start, end = code.start(call), code.end(call)
+    low, high = code.start(loss), code.end(loss)
+    receiver = isinstance(call.func, ast.Attribute) and call.func.value is loss
+    if receiver and code.in_parentheses(loss):
+        text = code.text[start:low] + summed + code.text[high:end]
+    else:
+        text = code.text[start:low] + (f"({summed})" if receiver else summed) + code.text[high:end]
+    try:
+        if rewrite.argument(text, "retain_graph") is not None:
+            text = rewrite.without_argument(text, "retain_graph")
+    except rewrite.RewriteError:
+        return None
+    return Change(start, end, text)
+
+
+def _operand(text: str) -> str:
+    node = ast.parse(f"({text}\n)", mode="eval").body
+    return (
+        f"({text})"
+        if isinstance(node, (ast.IfExp, ast.Lambda, ast.BoolOp, ast.Compare, ast.NamedExpr))
+        else text
+    )
+
+
+def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss: ast.expr) -> bool:
+    """Whether a name that a loss is made of is assigned between the first and the last of the backwards."""
+    names = {node.id for node in ast.walk(loss) if isinstance(node, ast.Name)}
+    for statement in block[block.index(run[0]) + 1 : block.index(run[-1])]:
+        for node in ast.walk(statement):
+            if any(root_name(target) in names for target in targets(node)):
+                return True
+    return False
+
+
+def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
+    """`for loss in losses: loss.backward()` to `sum(losses).backward()`."""
+    code = context.code
+    statement = code.statement(call)
+    loop = code.parent(statement) if statement is not None else None
+    if (
+        not isinstance(loop, ast.For)
+        or len(loop.body) != 1
+        or loop.orelse
+        or not isinstance(loop.target, ast.Name)
+    ):
+        return
+    loss = _loss_of(code, call, call)
+    if not isinstance(loss, ast.Name) or loss.id != loop.target.id:
+        return
+    new = _with_loss(code, call, loss, f"sum({code.segment(loop.iter)})")
+    if new is None:
+        return
+    text = new.content.replace(f"(sum({code.segment(loop.iter)}))", f"sum({code.segment(loop.iter)})", 1)
+    yield Candidate(
+        f"Run one backward over the sum of `{code.segment(loop.iter)}`",
+        "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+        [code.replace(loop, text)],
+        safe=True,
+    )
+
+
+def retain_first(context: Context) -> Iterator[Candidate]:
+    """`retain_graph=True` at the backward that frees what the second one needs."""
+    code = context.code
+    for collision in context.collisions:
+        if collision.first is None:
+            continue
+        yield from _retain(context, code, collision.first, collision)
+        break
+
+
+def _retain(context: Context, code: Code, first: Backward, collision: Collision) -> Iterator[Candidate]:
+    call = context.call_at(first.at.span)
+    spans: list[Span] = [first.at.span]
+    if call is not None and any(keyword.arg is None for keyword in call.keywords):
+        # The call passes its caller's keywords on: the caller is where the argument belongs.
+        spans = list(first.at.stack) or spans
+        call = context.call_at(spans[0])
+    if call is None:
+        return
+    position = RETAIN_POSITIONS[first.call] if spans[0] == first.at.span else None
+    try:
+        new = rewrite.with_argument(code.segment(call), "retain_graph", "True", position=position)
+    except rewrite.RewriteError:
+        return
+    yield Candidate(
+        f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
+        "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
+        [code.replace(call, new)],
+        safe=collision.same_iteration,
+    )
+
+
+def detach_shared(context: Context) -> Iterator[Candidate]:
+    """`netD(fake)` to `netD(fake.detach())`: one of the two backwards does not run over the shared part."""
+    code = context.code
+    for collision in context.collisions:
+        for first_side in (True, False):
+            if not first_side and not collision.same_iteration:
+                continue
+            found: dict[int, tuple[ast.expr, int]] = {}
+            for consumer, source in collision.forks(first_side):
+                read = _read_of(code, collision, consumer, source)
+                if read is not None:
+                    found.setdefault(id(read), (read, source))
+            if not found:
+                continue
+            changes = [append(code, read, ".detach()") for read, _ in found.values()]
+            if any(change is None for change in changes):
+                continue
+            leaves = collision.leaves(source for _, source in found.values())
+            names = " and ".join(dict.fromkeys(f"`{code.segment(read)}`" for read, _ in found.values()))
+            line = min(read.lineno for read, _ in found.values())
+            safe = first_side and collision.discarded_after_first(leaves)
+            effect = (
+                "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
+                if safe
+                else "What it is made of gets no gradient from this loss any more."
+            )
+            drop = context.drop_retain(collision.first) if first_side else []
+            if drop:
+                yield Candidate(
+                    f"Pass {names} detached (line {line}) and drop `retain_graph=True`", effect,
+                    [*(change for change in changes if change is not None), *drop], safe,
+                )  # fmt: skip
+            yield Candidate(
+                f"Pass {names} detached (line {line})", effect,
+                [change for change in changes if change is not None], safe,
+            )  # fmt: skip
+
+
+def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> ast.expr | None:
+    """The expression that hands a node's value to its consumer, in the outermost function that names it."""
+    names = collision.names(source)
+    for frame in reversed(frames(consumer.at)):
+        expression = code.expression_at(frame)
+        if expression is None:
+            continue
+        for read in reads(expression):
+            if dotted(read) in names:
+                return read
+    return None
+
+
+def forward_again(context: Context) -> Iterator[Candidate]:
+    """Run the forward that the second backward needs where it needs it: in the loop, the closure, after the step."""
+    code = context.code
+    for collision in context.collisions:
+        needed = _building_statements(code, collision)
+        target = _second_statement(code, collision)
+        if needed is None or target is None:
+            continue
+        yield from _move(context, collision, needed, target)
+        yield from _repeat(context, collision, needed, target)
+
+
+def _second_statement(code: Code, collision: Collision) -> ast.stmt | None:
+    """The statement of the second backward, in the innermost function that is written in this file."""
+    return code.statement_at(collision.second.at.span)
+
+
+def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | None:
+    """The assignments, of one block, that build what the two backwards share or what leads to it."""
+    wanted = {
+        number
+        for number in collision.reached
+        if number in collision.ledger.nodes
+        and number <= collision.newest
+        and collision.leads_to_spoiled(number)
+    }
+    if not wanted:
+        return None
+    statements: dict[int, ast.stmt] = {}
+    for number in sorted(wanted):
+        node = collision.ledger.nodes[number]
+        places = [code.statement_at(frame) for frame in frames(node.at)]
+        known = [place for place in places if place is not None]
+        if not known:
+            return None
+        statements.setdefault(number, known[-1])
+    # All in the block of the outermost call, or else in that of the function that both run in.
+    groups: dict[int, list[ast.stmt]] = {}
+    for statement in statements.values():
+        block = code.block(statement)
+        group = groups.setdefault(id(block), [])
+        if statement not in group:
+            group.append(statement)
+    if len(groups) != 1:
+        function = _common_function(code, collision, wanted)
+        if function is None:
+            return None
+        found = function
+    else:
+        found = next(iter(groups.values()))
+    found = sorted(found, key=lambda statement: statement.lineno)
+    if len(found) > _MOST_STATEMENTS or not all(isinstance(statement, ast.Assign) for statement in found):
+        function = _common_function(code, collision, wanted)
+        if function is None or len(function) > _MOST_STATEMENTS:
+            return None
+        if not all(isinstance(statement, ast.Assign) for statement in function):
+            return None
+        found = function
+    return found
+
+
+def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list[ast.stmt] | None:
+    """The statements in the function of the second backward, of one block, that build the wanted nodes."""
+    second = _second_statement(code, collision)
+    if second is None:
+        return None
+    function = code.function(second)
+    found: list[ast.stmt] = []
+    for number in sorted(wanted):
+        node = collision.ledger.nodes[number]
+        place = None
+        for frame in frames(node.at):
+            statement = code.statement_at(frame)
+            if statement is not None and code.function(statement) is function:
+                place = statement
+                break
+        if place is None:
+            return None
+        if place not in found:
+            found.append(place)
+    found.sort(key=lambda statement: statement.lineno)
+    if not found or any(code.block(statement) is not code.block(found[0]) for statement in found):
+        return None
+    return found
+
+
+def _move(
+    context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt
+) -> Iterator[Candidate]:
+    """Move statements from before a loop, or from around a closure, to where each backward finds them fresh."""
+    code = context.code
+    home = code.function(needed[0])
+    inner = code.function(target)
+    loops = [
+        loop for loop in code.loops(target) if all(not code.inside(statement, loop) for statement in needed)
+    ]
+    closure = inner is not home and isinstance(inner, ast.FunctionDef) and code.inside(inner, home)
+    if not loops and not closure:
+        return
+    body = inner.body if closure and isinstance(inner, ast.FunctionDef) else loops[0].body
+    names = {root_name(part) for statement in needed for part in targets(statement)}
+    if None in names:
+        return
+    place = _first_reading(code, body, {name for name in names if name is not None})
+    if place is None:
+        return
+    lines: list[str] = []
+    for statement in needed:
+        text = code.lines_of(statement)
+        if text is None:
+            return
+        lines.extend(text)
+    insertion = code.insert_before(place, lines)
+    if insertion is None:
+        return
+    where = f"closure `{inner.name}`" if closure and isinstance(inner, ast.FunctionDef) else "loop"
+    listing = " and ".join(f"`{code.segment(part)}`" for statement in needed for part in targets(statement))
+    container = inner if closure else loops[0]
+    elsewhere = _read_outside(code, home, needed, container, names)
+    deletions = [] if elsewhere else [code.delete(statement) for statement in needed]
+    if any(change is None for change in deletions):
+        return
+    learned = bool(collision.learned() & collision.leaves(collision.spoiled))
+    yield Candidate(
+        f"Compute {listing} inside the {where}",
+        "It is computed anew, from the present parameters, each time; every backward has a graph of its own.",
+        [insertion, *(change for change in deletions if change is not None)],
+        safe=learned,
+    )
+
+
+def _first_reading(code: Code, body: list[ast.stmt], names: set[str]) -> ast.stmt | None:
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+                return statement
+    return None
+
+
+def _read_outside(
+    code: Code, home: ast.AST, needed: list[ast.stmt], container: ast.AST, names: set[str | None]
+) -> bool:
+    """Whether something before or around the container reads what the statements assign."""
+    last = getattr(container, "lineno", 0)
+    for node in walk(home):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            statement = code.statement(node)
+            if statement in needed or code.inside(node, container):
+                continue
+            if node.lineno < last:
+                return True
+    return False
+
+
+def _repeat(
+    context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt
+) -> Iterator[Candidate]:
+    """Write the forward once more before the second backward."""
+    code = context.code
+    if code.function(needed[0]) is not code.function(target):
+        return
+    pair = code.same_block(needed[-1], target)
+    if pair is None or pair[0] not in needed or pair[0] is pair[1]:
+        return
+    if any(code.block(statement) is not code.block(pair[0]) for statement in needed):
+        return
+    if collision.first is not None and collision.first.at.span == collision.second.at.span:
+        return
+    lines: list[str] = []
+    for statement in needed:
+        text = _needed_part(code, collision, statement) or code.lines_of(statement)
+        if text is None:
+            return
+        lines.extend(text)
+    insertion = code.insert_before(pair[1], lines)
+    if insertion is None:
+        return
+    after = "after the step" if collision.change is not None else "for the second backward"
+    effect = "The second loss is computed anew, from the parameters as they are then."
+    drop = context.drop_retain(collision.first)
+    title = f"Run the forward again {after}"
+    if drop:
+        yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop])
+    yield Candidate(title, effect, [insertion])
+
+
+def _needed_part(code: Code, collision: Collision, statement: ast.stmt) -> list[str] | None:
+    """Of `a, b = f(x), g(x)` only the part that the second backward needs."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if (
+        not isinstance(target, ast.Tuple)
+        or not isinstance(value, ast.Tuple)
+        or len(target.elts) != len(value.elts)
+    ):
+        return None
+    kept: list[tuple[str, str]] = []
+    for name, element in zip(target.elts, value.elts, strict=True):
+        low, high = code.start(element), code.end(element)
+        for number in collision.reached:
+            node = collision.ledger.nodes.get(number)
+            if node is None:
+                continue
+            places = [
+                code.index.offset(frame.line, frame.column)
+                for frame in frames(node.at)
+                if frame.file == code.source.path
+            ]
+            if any(low <= place < high for place in places):
+                kept.append((code.segment(name), code.segment(element)))
+                break
+    if not kept or len(kept) == len(target.elts) or any("\n" in value or "\r" in value for _, value in kept):
+        return None
+    return [", ".join(name for name, _ in kept) + " = " + ", ".join(value for _, value in kept)]
+
+
+def clear_stored(context: Context) -> Iterator[Candidate]:
+    """Empty a list that still holds graphs of an earlier backward, or store detached values in it."""
+    code = context.code
+    for collision in context.collisions:
+        if collision.first is None:
+            continue
+        seen: set[str] = set()
+        for _, source in collision.crossings():
+            for call in _storing_calls(code, collision, source):
+                assert isinstance(call.func, ast.Attribute)
+                container = code.segment(call.func.value)
+                if container in seen:
+                    continue
+                seen.add(container)
+                yield from _detach_stored(code, call)
+                yield from _clear_after(code, collision, call)
+
+
+def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[ast.Call]:
+    """The calls such as `self.log_probs.append(x)` that put a node's value into a container."""
+    names = collision.names(source)
+    spans = list(frames(collision.ledger.nodes[source].at))
+    spans += [frame for hold in collision.holders.get(source, ()) for frame in frames(hold.at)]
+    spans += [frame for bind in collision.binds.get(source, ()) for frame in frames(bind.at)]
+    places = [node for node in (code.statement_at(span) for span in spans) if node is not None]
+    functions = {id(function): function for function in (code.function(place) for place in places)}
+    for function in functions.values():
+        for node in walk(function):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+                continue
+            if node.func.attr not in ("append", "appendleft", "add", "push", "insert"):
+                continue
+            value = node.args[-1]
+            inside = any(
+                code.index.offset(span.line, span.column) in range(code.start(value), code.end(value) + 1)
+                for span in spans
+                if span.file == code.source.path
+            )
+            if inside or any(dotted(read) in names for read in reads(value)):
+                yield node
+
+
+def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:
+    change = append(code, call.args[-1], ".detach()")
+    if change is not None and isinstance(call.func, ast.Attribute):
+        yield Candidate(
+            f"Store `{code.segment(call.args[-1])}` detached in `{code.segment(call.func.value)}`",
+            "What is stored carries no graph: gradients no longer flow through it.",
+            [change],
+        )
+
+
+def _clear_after(code: Code, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
+    assert isinstance(call.func, ast.Attribute)
+    holder = call.func.value
+    first = collision.first
+    assert first is not None
+    attribute = holder.attr if isinstance(holder, ast.Attribute) else None
+    for frame in frames(first.at):
+        statement = code.statement_at(frame)
+        if statement is None:
+            continue
+        function = code.function(statement)
+        texts = {
+            dotted(node)
+            for node in walk(function)
+            if isinstance(node, (ast.Attribute, ast.Name))
+            and (
+                dotted(node) == dotted(holder)
+                if attribute is None
+                else isinstance(node, ast.Attribute) and node.attr == attribute
+            )
+        }
+        last = after_backward(code, first, function)
+        if last is None:
+            continue
+        for text in sorted(text for text in texts if text is not None):
+            change = code.insert_after(last, [f"{text}.clear()"])
+            if change is not None:
+                yield Candidate(
+                    f"Empty `{text}` after the backward",
+                    "Each backward learns from the values stored since the one before; older ones are dropped.",
+                    [change],
+                    safe=True,
+                )

@@ -1,0 +1,92 @@
+"""Nothing is offered that was not tried: a candidate is made, the result is checked as the file itself was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tapecheck.fixes.candidate import Candidate
+from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
+from tapecheck.rules.finding import Finding
+from tapecheck.source import Source, from_text
+from tapecheck.tape import Raised, Tape
+
+if TYPE_CHECKING:
+    from tapecheck.check import Report
+
+Check = Callable[[Source], "Report"]
+
+
+class Verifier:
+    """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused."""
+
+    def __init__(self, report: Report, finding: Finding, check: Check, limit: int) -> None:
+        self.report = report
+        self.finding = finding
+        self.check = check
+        self.left = limit
+        self._tried: set[tuple[Change, ...]] = set()
+        self._everything: list[Finding] | None = None
+
+    def fix(self, candidate: Candidate) -> Fix | None:
+        """The candidate as a fix where it holds, else None."""
+        source = self.report.source
+        changes = settle(source.text, candidate.changes)
+        if not changes or changes in self._tried or self.left <= 0:
+            return None
+        self._tried.add(changes)
+        edited = from_text(apply(source.text, changes), source.path)
+        if edited.error is not None and source.error is None:
+            return None
+        self.left -= 1
+        if not self._holds(self.check(edited), LineMap(source.text, changes)):
+            return None
+        index = TextIndex(source.text)
+        edits = tuple(
+            Edit(index.span(source.path, change.start, change.end), change.content) for change in changes
+        )
+        return Fix(candidate.title, "safe" if candidate.safe else "unsafe", edits, candidate.effect)
+
+    def _holds(self, after: Report, lines: LineMap) -> bool:
+        code = self.finding.code
+        own = set(lines.lines(self.finding.span.line))
+        if any(found.code == code and found.span.line in own for found in after.findings):
+            return False
+        known = self._places(self.report.findings, lines)
+        fresh = [found for found in after.findings if (found.code, found.span.line) not in known]
+        if fresh:
+            # The report may be of a few selected rules only: what the whole set says of the file was there before.
+            known = self._places(self._all_findings(), lines)
+            if any((found.code, found.span.line) not in known for found in fresh):
+                return False
+        old = {
+            (event.exception, line)
+            for event in _raised(self.report.interpretation.tapes, self.report.source.path)
+            for line in lines.lines(event.at.line)
+        }
+        return all(
+            (event.exception, event.at.line) in old
+            for event in _raised(after.interpretation.tapes, after.source.path)
+        )
+
+    def _places(self, findings: list[Finding], lines: LineMap) -> set[tuple[str, int]]:
+        return {
+            (found.code, line)
+            for found in findings
+            if found is not self.finding and found.key != self.finding.key
+            for line in lines.lines(found.span.line)
+        }
+
+    def _all_findings(self) -> list[Finding]:
+        if self._everything is None:
+            self._everything = self.check(self.report.source).findings
+        return self._everything
+
+
+def _raised(tapes: list[Tape], path: str) -> list[Raised]:
+    return [
+        event
+        for tape in tapes
+        for event in tape.events
+        if isinstance(event, Raised) and not event.caught and event.at.file == path
+    ]

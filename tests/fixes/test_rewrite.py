@@ -1,0 +1,131 @@
+"""Rewriting of calls, operands and assignments, with their formatting kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.fixes import rewrite
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("h", "h.detach()"),
+        ("self.h[0]", "self.h[0].detach()"),
+        ("a + b", "(a + b).detach()"),
+        ("-x", "(-x).detach()"),
+        ("f(\n    x,\n)", "f(\n    x,\n).detach()"),
+        ("a if b else c", "(a if b else c).detach()"),
+        ("lambda: 1", "(lambda: 1).detach()"),
+    ],
+)
+def test_a_suffix_gets_parentheses_where_it_needs_them(before: str, after: str) -> None:
+    assert rewrite.with_suffix(before, ".detach()") == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("loss.backward(retain_graph=True)", "loss.backward()"),
+        ("loss.backward(retain_graph = i < n)", "loss.backward()"),
+        ("loss.backward(None, True)", "loss.backward(None)"),
+        ("loss.backward(retain_graph=True, inputs=w)", "loss.backward(inputs=w)"),
+        ("loss.backward(g, retain_graph=True, inputs=w)", "loss.backward(g, inputs=w)"),
+        ("loss.backward(\n    g,\n    retain_graph=True,\n)", "loss.backward(\n    g,\n)"),
+        ("loss.backward(\n    g,\n    retain_graph=True)", "loss.backward(\n    g)"),
+        ("loss.backward(\n    retain_graph=True\n)", "loss.backward()"),
+    ],
+)
+def test_an_argument_is_taken_out(before: str, after: str) -> None:
+    assert rewrite.without_argument(before, "retain_graph", 1) == after
+
+
+def test_a_positional_argument_with_others_behind_it_stays() -> None:
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.without_argument("loss.backward(None, True, False)", "retain_graph", 1)
+
+
+def test_an_argument_that_is_not_there_cannot_be_taken_out() -> None:
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.without_argument("loss.backward(**kwargs)", "retain_graph", 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("grad(y, x)", "grad(y, x, create_graph=True)"),
+        ("grad(y, x,)", "grad(y, x, create_graph=True,)"),
+        ("grad(y, x, retain_graph=True)", "grad(y, x, create_graph=True)"),
+        ("grad(y, x, create_graph=False)", "grad(y, x, create_graph=True)"),
+        ("grad(y, x, None, None, False)", "grad(y, x, None, None, True)"),
+        (
+            "grad(outputs=y,\n     inputs=x,\n     retain_graph=True)",
+            "grad(outputs=y,\n     inputs=x,\n     create_graph=True)",
+        ),
+        ("grad(\n    y,\n    x,\n)", "grad(\n    y,\n    x,\n    create_graph=True,\n)"),
+        ("grad()", "grad(create_graph=True)"),
+    ],
+)
+def test_an_argument_is_set_replaced_or_added(before: str, after: str) -> None:
+    assert (
+        rewrite.with_argument(before, "create_graph", "True", position=4, replacing=("retain_graph",))
+        == after
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x += y", "x = x + y"),
+        ("x+=y", "x=x + y"),
+        ("x -= lr * g", "x = x - lr * g"),
+        ("x -= a - b", "x = x - (a - b)"),
+        ("x *= a + b", "x = x * (a + b)"),
+        ("x /= a if b else c", "x = x / (a if b else c)"),
+        ("self.x @= w.t()", "self.x = self.x @ w.t()"),
+        ("h[t] += 1", "h[t] = h[t] + 1"),
+        ("x **= 2", "x = x ** 2"),
+    ],
+)
+def test_an_augmented_assignment_becomes_a_plain_one(before: str, after: str) -> None:
+    assert rewrite.out_of_place(before) == after
+
+
+def test_what_is_no_augmented_assignment_is_refused() -> None:
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.out_of_place("x = y")
+
+
+def test_a_method_in_place_has_its_name_without_the_underscore() -> None:
+    assert rewrite.method_out_of_place("self.act(x).relu_()") == "self.act(x).relu()"
+    assert rewrite.method_out_of_place("F.dropout_(x, 0.1)") == "F.dropout(x, 0.1)"
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.method_out_of_place("x.relu()")
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.method_out_of_place("x._()")
+
+
+def test_receivers_and_arguments_are_taken_apart() -> None:
+    assert rewrite.receiver("(a + b).detach()") == "(a + b)"
+    assert rewrite.receiver("score.data") == "score"
+    assert rewrite.only_argument("torch.tensor(total / 4, dtype=torch.float)") == "total / 4"
+    assert rewrite.argument("g(a, retain_graph=keep)", "retain_graph") == "keep"
+    assert rewrite.argument("g(a)", "retain_graph") is None
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.only_argument("torch.tensor(*parts)")
+
+
+def test_elements_are_changed_one_by_one() -> None:
+    def change(text: str) -> str | None:
+        return None if text.endswith("()") else f"{text}.detach()"
+
+    assert rewrite.elements("(h.detach(), c)", change) == "(h.detach(), c.detach())"
+    assert rewrite.elements("h, c", change) == "h.detach(), c.detach()"
+    assert rewrite.elements("[\n    h,\n    c,\n]", change) == "[\n    h.detach(),\n    c.detach(),\n]"
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.elements("h", change)
+
+
+def test_broken_text_is_refused() -> None:
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.with_suffix("a +", ".detach()")
