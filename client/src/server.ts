@@ -186,7 +186,10 @@ export class Server implements vscode.Disposable {
       outputChannel: this.log,
       traceOutputChannel: this.log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
-      initializationOptions: { settings: serverSettings(settings, plan.runInterpreter) },
+      initializationOptions: {
+        settings: serverSettings(settings, plan.runInterpreter),
+        confirmCommand: 'tapecheck.confirmFile',
+      },
       // Without this the client shows an error box of its own beside ours.
       initializationFailedHandler: () => false,
       errorHandler: {
