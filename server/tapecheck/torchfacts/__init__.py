@@ -58,6 +58,12 @@ __all__ = [
 ]
 
 
+def _row(table: Mapping[str, Any], name: str) -> Any:
+    row = table.get(name)
+    # A row that is the same as another's is stored as that one's name.
+    return table[row] if isinstance(row, str) else row
+
+
 class Facts:
     """The table. Facts are built when first asked for.
 
@@ -78,11 +84,8 @@ class Facts:
         """The fact for a canonical op name, an alias of one, or an in-place method; None if unknown."""
         key = ("op", name)
         if key not in self._built:
-            row = self._ops.get(name)
-            canonical = name
-            while isinstance(row, str):
-                canonical, row = row, self._ops[row]
-            self._built[key] = None if row is None else read_op(canonical, row)
+            row = _row(self._ops, name)
+            self._built[key] = None if row is None else read_op(name, row)
         found: OpFact | None = self._built[key]
         return found
 
@@ -90,7 +93,7 @@ class Facts:
         """The fact for a class of torch.nn, by class name; None if unknown."""
         key = ("module", name)
         if key not in self._built:
-            row = self._modules.get(name)
+            row = _row(self._modules, name)
             self._built[key] = None if row is None else read_module(name, row)
         found: ModuleFact | None = self._built[key]
         return found

@@ -7,115 +7,47 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import json
+import re
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
-from tapecheck.torchfacts.model import OpFact, Overload, Tri, join
-from tapecheck.torchfacts.probe import OTHER, Call, Observation, Prober, Unusable
-from tapecheck.torchfacts.samples import Sample, from_opinfo, inplace_names, own
-from tapecheck.torchfacts.signatures import Bound, Signature, bind, signatures
+from tapecheck.torchfacts.general import measure_general
+from tapecheck.torchfacts.modules import measure_modules
+from tapecheck.torchfacts.optimizers import measure_optimizers
+from tapecheck.torchfacts.probe import Call, Prober, Unusable
+from tapecheck.torchfacts.reduce import Measured, fact_of, owners, summarise
+from tapecheck.torchfacts.samples import PARAMS, Sample, aliases, borrowers, from_opinfo, own
+from tapecheck.torchfacts.signatures import Bound, Signature, bind, of_schema, signatures
 from tapecheck.torchfacts.stored import write_op
 
 PER_KINDS = 3
 """Calls measured for each combination of argument kinds."""
 PER_OP = 24
 """Calls measured for one op."""
-_ZERO_MATTERS = frozenset({"p", "dropout_p", "dropout", "max_norm", "label_smoothing"})
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One measured call: the arguments' kinds, and the fact it alone would give."""
-
-    signature: Signature
-    kinds: Mapping[str, str]
-    fact: OpFact
 
 
 def bind_sample(sample: Sample) -> Bound | None:
     """The sample's arguments by parameter name; None if no signature of the callable takes them."""
-    if sample.params:
-        defaults = {p: "absent" for p in sample.params[1:]}
-        return bind(Signature(sample.params, frozenset(), defaults, {}), sample.args, sample.kwargs)
+    params = sample.params or PARAMS.get(sample.name, ())
+    kwargs = {key: value for key, value in sample.kwargs.items() if key != "requires_grad"}
+    if params:
+        defaults = {p: "absent" for p in params[1:] if not p.startswith("*")}
+        return bind(Signature(params, frozenset(), defaults, {}), sample.args, kwargs)
     known = signatures(sample.name, sample.fn)
     for strict in (True, False):
         for signature in known:
-            bound = bind(signature, sample.args, sample.kwargs, strict=strict)
+            bound = bind(signature, sample.args, kwargs, strict=strict)
             if bound is not None:
                 return bound
     return None
-
-
-def owners(bound: Bound) -> dict[int, str]:
-    """id(tensor) -> parameter, for the tensors among the arguments."""
-    result: dict[int, str] = {}
-    for name, value in bound.values.items():
-        for leaf in tree_leaves(value):
-            if isinstance(leaf, torch.Tensor):
-                result.setdefault(id(leaf), name)
-    return result
-
-
-def fact_of(name: str, seen: Observation, bound: Bound, requires_grad_flag: bool) -> OpFact:
-    """The fact that one observation supports."""
-    params = bound.signature.params
-    order = [p.lstrip("*") for p in params]
-    inputs = sorted({n for n in owners(bound).values()}, key=order.index)
-
-    def ordered(names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(sorted(names, key=lambda n: (order.index(n) if n in order else 99, n)))
-
-    saves = {thing: ordered(triggers) for thing, triggers in sorted(seen.saves.items())}
-    only_together = {thing.partition("#")[0] for thing in seen.saves_with_all} - saves.keys()
-    differentiable: Tri = "yes" if seen.carries else "no"
-    view_of = ordered(seen.view_of - seen.mutates)
-    returned = seen.returns - seen.mutates
-    return OpFact(
-        name=name,
-        params=params,
-        inputs=tuple(inputs),
-        saves=saves,
-        may_save={thing: ordered(seen.carries) for thing in sorted(only_together)},
-        view_of=(view_of or ordered(seen.returns) or (None,))[0],
-        view="yes" if view_of or seen.returns else "no",
-        unversioned_view_of=(ordered(seen.unversioned - seen.view_of) or (None,))[0],
-        returns_input="yes" if seen.returns else "no",
-        mutates=ordered(seen.mutates),
-        writes_unversioned=ordered(seen.writes_unversioned),
-        inplace_flag="inplace" in params,
-        outputs=seen.structure,
-        n_outputs=seen.outputs,
-        differentiable_outputs=seen.differentiable_outputs,
-        differentiable=differentiable,
-        carries=ordered(seen.carries),
-        zero_gradient=ordered(seen.zero_gradient),
-        grad_graph={k: ordered(v) for k, v in sorted(seen.grad_graph.items())},
-        factory=is_factory(name, inputs, seen),
-        requires_grad_flag=requires_grad_flag,
-        nodes=seen.nodes[:6],
-        second_backward_raises=seen.second_backward if seen.carries else "no",  # type: ignore[arg-type]
-        raises_on_grad="yes" if seen.forward_error and seen.candidates else "no",
-        backward_raises="yes" if seen.backward_error else "no",
-        samples=1,
-    )
-
-
-def is_factory(name: str, inputs: Sequence[str], seen: Observation) -> bool:
-    """torchgen's own rule for "like" and "new" functions; otherwise, a tensor made from no tensor."""
-    if seen.structure != "tensor":
-        return False
-    tail = name.rsplit(".", 1)[-1]
-    return not inputs or tail.endswith("_like") or tail.startswith("new_")
 
 
 def takes_requires_grad(sample: Sample) -> bool:
@@ -138,7 +70,7 @@ def measure_sample(sample: Sample) -> Measured | None:
     except Unusable:
         return None
     except Exception as error:
-        print(f"  {sample.name}: {type(error).__name__}: {str(error).splitlines()[:1]}", file=sys.stderr)
+        sys.stderr.write(f"  {sample.name}: {type(error).__name__}: {str(error).splitlines()[:1]}\n")
         return None
     flag = not seen.carries and seen.structure == "tensor" and takes_requires_grad(sample)
     return Measured(bound.signature, bound.kinds(), fact_of(sample.name, seen, bound, flag))
@@ -159,105 +91,47 @@ def pick(samples: Sequence[Sample]) -> Iterator[Sample]:
             yield sample
 
 
-def certain(fact: OpFact) -> bool:
-    """Whether nothing in a fact is left open."""
-    tri = (fact.view, fact.returns_input, fact.differentiable, fact.second_backward_raises)
-    return not (fact.may_save or fact.may_carry or fact.may_mutate or "may" in tri or fact.outputs == "may")
-
-
-def doubt(fact: OpFact) -> int:
-    """How much in a fact is left open."""
-    tri = (fact.view, fact.returns_input, fact.differentiable, fact.second_backward_raises)
-    return (
-        sum(len(v) for v in fact.may_save.values()) + len(fact.may_carry) + len(fact.may_mutate)
-        + sum(t == "may" for t in tri) + (fact.outputs == "may")
-    )  # fmt: skip
-
-
-def coarse(param: str, kind: str) -> str:
-    return "number" if kind in ("0", "nonzero") and param not in _ZERO_MATTERS else kind
-
-
-def split(rows: Sequence[Measured], depth: int = 3) -> list[tuple[dict[str, str], OpFact]]:
-    """Cases: conditions on argument kinds under which the rows agree, as far as any tell them apart."""
-    whole = join([row.fact for row in rows])
-    if certain(whole) or not depth:
-        return [({}, whole)]
-    best: tuple[float, int, str] | None = None
-    for param in rows[0].signature.params:
-        name = param.lstrip("*")
-        groups: dict[str, list[Measured]] = defaultdict(list)
-        for row in rows:
-            groups[coarse(name, row.kinds[name])].append(row)
-        if len(groups) < 2:
-            continue
-        score = sum(doubt(join([r.fact for r in group])) * len(group) for group in groups.values()) / len(rows)
-        if best is None or (score, len(groups)) < best[:2]:
-            best = (score, len(groups), name)
-    if best is None or best[0] >= doubt(whole):
-        return [({}, whole)]
-    name = best[2]
-    parts: dict[str, list[Measured]] = defaultdict(list)
-    for row in rows:
-        parts[coarse(name, row.kinds[name])].append(row)
-    return [
-        ({name: kind, **conditions}, fact)
-        for kind, group in sorted(parts.items())
-        for conditions, fact in split(group, depth - 1)
-    ]
-
-
-def with_scalars(rows: Sequence[Measured], fact: OpFact) -> OpFact:
-    """The fact with `scalar_saves` for the parameters measured both as a tensor and as a number."""
-    sure: dict[str, Any] = {}
-    possible: dict[str, Any] = {}
-    for param in fact.inputs:
-        scalar = [row.fact for row in rows if coarse("", row.kinds.get(param, "")) == "number"]
-        if scalar:
-            joined = join(scalar)
-            sure[param] = joined.saves
-            if joined.may_save:
-                possible[param] = joined.may_save
-    return replace(fact, scalar_saves=sure, scalar_may_save=possible)
-
-
-def summarise(name: str, rows: Sequence[Measured]) -> tuple[Overload, ...]:
-    """The overloads of an op from its measured calls."""
-    groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
-    for row in rows:
-        groups[row.signature.params].append(row)
-    result = []
-    for params, group in groups.items():
-        kinds: dict[str, set[str]] = defaultdict(set)
-        for row in group:
-            for param, kind in row.kinds.items():
-                kinds[param].add(coarse("", kind))
-        cases = tuple((conditions, with_scalars(group, fact)) for conditions, fact in split(group))
-        signature = group[0].signature
-        result.append(
-            Overload(
-                params,
-                tuple(p for p in params if p in signature.keyword_only),
-                {p: tuple(sorted(k)) for p, k in kinds.items()} if len(groups) > 1 else {},
-                dict(signature.defaults),
-                cases,
-            )
-        )
-    return tuple(result)
-
-
 def gather() -> dict[str, list[Sample]]:
-    """All samples by op name."""
+    """All samples by op name: own ones, OpInfo's, and those lent to aliases and in-place methods."""
     found: dict[str, list[Sample]] = defaultdict(list)
-    for sample in own():
+    for sample in (*own(), *from_opinfo()):
         found[sample.name].append(sample)
-    for sample in from_opinfo():
-        found[sample.name].append(sample)
-    for method, base in inplace_names(list(found)):
-        fn = getattr(torch.Tensor, method)
-        for sample in found[base]:
-            if sample.args and isinstance(sample.args[0], torch.Tensor):
-                found[method].append(Sample(method, fn, sample.args, sample.kwargs))
+    by_tail: dict[str, list[Sample]] = defaultdict(list)
+    for name, samples in found.items():
+        by_tail[name.rsplit(".", 1)[-1]].extend(samples)
+    for name, fn, lender in borrowers(found):
+        known = {p for signature in of_schema(name) or signatures(name, fn) for p in signature.params}
+        for sample in by_tail[lender]:
+            if sample.args and isinstance(sample.args[0], (torch.Tensor, list, tuple)):
+                kwargs = {key: value for key, value in sample.kwargs.items() if key in known or not known}
+                found[name].append(Sample(name, fn, sample.args, kwargs))
+    return {name: samples for name, samples in found.items() if is_public(name)}
+
+
+def is_public(name: str) -> bool:
+    """Whether users write this name; torch.masked is left out, a prototype."""
+    parts = name.split(".")
+    return parts[0] not in ("masked", "torch") and not any(
+        p.startswith("_") and not p.endswith("__") for p in parts
+    )
+
+
+def with_layouts(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """The samples whose first argument is a matrix or more, with that argument's last two strides swapped."""
+    for sample in samples:
+        first = sample.args[0] if sample.args else None
+        if isinstance(first, torch.Tensor) and first.ndim >= 2 and first.layout == torch.strided:
+            swapped = first.detach().mT.contiguous().mT
+            yield replace(sample, args=(swapped, *sample.args[1:]))
+
+
+def measure_op(samples: Sequence[Sample]) -> list[Measured]:
+    """The measured calls among `samples`."""
+    chosen = list(pick(samples))
+    found = [m for sample in chosen if (m := measure_sample(sample)) is not None]
+    if any(m.fact.view != "no" and not m.fact.mutates for m in found):
+        # Whether reshape, flatten or contiguous give a view depends on the strides.
+        found += [m for sample in with_layouts(chosen) if (m := measure_sample(sample)) is not None]
     return found
 
 
@@ -265,15 +139,32 @@ def measure_ops(only: Iterable[str] = ()) -> dict[str, Any]:
     """Rows of all ops, or those named."""
     wanted = set(only)
     rows: dict[str, Any] = {}
-    for name, samples in sorted(gather().items()):
+    for name, samples in sorted(gather().items(), key=lambda item: (item[0].count("."), item[0])):
         if wanted and name not in wanted:
             continue
-        measured = [m for sample in pick(samples) if (m := measure_sample(sample)) is not None]
+        measured = measure_op(samples)
         if measured:
             rows[name] = write_op(summarise(name, measured))
         else:
-            print(f"  {name}: nothing measured of {len(samples)} samples", file=sys.stderr)
-    return rows
+            sys.stderr.write(f"  {name}: nothing measured of {len(samples)} samples\n")
+    return share(rows, aliases())
+
+
+def share(rows: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The rows, the first of each pair replaced by the second's name where both are the same."""
+    result = dict(rows)
+    for name, target in pairs:
+        same = name != target and name in rows and rows[name] == rows.get(target)
+        if same and not isinstance(result[target], str):
+            result[name] = target
+    return result
+
+
+def alike_modules(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Module classes that differ by dimension only, or by being lazy."""
+    for name in rows:
+        for target in (re.sub("[23]d$", "1d", name), name.removeprefix("Lazy")):
+            yield name, target
 
 
 def dump(data: Mapping[str, Any]) -> str:
@@ -315,18 +206,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     if options.only:
         for name, row in measure_ops(options.only).items():
-            print(name, json.dumps(row, indent=1))
+            sys.stdout.write(f"{name} {json.dumps(row, indent=1)}\n")
         return 0
+    modules = measure_modules()
     data = {
         "torch": torch.__version__.partition("+")[0],
-        "general": {},
+        "general": measure_general(),
         "ops": measure_ops(),
-        "modules": {},
-        "optimizers": {},
+        "modules": share(modules, alike_modules(modules)),
+        "optimizers": measure_optimizers(),
     }
     old = json.loads(options.out.read_text()) if options.out.exists() else {}
     for change in report_changes(old, data):
-        print(change)
+        sys.stdout.write(f"{change}\n")
     temporary = options.out.with_suffix(".tmp")
     temporary.write_text(dump(data))
     temporary.replace(options.out)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+OTHER = ".other"
+"""Suffix of a trigger that is another element of the list than the saved one."""
 Tri = Literal["yes", "no", "may"]
 Saves = Mapping[str, tuple[str, ...]]
 
@@ -46,10 +48,12 @@ class OpFact:
         name: the canonical name.
         params: all parameters in positional order; ``*name`` takes the remaining positional arguments.
         inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of `params`.
+        lists: those of them that were measured holding several tensors.
         saves: saved thing -> inputs any one of whose requires_grad has it saved. A thing is an input's name,
             "result" ("result.1" for the second of several), or "buffer": anything else a backward frees, so that
             a second backward raises (inner buffers, masks, index lists, Python scalars). In a list-valued input
-            ``"tensors"`` as a trigger means the element itself, ``"tensors.other"`` another element of the list.
+            a trigger of the thing's own name means the element itself, with ".other" ("tensors.other") another
+            element of the list; any other pair of names holds for at least one element.
         may_save: the same, for what only some of the measured calls saved.
         scalar_saves: parameter -> its own `saves` table for calls where that parameter is a Python number.
         scalar_may_save: parameter -> its own `may_save` table, likewise.
@@ -86,6 +90,7 @@ class OpFact:
     name: str
     params: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
     saves: Saves = field(default_factory=dict)
     may_save: Saves = field(default_factory=dict)
     scalar_saves: Mapping[str, Saves] = field(default_factory=dict)
@@ -171,7 +176,8 @@ class Overload:
             name = positional[index].lstrip("*")
             bound[name] = kind
             if positional[index].startswith("*"):
-                bound[name] = "tensors" if "tensor" in kind else kind
+                # One operand alone keeps its own kind; several are a list of tensors.
+                bound[name] = "tensors" if kind == "tensor" and len(args) > index + 1 else kind
                 break
         names = {p.lstrip("*") for p in self.params}
         for key, kind in kwargs.items():
@@ -207,7 +213,9 @@ class Overload:
         return chosen or [fact for _, fact in self.cases]
 
 
-_IGNORED_KEYWORDS = frozenset({"out", "dtype", "device", "layout", "pin_memory", "memory_format", "requires_grad", "generator", "names"})  # noqa: E501
+_IGNORED_KEYWORDS = frozenset(
+    {"out", "dtype", "device", "layout", "pin_memory", "memory_format", "requires_grad", "generator", "names"}
+)
 
 
 @dataclass(frozen=True)
@@ -218,7 +226,10 @@ class ModuleFact:
         name: the class's name.
         params: constructor parameters in positional order, without self.
         forward_params: forward's parameters in positional order, without self.
-        parameters: names of the module's own nn.Parameters, over the measured configurations.
+        parameters: names of the module's own nn.Parameters, over the measured configurations. The names in
+            `train` and `eval` leave out a recurrent module's layer and direction ("weight_ih" for all of
+            "weight_ih_l0", "weight_ih_l1_reverse", ...), and in modules of very many parameters all but the last
+            part ("*.weight"); such a name is a list, see `OpFact.saves`.
         buffers: names of its registered buffers.
         train, eval: what forward does in either mode, all configurations joined. `OpFact.params` are forward's,
             `OpFact.inputs` also has the names of parameters and buffers, which are inputs like any other here:
@@ -245,10 +256,12 @@ class ModuleFact:
     inplace_flag: bool = False
 
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> ModuleFact:
-        """The fact for a module constructed with arguments of these kinds."""
-        return replace(
-            self, train=self.train.for_call(args, kwargs), eval=self.eval.for_call(args, kwargs)
-        )
+        """The fact for a module constructed with arguments of these kinds.
+
+        Where the call of the module is known too, pass the kind of each of forward's optional parameters as
+        ``"forward.NAME"`` (``{"forward.need_weights": "False"}``; not passed: the kind of its default).
+        """
+        return replace(self, train=self.train.for_call(args, kwargs), eval=self.eval.for_call(args, kwargs))
 
 
 @dataclass(frozen=True)
@@ -259,6 +272,7 @@ class OptimizerFact:
         name: the class's name.
         params: constructor parameters in positional order.
         step_mutates: whether step() changes parameters in place, bumping their version counter.
+        fused_step_mutates: the same with fused=True; None if the class has no such option (on the CPU).
         step_mutates_grad: whether step() changes the gradients in place.
         step_skips_without_grad: whether a parameter whose grad is None is left alone.
         needs_closure: whether step() raises without a closure.
@@ -268,6 +282,7 @@ class OptimizerFact:
     name: str
     params: tuple[str, ...] = ()
     step_mutates: Tri = "may"
+    fused_step_mutates: Tri | None = None
     step_mutates_grad: Tri = "may"
     step_skips_without_grad: Tri = "may"
     needs_closure: bool = False
@@ -319,27 +334,35 @@ def _join_tables(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tup
     possible: dict[str, list[str]] = {}
     every = frozenset().union(*inputs)
     for thing, trigger in sorted(entries):
-        base = trigger.partition(".")[0]
+        base = trigger.removesuffix(OTHER)
         asked = [
             leaf
-            for leaf, present in zip(leaves, inputs)
-            if (base in present or base not in every) and (thing in present or thing not in every)
+            for leaf, present in zip(leaves, inputs, strict=True)
+            if (base in present or base not in every)
+            and (thing in present or thing not in every)
+            and (base == trigger or base in leaf.lists)
         ]
         sure = bool(asked) and all(trigger in leaf.saves.get(thing, ()) for leaf in asked)
         (certain if sure else possible).setdefault(thing, []).append(trigger)
     return {k: tuple(v) for k, v in certain.items()}, {k: tuple(v) for k, v in possible.items()}
 
 
-def _join_carries(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _join_carries(
+    leaves: Sequence[Any], inputs: Sequence[frozenset[str]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names = {n for leaf in leaves for n in (*leaf.carries, *leaf.may_carry)}
     sure = {
         n for n in names
-        if all(n in leaf.carries for leaf, present in zip(leaves, inputs) if n in present)
+        if all(n in leaf.carries for leaf, present in zip(leaves, inputs, strict=True) if n in present)
     }  # fmt: skip
-    return tuple(sorted(sure)), tuple(sorted(names - sure))
+    order = _ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs)))
+    return tuple(n for n in order if n in sure), tuple(n for n in order if n in names - sure)
 
 
-def _ordered(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+_Item = TypeVar("_Item")
+
+
+def _ordered(groups: Iterable[tuple[_Item, ...]]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
@@ -372,13 +395,16 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         name=first.name,
         params=longest.params,
         inputs=_ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs))),
+        lists=_ordered(leaf.lists for leaf in leaves),
         saves=saves,
         may_save=may_save,
         scalar_saves=scalar,
         scalar_may_save=scalar_may,
-        view_of=sorted(v for v in views if v)[0] if views else None,
+        view_of=min((v for v in views if v), default=None),
         view=join_tri(leaf.view for leaf in leaves) if len(views) < 2 else "may",
-        unversioned_view_of=next((leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None),
+        unversioned_view_of=next(
+            (leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None
+        ),
         returns_input=join_tri(leaf.returns_input for leaf in leaves),
         mutates=tuple(sorted(always)),
         may_mutate=tuple(sorted(mutated - always)),
@@ -390,7 +416,9 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         differentiable=join_tri(leaf.differentiable for leaf in leaves),
         carries=carries,
         may_carry=may_carry,
-        zero_gradient=tuple(n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)),
+        zero_gradient=tuple(
+            n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)
+        ),
         grad_graph=gradients,
         factory=all(leaf.factory for leaf in leaves),
         requires_grad_flag=any(leaf.requires_grad_flag for leaf in leaves),

@@ -16,11 +16,15 @@ import torch
 from torch.autograd.graph import Node, increment_version
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tapecheck.torchfacts.model import OTHER
+
 BUFFER = "buffer"
-OTHER = ".other"
+MOST_ELEMENTS = 3
+"""Elements of a list argument that are made to require grad one by one."""
+MOST_CHANGED = 6
+"""Elements of a list argument that are changed one by one."""
 _STALE = "modified by an inplace operation"
 _FREED = "second time"
-_NO_DERIVATIVE = ("not implemented", "not differentiable", "does not support", "not supported")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Observation:
     differentiable_outputs: tuple[int, ...] = ()
     carries: set[str] = field(default_factory=set)
     candidates: set[str] = field(default_factory=set)
+    lists: set[str] = field(default_factory=set)
     view_of: set[str] = field(default_factory=set)
     returns: set[str] = field(default_factory=set)
     unversioned: set[str] = field(default_factory=set)
@@ -69,6 +74,7 @@ class Unusable(Exception):
 class _Run:
     leaves: dict[str, list[torch.Tensor]]
     tensors: dict[str, list[torch.Tensor]]
+    versions: dict[str, list[int]]
     value: Any
     outs: list[torch.Tensor]
     boundary: set[Node]
@@ -78,7 +84,14 @@ class _Run:
 
 
 def can_require_grad(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
+def nested_structure(value: Any) -> str:
+    """`structure_of`, with what a tuple or list holds: "(tensor, (tensor, tensor))"."""
+    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+        return f"({', '.join(nested_structure(item) for item in value)})"
+    return structure_of(value)
 
 
 def structure_of(value: Any) -> str:
@@ -136,7 +149,7 @@ def saved_tensors(node: Node) -> Iterator[torch.Tensor]:
 
 def _storage(tensor: torch.Tensor) -> int:
     try:
-        return tensor.untyped_storage().data_ptr()
+        return int(tensor.untyped_storage().data_ptr())
     except (RuntimeError, NotImplementedError):
         return 0
 
@@ -155,7 +168,7 @@ def _weights(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _backward(outs: Sequence[torch.Tensor]) -> str:
-    """"" when backward ran, otherwise the error's text."""
+    """ "" when backward ran, otherwise the error's text."""
     try:
         torch.autograd.backward(list(outs), _weights(outs))
     except (RuntimeError, NotImplementedError) as error:
@@ -164,8 +177,10 @@ def _backward(outs: Sequence[torch.Tensor]) -> str:
 
 
 class Prober:
-    """Measures one call. `leaf_inputs` keeps inputs leaves; otherwise each is a clone of one, so that in-place
-    calls are legal."""
+    """Measures one call. Each input is a clone of a leaf, so that in-place calls are legal."""
+
+    grad_names: frozenset[str] | None = None
+    """The inputs that may be asked to require grad; None for all."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -182,12 +197,11 @@ class Prober:
         tensors: dict[str, list[torch.Tensor]] = {}
         replaced: dict[int, torch.Tensor] = {}
         boundary: set[Node] = set()
-        for name, members in self.members.items():
+        for name, members in self.inputs().items():
             for index, original in enumerate(members):
                 leaf = original.detach().clone()
-                wants = name in grad and can_require_grad(leaf) and only in (None, index)
                 tensor = leaf
-                if wants:
+                if name in grad and can_require_grad(leaf) and only in (None, index):
                     leaf.requires_grad_()
                     tensor = leaf.clone()
                     assert tensor.grad_fn is not None
@@ -200,10 +214,27 @@ class Prober:
             return replaced.get(id(item), item)
 
         args, kwargs = tree_map(swap, (self.call.args, dict(self.call.kwargs)))
+        fn, own = self.target(grad, only)
+        for name, held in own.items():
+            leaves[name] = tensors[name] = held
+        versions = {name: [t._version for t in ts] for name, ts in tensors.items()}
         torch.manual_seed(0)
-        value = self.call.fn(*args, **kwargs)
+        value = fn(*args, **kwargs)
         outs = [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
-        return _Run(leaves, tensors, value, outs, boundary)
+        return _Run(leaves, tensors, versions, value, outs, boundary)
+
+    def inputs(self) -> dict[str, list[torch.Tensor]]:
+        """Tensors among the arguments, by parameter."""
+        return self.members
+
+    def target(
+        self, grad: frozenset[str], only: int | None
+    ) -> tuple[Callable[..., Any], dict[str, list[torch.Tensor]]]:
+        """What to call, and the tensors it holds itself, by name."""
+        return self.call.fn, {}
+
+    def structure(self, value: Any) -> str:
+        return structure_of(value)
 
     def observe(self) -> Observation:
         """Everything measured about the call.
@@ -214,7 +245,10 @@ class Prober:
         seen = Observation()
         self._observe_plain(seen)
         names = [n for n, ts in self.members.items() if any(can_require_grad(t) for t in ts)]
+        if self.grad_names is not None:
+            names = [n for n in names if n in self.grad_names]
         seen.candidates = set(names)
+        seen.lists = {n for n, ts in self.members.items() if len(ts) > 1}
         if not names:
             return seen
         everything = frozenset(names)
@@ -225,7 +259,9 @@ class Prober:
             run = None
         if run is not None:
             seen.differentiable_outputs = tuple(i for i, o in enumerate(run.outs) if o.requires_grad)
-            seen.nodes = tuple(type(n).__name__ for n in walk([o.grad_fn for o in run.grad_outs()], run.boundary))
+            seen.nodes = tuple(
+                type(n).__name__ for n in walk([o.grad_fn for o in run.grad_outs()], run.boundary)
+            )
             seen.saves_with_all = self._saved(everything, None, seen)
             seen.second_backward = self._second(everything, None)
         for name in names:
@@ -239,19 +275,18 @@ class Prober:
         members = self.members[name]
         if len(members) == 1:
             return (None,)
-        return [i for i, t in enumerate(members) if can_require_grad(t)][:3]
+        return [i for i, t in enumerate(members) if can_require_grad(t)][:MOST_ELEMENTS]
 
     def _observe_plain(self, seen: Observation) -> None:
-        before = {name: [(t._version, t.clone()) for t in self._plain_inputs(name)] for name in self.members}
         try:
             run = self.run(frozenset())
         except Exception as error:
             raise Unusable(f"{type(error).__name__}: {error}".splitlines()[0]) from error
-        seen.structure = structure_of(run.value)
+        seen.structure = self.structure(run.value)
         seen.outputs = len(run.outs)
         for name, tensors in run.tensors.items():
-            for tensor, (_, old) in zip(tensors, before[name]):
-                if tensor._version > 0:
+            for tensor, version, old in zip(tensors, run.versions[name], self.members[name], strict=True):
+                if tensor._version > version:
                     seen.mutates.add(name)
                 elif tensor.shape != old.shape or not _same(tensor, old):
                     seen.writes_unversioned.add(name)
@@ -266,9 +301,6 @@ class Prober:
                     seen.view_of.add(name)
                 elif _storage(out) and _storage(out) == _storage(tensor):
                     seen.unversioned.add(name)
-
-    def _plain_inputs(self, name: str) -> list[torch.Tensor]:
-        return [t.detach().clone() for t in self.members[name]]
 
     def _observe_single(self, seen: Observation, name: str, index: int | None) -> None:
         grad = frozenset((name,))
@@ -311,7 +343,9 @@ class Prober:
         outs = run.grad_outs()
         if not outs:
             return set()
-        held = [(_storage(t)) for n in walk([o.grad_fn for o in outs], run.boundary) for t in saved_tensors(n)]
+        held = [
+            (_storage(t)) for n in walk([o.grad_fn for o in outs], run.boundary) for t in saved_tensors(n)
+        ]
         known = {_storage(t) for ts in run.tensors.values() for t in ts} | {_storage(o) for o in run.outs}
         unnamed = any(pointer not in known for pointer in held)
         error = _backward(outs)
@@ -322,7 +356,7 @@ class Prober:
         for name, tensors in self.members.items():
             if name in seen.mutates:
                 continue
-            for i in range(len(tensors)):
+            for i in range(min(len(tensors), MOST_CHANGED)):
                 if self._stale(grad, index, lambda r, n=name, k=i: r.tensors[n][k]):  # type: ignore[misc]
                     found.add(name if len(tensors) == 1 else f"{name}#{i}")
         aliased = {id(o) for o in run.outs if self._aliases_input(run, o, seen.mutates)}
@@ -382,6 +416,6 @@ class Prober:
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
     try:
-        return torch.equal(torch.nan_to_num(left.float()), torch.nan_to_num(right.float()))
+        return bool(torch.equal(torch.nan_to_num(left.float()), torch.nan_to_num(right.float())))
     except (RuntimeError, NotImplementedError):
         return True

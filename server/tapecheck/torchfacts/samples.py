@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, get_overridable_functions
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
@@ -29,7 +30,7 @@ class Sample:
     params: tuple[str, ...] = ()
 
 
-class _Capture(TorchFunctionMode):
+class _Capture(TorchFunctionMode):  # type: ignore[misc]
     """Notes the first torch callable of one of `tails` that runs, with its arguments."""
 
     def __init__(self, tails: set[str]) -> None:
@@ -70,6 +71,8 @@ def resolve(name: str) -> Callable[..., Any] | None:
 def from_opinfo() -> Iterator[Sample]:
     """The samples of torch's op_db, as the call that really reaches torch, under the op's name."""
     for op in op_db:
+        if op.name == "__getitem__":
+            continue  # measured as getitem, by kind of index
         tail = op.name.rsplit(".", 1)[-1]
         dtype = _dtype_for(op)
         wants_grad = op.supports_autograd and dtype.is_floating_point
@@ -77,7 +80,9 @@ def from_opinfo() -> Iterator[Sample]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 torch.manual_seed(0)
-                drawn = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=wants_grad), PER_OP))
+                drawn = list(
+                    itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=wants_grad), PER_OP)
+                )
         except Exception:
             continue
         public = resolve(op.name)
@@ -100,16 +105,57 @@ def from_opinfo() -> Iterator[Sample]:
             yield Sample(op.name, fn, args, kwargs)
 
 
-def inplace_names(known: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(method, name of the op whose samples fit it) for every in-place method of Tensor."""
-    have = set(known)
-    for name in dir(torch.Tensor):
-        if name.endswith("_") and not name.startswith("_") and name[:-1] in have:
-            yield name, name[:-1]
+PARAMS: Mapping[str, tuple[str, ...]] = {"einsum": ("equation", "*operands")}
+"""Parameters of ops whose signature says less than their documentation."""
+
+
+def aliases() -> Iterator[tuple[str, str]]:
+    """(alias, op) as torch's op_db lists them, and functions that several modules offer under one name."""
+    for op in op_db:
+        for alias in op.aliases:
+            yield alias.name, op.name
+    for name in overridable():
+        tail = name.rsplit(".", 1)[-1]
+        if tail != name:
+            yield name, tail
+
+
+def overridable() -> set[str]:
+    """Canonical names of all public functions and methods that torch lets a tensor subclass override."""
+    found: set[str] = set()
+    spaces = {"torch": "", "torch.nn.functional": "nn.functional.", "torch.linalg": "linalg.", "torch.fft": "fft.",
+              "torch.special": "special.", "torch.functional": ""}  # fmt: skip
+    for space, members in get_overridable_functions().items():
+        prefix = spaces.get(getattr(space, "__name__", "")) if space is not torch.Tensor else ""
+        if prefix is not None:
+            found.update(prefix + getattr(fn, "__name__", "_") for fn in members)
+    return {name for name in found if not name.rsplit(".", 1)[-1].startswith("_")}
+
+
+def borrowers(known: Mapping[str, Any]) -> Iterator[tuple[str, Callable[..., Any], str]]:
+    """(name, callable, tail of the names whose samples may fit it) for what has no samples of its own."""
+    tails = {name.rsplit(".", 1)[-1] for name in known}
+    names = overridable() | {alias.name for op in op_db for alias in op.aliases}
+    names |= {name for name in dir(torch.Tensor) if name.endswith("_") and not name.startswith("_")}
+    same = {alias.name: op.name.rsplit(".", 1)[-1] for op in op_db for alias in op.aliases}
+    for name in sorted(names):
+        fn = resolve(name)
+        tail = name.rsplit(".", 1)[-1]
+        if fn is None:
+            continue
+        own_tail = same.get(name, tail)
+        if name not in known and own_tail in tails:
+            yield name, fn, own_tail
+        elif tail.endswith("_") and same.get(name[:-1], tail[:-1]) in tails:
+            yield name, fn, same.get(name[:-1], tail[:-1])
 
 
 def _r(*shape: int, low: float = 0.2, high: float = 0.8) -> torch.Tensor:
     return torch.empty(shape).uniform_(low, high)
+
+
+def _signed(*shape: int) -> torch.Tensor:
+    return torch.linspace(-0.9, 0.8, math.prod(shape)).reshape(shape)
 
 
 def _getitem(self: torch.Tensor, index: Any) -> torch.Tensor:
@@ -150,7 +196,7 @@ INDEX_KINDS: Mapping[str, Callable[[], Any]] = {
 _SCALAR_BINARY = ("add", "sub", "mul", "div", "true_divide", "pow", "remainder", "fmod", "floor_divide", "rsub",
                   "eq", "ne", "lt", "le", "gt", "ge", "float_power", "xlogy", "maximum", "minimum", "where",
                   "subtract", "multiply", "divide", "copysign", "lerp", "clamp", "clamp_min", "clamp_max",
-                  "masked_fill", "bitwise_and", "logical_and", "hypot", "atan2")  # fmt: skip
+                  "masked_fill", "logical_and", "hypot", "atan2")  # fmt: skip
 
 _DUNDERS = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod",
             "rmod", "pow", "rpow", "matmul", "rmatmul", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod",
@@ -218,7 +264,16 @@ def _operators() -> Iterator[Sample]:
     for name in _UNARY_DUNDERS:
         yield Sample(f"__{name}__", getattr(torch.Tensor, f"__{name}__"), (_r(3),), params=("self",))
     yield Sample("__invert__", torch.Tensor.__invert__, (torch.tensor([True, False]),), params=("self",))
-    for name in ("__float__", "__int__", "__bool__", "__index__", "__len__", "__iter__", "__contains__", "__array__"):
+    for name in (
+        "__float__",
+        "__int__",
+        "__bool__",
+        "__index__",
+        "__len__",
+        "__iter__",
+        "__contains__",
+        "__array__",
+    ):
         fn = getattr(torch.Tensor, name, None)
         if fn is None:
             continue
@@ -245,48 +300,83 @@ def _tensor_methods() -> Iterator[Sample]:
     for name in ("real", "imag"):
         yield Sample(name, _attribute(name), (complex_tensor,), params=("self",))
     method = torch.Tensor
-    plain = ("detach", "cpu", "numpy", "tolist", "item", "size", "dim", "numel", "nelement", "ndimension", "stride",
+    plain = ("detach", "numpy", "tolist", "item", "size", "dim", "numel", "nelement", "ndimension", "stride",
              "data_ptr", "is_contiguous", "get_device", "element_size", "storage_offset", "is_floating_point",
              "is_complex", "type", "detach_", "untyped_storage", "storage", "is_shared", "is_pinned", "share_memory_",
              "requires_grad_", "retain_grad", "is_nonzero", "is_signed", "is_inference", "is_conj", "is_neg",
-             "dim_order", "to_dense", "has_names", "positive", "contiguous", "t_", "relu_", "zero_", "pin_memory")  # fmt: skip
+             "dim_order", "to_dense", "has_names", "positive", "t_", "relu_", "zero_", "pin_memory")  # fmt: skip
     for name in plain:
         fn = getattr(method, name, None)
         if fn is not None:
             shape = () if name in ("item", "is_nonzero") else (2, 3)
             yield Sample(name, fn, (_r(*shape),), params=("self",))
-    yield Sample("contiguous", method.contiguous, (_r(2, 3).t(),), params=("self",))
+    yield Sample("contiguous", method.contiguous, (_r(2, 3).t(),), params=("self", "memory_format"))
+    yield Sample("contiguous", method.contiguous, (_r(2, 3),), params=("self", "memory_format"))
     yield Sample("size", method.size, (_r(2, 3), 0), params=("self", "dim"))
     yield Sample("type", method.type, (_r(2, 3), torch.float64), params=("self", "dtype"))
     yield Sample("type", method.type, (_r(2, 3), torch.float32), params=("self", "dtype"))
+    kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool)
+    for name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat",
+                 "cdouble", "chalf"):  # fmt: skip
+        for dtype in kinds:
+            yield Sample(name, getattr(method, name), (_r(2, 3).to(dtype),), params=("self", "memory_format"))
+    yield Sample("int", method.int, (torch.zeros(2, dtype=torch.int32),), params=("self", "memory_format"))
     yield Sample("type_as", method.type_as, (_r(2, 3), _r(2)))
+    kinds = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool)
+    for name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat",
+                 "cdouble", "chalf"):  # fmt: skip
+        for dtype in kinds:
+            yield Sample(name, getattr(method, name), (_r(2, 3).to(dtype),), params=("self", "memory_format"))
+    yield Sample("int", method.int, (torch.zeros(2, dtype=torch.int32),), params=("self", "memory_format"))
     yield Sample("type_as", method.type_as, (_r(2, 3), _r(2).double()))
     to = ("self", "other", "dtype", "copy")
-    for target in (torch.float32, torch.float64, torch.float16, "cpu", torch.device("cpu"), _r(1), _r(1).double()):
+    for target in (torch.float32, torch.float64, torch.float16, _r(1), _r(1).double()):
         yield Sample("to", method.to, (_r(2, 3), target), params=to)
+    # The meta device stands for any other device than the tensor's own.
+    for name, target in itertools.product(("to", "cuda", "cpu"), ("cpu", "meta")):
+        yield Sample(
+            name,
+            method.to,
+            (_r(2, 3), torch.device(target)),
+            params=to if name == "to" else ("self", "device"),
+        )
+    yield Sample("to", method.to, (_r(2, 3),), {"copy": True}, params=to)
     yield Sample("to", method.to, (_r(2, 3),), {"dtype": torch.float32}, params=to)
     yield Sample("to", method.to, (_r(2, 3),), {"dtype": torch.float64}, params=to)
     for name in ("copy_", "set_"):
         yield Sample(name, getattr(method, name), (_r(2, 3), _r(2, 3)), params=("self", "src"))
-    for name in ("fill_", "normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "bernoulli_"):
+    for name in (
+        "fill_",
+        "normal_",
+        "uniform_",
+        "random_",
+        "exponential_",
+        "log_normal_",
+        "cauchy_",
+        "bernoulli_",
+    ):
         fn = getattr(method, name)
         yield Sample(name, fn, (_r(2, 3), 0.5) if name in ("fill_", "exponential_") else (_r(2, 3),))
     yield Sample("fill_", method.fill_, (_r(2, 3), _r()))
     yield Sample("geometric_", method.geometric_, (_r(2, 3), 0.5))
     yield Sample("fill_diagonal_", method.fill_diagonal_, (_r(3, 3), 0.5))
     yield Sample("apply_", method.apply_, (_r(2, 3), abs), params=("self", "callable"))
-    yield Sample("register_hook", method.register_hook, (_r(2, 3).requires_grad_(), abs), params=("self", "hook"))
+    yield Sample(
+        "register_hook", method.register_hook, (_r(2, 3).requires_grad_(), abs), params=("self", "hook")
+    )
     for name in ("new_tensor", "new_full", "new_zeros", "new_ones", "new_empty"):
         arguments = {"new_full": ((2, 3), 0.5), "new_tensor": ([0.5, 1.0],)}.get(name, ((2, 3),))
-        yield Sample(name, getattr(method, name), (_r(2, 3), *arguments))
-    yield Sample("new_tensor", method.new_tensor, (_r(2, 3), _r(2)))
+        params = ("self", "data") if name == "new_tensor" else ()
+        yield Sample(name, getattr(method, name), (_r(2, 3), *arguments), params=params)
     index = torch.tensor([0, 2])
     for name in ("index_add", "index_copy"):
         for suffix in ("", "_"):
             yield Sample(name + suffix, getattr(method, name + suffix), (_r(4, 3), 0, index, _r(2, 3)))
     for suffix in ("", "_"):
         yield Sample("index_fill" + suffix, getattr(method, "index_fill" + suffix), (_r(4, 3), 0, index, 0.5))
-        yield Sample("index_fill" + suffix, getattr(method, "index_fill" + suffix), (_r(4, 3), 0, index, _r()))
+        yield Sample(
+            "index_fill" + suffix, getattr(method, "index_fill" + suffix), (_r(4, 3), 0, index, _r())
+        )
         for accumulate in (False, True):
             yield Sample("index_put" + suffix, getattr(method, "index_put" + suffix),
                          (_r(4, 3), (index,), _r(2, 3)), {"accumulate": accumulate})  # fmt: skip
@@ -297,7 +387,9 @@ def _tensor_methods() -> Iterator[Sample]:
             if name == "scatter":
                 yield Sample(name + suffix, fn, (_r(4, 3), 0, where, 0.5))
         mask = torch.tensor([[True, False, True], [False, True, False]])
-        yield Sample("masked_scatter" + suffix, getattr(method, "masked_scatter" + suffix), (_r(2, 3), mask, _r(6)))
+        yield Sample(
+            "masked_scatter" + suffix, getattr(method, "masked_scatter" + suffix), (_r(2, 3), mask, _r(6))
+        )
     yield Sample("unflatten", method.unflatten, (_r(4, 3), 0, (2, 2)))
     yield Sample("resize_", method.resize_, (_r(4, 3), (3, 4)))
     yield Sample("split", torch.split, (_r(4, 3), 2))
@@ -333,24 +425,26 @@ def _functional() -> Iterator[Sample]:
                 if hasattr(F, name):
                     yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(2, 3, 4), p), flags)
             for dims, shape in ((1, (2, 3, 4)), (2, (2, 3, 4, 4)), (3, (2, 3, 4, 4, 4))):
-                yield Sample(f"nn.functional.dropout{dims}d", getattr(F, f"dropout{dims}d"), (_r(*shape), p), flags)
+                yield Sample(
+                    f"nn.functional.dropout{dims}d", getattr(F, f"dropout{dims}d"), (_r(*shape), p), flags
+                )
         for p in (0.5, 0.0):
             if not inplace:
                 yield Sample("dropout", torch.dropout, (_r(2, 3), p, training))
-                yield Sample("rrelu", torch.rrelu, (_r(3, low=-1), 0.1, 0.3, training))
-        yield Sample("nn.functional.rrelu", F.rrelu, (_r(3, low=-1),), flags)
+                yield Sample("rrelu", torch.rrelu, (_signed(6), 0.1, 0.3, training))
+        yield Sample("nn.functional.rrelu", F.rrelu, (_signed(6),), flags)
     for name in ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardtanh", "hardswish",
                  "hardsigmoid"):  # fmt: skip
         for inplace in (False, True):
-            yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(3, low=-1),), {"inplace": inplace})
+            yield Sample(f"nn.functional.{name}", getattr(F, name), (_signed(6),), {"inplace": inplace})
     for inplace in (False, True):
-        yield Sample("nn.functional.threshold", F.threshold, (_r(3, low=-1), 0.1, 0.2, inplace))
+        yield Sample("nn.functional.threshold", F.threshold, (_signed(6), 0.1, 0.2, inplace))
     for name in ("relu", "leaky_relu", "elu", "hardtanh", "rrelu"):
-        yield Sample(f"nn.functional.{name}_", getattr(F, f"{name}_"), (_r(3, low=-1),))
+        yield Sample(f"nn.functional.{name}_", getattr(F, f"{name}_"), (_signed(6),))
     for name in ("selu_", "celu_", "rrelu_", "dropout_", "alpha_dropout_", "feature_dropout_", "threshold_"):
         fn = getattr(torch, name)
         extra = {"threshold_": (0.1, 0.2)}.get(name, (0.5, True) if "dropout" in name else ())
-        yield Sample(name, fn, (_r(2, 3, 4, low=-1), *extra))
+        yield Sample(name, fn, (_signed(2, 3, 4), *extra))
     for training in (True, False):
         for affine in (True, False):
             weight, bias = (_r(3), _r(3)) if affine else (None, None)
@@ -392,7 +486,9 @@ def _functional() -> Iterator[Sample]:
     for hard in (False, True):
         yield Sample("nn.functional.gumbel_softmax", F.gumbel_softmax, (_r(2, 3),), {"hard": hard})
     for dims in (1, 2, 3):
-        yield Sample(f"nn.functional.lp_pool{dims}d", getattr(F, f"lp_pool{dims}d"), (_r(1, 2, *[4] * dims), 2.0, 2))
+        yield Sample(
+            f"nn.functional.lp_pool{dims}d", getattr(F, f"lp_pool{dims}d"), (_r(1, 2, *[4] * dims), 2.0, 2)
+        )
     for name in ("softmax", "log_softmax", "softmin"):
         yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(2, 3),), {"dim": 1})
     for name in ("tanh", "sigmoid"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -38,7 +38,10 @@ class Bound:
         for param in self.signature.params:
             name = param.lstrip("*")
             if name in self.values:
-                result[name] = measured_kind(self.values[name])
+                value = self.values[name]
+                # einsum of one operand and of several are different calls.
+                lone = param.startswith("*") and isinstance(value, tuple) and len(value) == 1
+                result[name] = measured_kind(value[0] if lone else value)
             else:
                 result[name] = self.signature.defaults.get(name, "absent")
         return result
@@ -48,7 +51,9 @@ def measured_kind(value: Any) -> str:
     """`kind_of`, for values that may be or hold tensors."""
     if isinstance(value, torch.Tensor):
         return "tensor"
-    if isinstance(value, (list, tuple)) and any(isinstance(item, (torch.Tensor, list, tuple)) for item in value):
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(item, (torch.Tensor, list, tuple)) for item in value
+    ):
         return "tensors"
     if isinstance(value, torch.dtype):
         return "dtype"
@@ -77,7 +82,9 @@ def _fits(kind: str, type_name: str, name: str, strict: bool) -> bool:
     return accepted is None or kind in accepted
 
 
-def bind(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False) -> Bound | None:
+def bind(
+    signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False
+) -> Bound | None:
     """Arguments to parameters, or None if they do not fit; `strict`: no number where a tensor is asked for."""
     values: dict[str, Any] = {}
     positional = [p for p in signature.params if p not in signature.keyword_only]
@@ -91,7 +98,12 @@ def bind(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any],
             break
         value = remaining.pop(0)
         kind = signature.types.get(param, "")
-        if isinstance(value, int) and not isinstance(value, bool) and kind.startswith("List[int]") and remaining:
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and kind.startswith("List[int]")
+            and remaining
+        ):
             run = [value]
             while remaining and isinstance(remaining[0], int) and not isinstance(remaining[0], bool):
                 run.append(remaining.pop(0))
@@ -111,15 +123,16 @@ def bind(signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any],
     for name in names:
         if name not in values and name not in signature.defaults and f"*{name}" not in signature.params:
             return None
-        if name in values and not _fits(measured_kind(values[name]), signature.types.get(name, ""), name, strict):
+        if name in values and not _fits(
+            measured_kind(values[name]), signature.types.get(name, ""), name, strict
+        ):
             return None
     return Bound(signature, values)
 
 
 def of_python(fn: Callable[..., Any], *, drop_self: bool = False) -> list[Signature]:
     """The signature of a Python function, empty when it has none."""
-    dispatched = boolean_dispatched.get(fn) if inspect.isfunction(fn) else None
-    if dispatched is not None:
+    while inspect.isfunction(fn) and (dispatched := boolean_dispatched.get(fn)) is not None:
         fn = dispatched["if_false"]
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -144,23 +157,31 @@ def of_python(fn: Callable[..., Any], *, drop_self: bool = False) -> list[Signat
     return [Signature(tuple(params), frozenset(keyword_only), defaults, {})]
 
 
-@lru_cache(maxsize=None)
+@cache
 def of_schema(name: str) -> list[Signature]:
     """The signatures of a native op by canonical name, without out= forms."""
     native = name.removeprefix("nn.functional.").replace(".", "_")
     found = []
     for schema in torch._C._jit_get_schemas_for_operator(f"aten::{native}"):
         arguments = schema.arguments
-        if any(a.is_out for a in arguments) or not any("Tensor" in str(a.type) for a in (*arguments, *schema.returns)):
+        if any(a.is_out for a in arguments) or not any(
+            "Tensor" in str(a.type) for a in (*arguments, *schema.returns)
+        ):
             continue
-        if any("Dimname" in str(a.type) for a in arguments) or schema.overload_name.endswith(("names", "Dimname")):
+        if any("Dimname" in str(a.type) for a in arguments) or schema.overload_name.endswith(
+            ("names", "Dimname")
+        ):
             continue
         found.append(
             Signature(
                 tuple(a.name for a in arguments),
                 frozenset(a.name for a in arguments if a.kwarg_only),
                 {a.name: kind_of(a.default_value) for a in arguments if a.has_default_value()}
-                | {a.name: "None" for a in arguments if str(a.type).startswith("Optional[") and a.has_default_value()},
+                | {
+                    a.name: "None"
+                    for a in arguments
+                    if str(a.type).startswith("Optional[") and a.has_default_value()
+                },
                 {a.name: str(a.type) for a in arguments},
             )
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from tapecheck.torchfacts.model import ModuleFact, OpFact, OptimizerFact, Overload, join
 
 _NOT_STORED = frozenset({"name", "overloads", "train", "eval"})
+_USUAL: dict[str, Any] = {"n_outputs": 1, "differentiable_outputs": (0,), "differentiable": "yes"}
+"""What most ops are, and so what an absent field of an op's row means."""
 
 
 def _default(entry: Any) -> Any:
@@ -24,6 +26,59 @@ def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, Any]:
         value = getattr(fact, entry.name)
         if value != _default(entry):
             row[entry.name] = value
+    return row
+
+
+def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
+    """Fields an op's row has unless it says otherwise; `params` are the overload's."""
+    inputs = row.get("inputs", tuple(p.lstrip("*") for p in params[:1]))
+    freed = bool(row.get("saves") or row.get("may_save"))
+    implied = {
+        **_USUAL,
+        "inputs": inputs,
+        "carries": inputs,
+        "second_backward_raises": "yes" if freed else "no",
+    }
+    if row.get("mutates"):
+        implied.update(view_of=row["mutates"][0], view="yes", returns_input="yes")
+    return implied
+
+
+_TABLES = ("saves", "may_save", "grad_graph")
+_ALL = "*"
+"""In a stored table: every input that carries a gradient."""
+
+
+def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> dict[str, Any]:
+    every = set(carries)
+    return {k: _ALL if len(every) > 1 and set(v) == every else v for k, v in table.items()}
+
+
+def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
+    carries = row["carries"]
+    tables = {
+        key: {k: carries if v == _ALL else v for k, v in row[key].items()} for key in _TABLES if key in row
+    }
+    return {**row, **tables}
+
+
+def write_op_fact(fact: OpFact, params: Sequence[str]) -> dict[str, Any]:
+    """`write_fact` for one case of an op whose overload has `params`."""
+    row = write_fact(fact)
+    row.pop("params", None)
+    row.update({key: _packed(row[key], fact.carries) for key in _TABLES if key in row})
+    if fact.inputs == tuple(p.lstrip("*") for p in params[:1]):
+        row.pop("inputs", None)
+    else:
+        row["inputs"] = fact.inputs
+    for key, usual in _implied(row, params).items():
+        value = getattr(fact, key)
+        if key == "inputs":
+            continue
+        if value == usual:
+            row.pop(key, None)
+        else:
+            row[key] = value
     return row
 
 
@@ -45,38 +100,46 @@ def write_op(overloads: tuple[Overload, ...]) -> list[dict[str, Any]]:
     rows = []
     for overload in overloads:
         row: dict[str, Any] = {"params": overload.params}
-        for key in ("keyword_only", "kinds", "defaults"):
-            if getattr(overload, key):
-                row[key] = getattr(overload, key)
+        if overload.keyword_only:
+            row["keyword_only"] = overload.keyword_only
+        if overload.kinds:
+            row["kinds"] = overload.kinds
+        if overload.defaults:
+            by_kind: dict[str, list[str]] = {}
+            for param, kind in overload.defaults.items():
+                by_kind.setdefault(kind, []).append(param)
+            row["defaults"] = by_kind
         cases = []
         for conditions, fact in overload.cases:
-            stored = write_fact(fact)
-            stored.pop("params", None)
+            stored = write_op_fact(fact, overload.params)
             cases.append([conditions, stored] if conditions else [stored])
         row["cases"] = cases
         rows.append(row)
     return rows
 
 
-def read_op(name: str, rows: list[dict[str, Any]]) -> OpFact:
-    """The fact of an op from its row.
+def read_op(name: str, rows: list[dict[str, Any]], params: tuple[str, ...] | None = None) -> OpFact:
+    """The fact of an op from its row; `params` are the facts' parameters where they are not the overload's.
 
     Raises:
         KeyError, TypeError: the row is not one that `write_op` wrote.
     """
     overloads = []
     for row in rows:
-        params = tuple(row["params"])
+        own = tuple(row["params"])
         cases = []
         for case in row["cases"]:
-            fact: OpFact = replace(_read(OpFact, name, case[-1]), params=params)
+            fact: OpFact = replace(
+                _read(OpFact, name, _unpacked({**_implied(case[-1], own), **case[-1]})),
+                params=own if params is None else params,
+            )
             cases.append((case[0] if len(case) > 1 else {}, fact))
         overloads.append(
             Overload(
-                params,
+                own,
                 tuple(row.get("keyword_only", ())),
                 _frozen(row.get("kinds", {})),
-                row.get("defaults", {}),
+                {param: kind for kind, named in row.get("defaults", {}).items() for param in named},
                 tuple(cases),
             )
         )
@@ -90,7 +153,7 @@ def read_module(name: str, row: Mapping[str, Any]) -> ModuleFact:
     for mode in ("train", "eval"):
         rows = row.get(mode) or (row.get("train") if mode == "eval" else None)
         if rows:
-            measured = replace(read_op(mode, rows), params=fact.forward_params)
+            measured = read_op(mode, rows, fact.forward_params)
             fact = replace(fact, train=measured) if mode == "train" else replace(fact, eval=measured)
     return fact
 
