@@ -1,0 +1,8 @@
+"""The dry run: source code in, tapes out. The user's code is read, never imported or executed."""
+
+from __future__ import annotations
+
+from tapecheck.interpret.paths import Interpretation, interpret
+from tapecheck.interpret.world import Cancelled
+
+__all__ = ["Cancelled", "Interpretation", "interpret"]

@@ -1,0 +1,210 @@
+"""What outlives an iteration: which variables, attributes and containers keep graphs of earlier iterations.
+
+A name or attribute carries when an iteration reads the value that an earlier one stored; a container carries what
+it still holds of earlier iterations. Both become `Hold` events at the end of an iteration.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.values import (
+    Bound,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Generator,
+    Instance,
+    List,
+    Module,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.tape import Hold, Site
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_MAX_SEEN = 4_000
+_MAX_LOADS = 6
+
+
+def stored(machine: Machine, owner: Any, key: Any, node: ast.AST) -> None:
+    """Remember where and when an attribute or key was stored."""
+    owner.stores[key] = machine.world.site(node)
+    owner.stamps[key] = machine.world.clock
+
+
+def loaded(machine: Machine, owner: Any, key: Any) -> None:
+    """Remember that a value stored in an earlier iteration was read in this one."""
+    loads = owner.carried.setdefault(key, [])
+    entry = (machine.world.clock, owner.stamps[key])
+    if not loads or loads[-1] != entry:
+        loads.append(entry)
+        del loads[:-_MAX_LOADS]
+
+
+def begin(machine: Machine, loop: int, index: int) -> tuple[int, int]:
+    """Begin an iteration; answers its clock and the last node id before it, for `end`."""
+    machine.world.begin_iteration(loop, index)
+    return machine.world.clock, machine.world.last_id
+
+
+def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> None:
+    """Note what the iteration that ends leaves behind."""
+    if machine.world.inside_forward:
+        return
+    scan = _Scan(machine, loop, index, *started)
+    for env in reversed(machine.envs):
+        scan.namespace(env)
+
+
+class _Scan:
+    def __init__(self, machine: Machine, loop: int, index: int, clock: int, first: int) -> None:
+        self.world = machine.world
+        self.loop = loop
+        self.index = index
+        self.clock = clock
+        self.first = first
+        self.seen: set[int] = set()
+
+    def namespace(self, env: Env | None) -> None:
+        while env is not None and id(env) not in self.seen:
+            self.seen.add(id(env))
+            for name, value in list(env.vars.items()):
+                if not isinstance(value, _INERT):
+                    self.entry(value, name, env, name, top=True)
+            env = env.parent
+
+    def entry(self, value: Value, path: str, owner: Any, key: Any, *, top: bool = False) -> None:
+        """A value kept under a name, attribute or key, which may be stored anew in every iteration."""
+        if isinstance(value, (Tensor, Unknown)):
+            if self.reaches_back(value) and self.read_across(owner, key):
+                self.hold(owner.stores.get(key), path, [value])
+        elif isinstance(value, (tuple, List, Dict, Set)) and len(self.seen) < _MAX_SEEN:
+            if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
+                tensors = [tensor for tensor in tensors_in(value) if self.reaches_back(tensor)]
+                if tensors and self.read_across(owner, key):
+                    self.hold(owner.stores.get(key), path, tensors)
+            elif isinstance(value, (List, Set)):
+                self.container(value, path, owner, key)
+            elif isinstance(value, Dict):
+                self.mapping(value, path)
+        else:
+            self.object(value, path)
+
+    def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
+        if id(value) in self.seen:
+            return
+        self.seen.add(id(value))
+        tensors = list(tensors_in(value, into_objects=False))
+        if any(self.reaches_back(tensor) for tensor in tensors):
+            at = getattr(value, "stored_at", None) or owner.stores.get(key)
+            self.hold(at, path, tensors, getattr(value, "bound", None))
+        for index, item in enumerate(value.items):
+            if isinstance(item, (Instance, List, Dict)):
+                self.entry(item, f"{path}[{index}]", _NoStore, index)
+
+    def mapping(self, value: Dict, path: str) -> None:
+        if id(value) in self.seen:
+            return
+        self.seen.add(id(value))
+        kept: list[Tensor | Unknown] = []
+        last: Site | None = None
+        for key, item in list(value.items.items()):
+            name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
+            if isinstance(item, (Tensor, Unknown)):
+                if value.stamps.get(key, -1) < self.clock:
+                    if item.node is not None and not _is_leaf(item):
+                        kept.append(item)
+                        last = value.stores.get(key) or last
+                elif self.reaches_back(item) and self.read_across(value, key):
+                    self.hold(value.stores.get(key), name, [item])
+            else:
+                self.entry(item, name, value, key)
+        if any(self.reaches_back(item) for item in kept):
+            self.hold(last, path, kept)
+
+    def object(self, value: Value, path: str) -> None:
+        if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
+            return
+        self.seen.add(id(value))
+        if isinstance(value, Instance):
+            for name, item in list(value.attrs.items()):
+                if not isinstance(item, _INERT):
+                    self.entry(item, f"{path}.{name}", value, name)
+            if value.cls is not None:
+                self.object(value.cls, value.cls.name)
+        elif isinstance(value, Class):
+            for name, item in list(value.namespace.items()):
+                if isinstance(item, (Tensor, List, Dict, tuple, Instance, Unknown)):
+                    self.entry(item, f"{value.name}.{name}", value, name)
+        elif isinstance(value, Generator):
+            for name, item in list(value.env.vars.items()):
+                if not isinstance(item, _INERT):
+                    self.entry(item, name, value.env, name)
+        elif isinstance(value, Module):
+            self.namespace(value.env)
+        elif isinstance(value, (Function, Wrapped, Bound)):
+            function: Value = value
+            while isinstance(function, (Wrapped, Bound)):
+                if isinstance(function, Bound):
+                    self.object(function.receiver, path)
+                function = function.function
+            if isinstance(function, Function):
+                self.namespace(function.env)
+                for name, item in function.attrs.items():
+                    self.entry(item, f"{function.name}.{name}", _NoStore, name)
+
+    def reaches_back(self, value: Value) -> bool:
+        """Whether a value's graph has nodes older than this iteration."""
+        return value.node is not None and value.oldest is not None and value.oldest <= self.first
+
+    def read_across(self, owner: Any, key: Any) -> bool:
+        """Whether this iteration read what an earlier one stored there."""
+        if owner.stamps.get(key, -1) < self.clock:
+            return bool(owner.stamps)
+        return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
+
+    def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
+        nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not _is_leaf(value)))
+        if at is not None and nodes:
+            self.world.emit(Hold(at, self.loop, self.index, path, nodes, bound))
+
+
+class _NoStore:
+    stores: dict[Any, Site] = {}
+    stamps: dict[Any, int] = {}
+    carried: dict[Any, list[tuple[int, int]]] = {}
+
+
+_INERT = (int, float, str, bytes, bool, type(None))
+
+
+def _is_leaf(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.is_leaf
+
+
+def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> Iterator[Any]:
+    """Every tensor with a node inside a value, containers and objects included."""
+    if isinstance(value, (Tensor, Unknown)):
+        if value.node is not None:
+            yield value
+    elif depth > 0:
+        children: list[Value] = []
+        if isinstance(value, (tuple, list)):
+            children = list(value)
+        elif isinstance(value, (List, Set)):
+            children = value.items
+        elif isinstance(value, Dict):
+            children = list(value.items.values())
+        elif isinstance(value, Instance) and into_objects and not value.module:
+            children = list(value.attrs.values())
+        for child in children:
+            yield from tensors_in(child, depth - 1, into_objects=into_objects)

@@ -1,0 +1,1353 @@
+"""The dry run of Python itself: statements and expressions over abstract values.
+
+Statements are run by Python generators, so that a generator function of the program can be suspended at its
+`yield` wherever it stands. What torch does is in `torchlib`, `nnlib` and `autograd`; what Python's own functions
+and containers do is in `builtin`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Generator as PyGenerator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret import builtin, carry
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Class,
+    Context,
+    Dict,
+    Env,
+    Function,
+    Generator,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Module,
+    Native,
+    Range,
+    Set,
+    Signal,
+    Stream,
+    Super,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import Exhausted, Frame, World, cuts_of
+from tapecheck.tape import Bind, Escape, Raised
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.project import Project
+
+Run = PyGenerator[Value, Value, Any]
+
+MAX_DEPTH = 48
+MAX_RECURSION = 3
+MIN_ITERATIONS = 3
+MAX_ITERATIONS = 36
+ITERATION_WORK = 12_000
+
+BREAK = object()
+CONTINUE = object()
+
+
+class Returned:
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_NUMBERS = (int, float, complex)
+_CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
+_NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
+_DUNDER = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+}  # fmt: skip
+
+
+class Machine:
+    """Runs the statements of one program in one world."""
+
+    def __init__(self, world: World, project: Project) -> None:
+        from tapecheck.interpret import torchlib
+
+        self.world = world
+        self.project = project
+        self.torch = torchlib.Torch(self)
+        self.envs: list[Env] = []
+        self.modules: dict[str, Module] = {}
+        self.called: set[int] = set()
+        self.depth = 0
+        self.running: list[int] = []
+        self.handlers = 0
+        self.globals_done = False
+        self._exec: dict[type[ast.stmt], Callable[[Any, Env], Run]] = {
+            ast.If: self._if, ast.For: self._for, ast.AsyncFor: self._for, ast.While: self._while,
+            ast.With: self._with, ast.AsyncWith: self._with, ast.Try: self._try,
+            ast.Match: self._match, ast.Return: self._return, ast.Expr: self._expr, ast.Assign: self._assign,
+        }  # fmt: skip
+        if hasattr(ast, "TryStar"):
+            self._exec[ast.TryStar] = self._try
+        self._simple: dict[type[ast.stmt], Callable[[Any, Env], None]] = {
+            ast.FunctionDef: self._function_def, ast.AsyncFunctionDef: self._function_def,
+            ast.ClassDef: self._class_def, ast.Delete: self._delete, ast.AugAssign: self._aug_assign,
+            ast.AnnAssign: self._ann_assign, ast.Raise: self._raise, ast.Assert: self._assert,
+            ast.Import: self._import, ast.ImportFrom: self._import_from, ast.Global: self._global,
+            ast.Nonlocal: self._nonlocal, ast.Pass: lambda node, env: None,
+        }  # fmt: skip
+        self._eval: dict[type[ast.expr], Callable[[Any, Env], Value]] = {
+            ast.Constant: lambda node, env: node.value, ast.Name: self._name, ast.Attribute: self._attribute,
+            ast.Call: self._call, ast.BinOp: self._bin_op, ast.UnaryOp: self._unary_op,
+            ast.BoolOp: self._bool_op, ast.Compare: self._compare, ast.IfExp: self._if_exp,
+            ast.Tuple: self._tuple, ast.List: self._list, ast.Set: self._set, ast.Dict: self._dict,
+            ast.Subscript: self._subscript, ast.Slice: self._slice, ast.Lambda: self._lambda,
+            ast.ListComp: self._list_comp, ast.SetComp: self._list_comp, ast.GeneratorExp: self._generator_exp,
+            ast.DictComp: self._dict_comp, ast.JoinedStr: self._joined, ast.FormattedValue: self._formatted,
+            ast.NamedExpr: self._named, ast.Starred: lambda node, env: self.eval(node.value, env),
+            ast.Await: lambda node, env: self.eval(node.value, env),
+            ast.Yield: lambda node, env: Unknown("yield"), ast.YieldFrom: lambda node, env: Unknown("yield"),
+        }  # fmt: skip
+
+    # -- statements -----------------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt], env: Env) -> Run:
+        """Run statements; answers None, BREAK, CONTINUE or a Returned."""
+        world = self.world
+        for node in body:
+            world.spend()
+            simple = self._simple.get(type(node))
+            if simple is not None:
+                simple(node, env)
+                continue
+            compound = self._exec.get(type(node))
+            if compound is not None:
+                signal = yield from compound(node, env)
+                if signal is not None:
+                    return signal
+            elif isinstance(node, ast.Break):
+                return BREAK
+            elif isinstance(node, ast.Continue):
+                return CONTINUE
+        return None
+
+    def run_module(self, module: Module, tree: ast.Module, name: str) -> None:
+        """Run a module's statements in its namespace."""
+        env = module.env
+        env.vars.update({"__name__": name, "__file__": module.path, "__doc__": None})
+        self.envs.append(env)
+        self.world.push(Frame("<module>", module.path, module.lines))
+        try:
+            for _ in self.block(tree.body, env):
+                pass
+        finally:
+            self.world.pop()
+            self.envs.pop()
+
+    def _expr(self, node: ast.Expr, env: Env) -> Run:
+        value = node.value
+        if isinstance(value, ast.Yield):
+            yield self.eval(value.value, env) if value.value is not None else None
+        elif isinstance(value, ast.YieldFrom):
+            yield from self.elements(self.eval(value.value, env), value)
+        else:
+            self.eval(value, env)
+        return None
+
+    def _assign(self, node: ast.Assign, env: Env) -> Run:
+        if isinstance(node.value, ast.Yield):
+            sent = yield self.eval(node.value.value, env) if node.value.value is not None else None
+            value: Value = Unknown("sent") if sent is None else sent
+        else:
+            value = self.eval(node.value, env)
+        for target in node.targets:
+            self.assign(target, value, env, node)
+        return None
+
+    def _return(self, node: ast.Return, env: Env) -> Run:
+        return Returned(self.eval(node.value, env) if node.value is not None else None)
+        yield
+
+    def _if(self, node: ast.If, env: Env) -> Run:
+        taken = self.test(node.test, env, node)
+        return (yield from self.block(node.body if taken else node.orelse, env))
+
+    def _for(self, node: ast.For, env: Env) -> Run:
+        world = self.world
+        stream = self.stream(self.eval(node.iter, env), node.iter)
+        outside = world.iteration
+        loop = world.enter_loop(node)
+        signal: Any = None
+        done = 0
+        index = 0
+        work = world.work
+        while True:
+            length = stream.length()
+            if length is not None and index >= length:
+                break
+            if done >= MIN_ITERATIONS and (length is None or length > index):
+                go_on = length is not None and (
+                    world.varying > varying or (length <= 6 and work - world.work < ITERATION_WORK)
+                )
+                exhausted = done >= MAX_ITERATIONS or work - world.work > ITERATION_WORK
+                if not go_on or (exhausted and stream.sequential):
+                    break
+                if exhausted:
+                    if length is None or index >= length - 1:
+                        break
+                    index = length - 1
+            varying = world.varying
+            try:
+                element = stream.item(index)
+            except IndexError:
+                break
+            started = carry.begin(self, loop, done + 1)
+            self.assign(node.target, element, env, node)
+            signal = yield from self.block(node.body, env)
+            done += 1
+            index += 1
+            world.spend(3)
+            if signal is BREAK or isinstance(signal, Returned):
+                carry.end(self, loop, done, started)
+                break
+            carry.end(self, loop, done, started)
+            signal = None
+        length = stream.length()
+        world.leave_loop(loop, outside, done, "may" if length is None else ("yes" if done < length else "no"))
+        if isinstance(signal, Returned):
+            return signal
+        if signal is not BREAK and node.orelse:
+            return (yield from self.block(node.orelse, env))
+        return None
+
+    def _while(self, node: ast.While, env: Env) -> Run:
+        world = self.world
+        outside = world.iteration
+        loop = world.enter_loop(node)
+        signal: Any = None
+        done = 0
+        work = world.work
+        known = False
+        always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        while True:
+            value = self.eval(node.test, env)
+            answer = self.known_truth(value)
+            if always:
+                if done >= MIN_ITERATIONS and (world.varying == varying or done >= MAX_ITERATIONS):
+                    break
+            elif answer is None:
+                if done >= MIN_ITERATIONS:
+                    break
+                if done == 0 and isinstance(value, Unknown) and value.truth is None:
+                    value.truth = None
+            elif not answer:
+                known = True
+                break
+            elif done >= MAX_ITERATIONS or (done >= MIN_ITERATIONS and work - world.work > ITERATION_WORK):
+                break
+            varying = world.varying
+            started = carry.begin(self, loop, done + 1)
+            signal = yield from self.block(node.body, env)
+            done += 1
+            world.spend(3)
+            carry.end(self, loop, done, started)
+            if signal is BREAK or isinstance(signal, Returned):
+                break
+            signal = None
+        world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
+        if isinstance(signal, Returned):
+            return signal
+        if signal is not BREAK and node.orelse:
+            return (yield from self.block(node.orelse, env))
+        return None
+
+    def _with(self, node: ast.With, env: Env) -> Run:
+        entered: list[Value] = []
+        suppress: list[str] = []
+        try:
+            for item in node.items:
+                manager = self.eval(item.context_expr, env)
+                value = self.enter(manager, node)
+                entered.append(manager)
+                if isinstance(manager, Unknown) and manager.name == "contextlib.suppress":
+                    suppress.append("Exception")
+                if item.optional_vars is not None:
+                    self.assign(item.optional_vars, value, env, node)
+            return (yield from self.block(node.body, env))
+        except Signal as signal:
+            if suppress:
+                self._mark_caught(signal)
+                return None
+            raise
+        finally:
+            for manager in reversed(entered):
+                self.leave(manager, node)
+
+    def enter(self, manager: Value, node: ast.AST) -> Value:
+        if isinstance(manager, Context):
+            return manager.enter(self)
+        if isinstance(manager, Instance):
+            method = self.find_method(manager, "__enter__")
+            if method is not None:
+                return self.call(method, [], {}, node)
+            return manager
+        if isinstance(manager, Generator):
+            return next(manager.run, None)
+        if isinstance(manager, Unknown):
+            return builtin.attribute_of_unknown(manager, "__enter__()")
+        return manager
+
+    def leave(self, manager: Value, node: ast.AST) -> None:
+        if isinstance(manager, Context):
+            manager.leave(self)
+        elif isinstance(manager, Instance):
+            method = self.find_method(manager, "__exit__")
+            if method is not None:
+                self.call(method, [None, None, None], {}, node)
+        elif isinstance(manager, Generator):
+            next(manager.run, None)
+
+    def _try(self, node: ast.Try, env: Env) -> Run:
+        signal: Any = None
+        modes = list(self.world.grad_modes)
+        iteration = self.world.iteration
+        depth = len(self.world.frames)
+        try:
+            try:
+                self.handlers += 1
+                try:
+                    signal = yield from self.block(node.body, env)
+                finally:
+                    self.handlers -= 1
+            except Signal as raised:
+                handler = self._handler(node, raised, env)
+                if handler is None:
+                    raise
+                assert len(self.world.frames) == depth
+                self.world.grad_modes[:] = modes
+                self.world.iteration = iteration
+                self.world.stamp += 1
+                self._mark_caught(raised)
+                if handler.name:
+                    env.vars[handler.name] = raised.value if raised.value is not None else Unknown(raised.kind)
+                try:
+                    return (yield from self.block(handler.body, env))
+                except Signal as again:
+                    if not again.kind:
+                        raise raised from None
+                    raise
+            if signal is None and node.orelse:
+                signal = yield from self.block(node.orelse, env)
+            return signal
+        finally:
+            if node.finalbody:
+                # A `finally` that itself jumps would replace the signal; that is rare enough to be left out.
+                yield from self.block(node.finalbody, env)
+
+    def _handler(self, node: ast.Try, raised: Signal, env: Env) -> ast.ExceptHandler | None:
+        for handler in node.handlers:
+            if handler.type is None:
+                return handler
+            wanted = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            for expression in wanted:
+                if builtin.exception_matches(raised, self.eval(expression, env), expression):
+                    return handler
+        return None
+
+    def _mark_caught(self, signal: Signal) -> None:
+        if signal.node is not None and self.world.frames:
+            events = self.world.tape.events
+            for index in range(len(events) - 1, -1, -1):
+                event = events[index]
+                if isinstance(event, Raised):
+                    events[index] = Raised(event.at, event.exception, event.message, event.backward, True)
+                    return
+
+    def _match(self, node: ast.Match, env: Env) -> Run:
+        subject = self.eval(node.subject, env)
+        for case in node.cases:
+            matched = builtin.match_pattern(self, case.pattern, subject, env)
+            if matched is None:
+                matched = self.world.choose(case.pattern, True, "case " + ast.unparse(case.pattern))
+            if matched and case.guard is not None:
+                matched = self.test(case.guard, env, case.guard)
+            if matched:
+                return (yield from self.block(case.body, env))
+        return None
+
+    def _function_def(self, node: ast.FunctionDef, env: Env) -> None:
+        value: Value = self.make_function(node, env, node.name)
+        for decorator in reversed(node.decorator_list):
+            value = self.decorate(self.eval(decorator, env), value, decorator)
+        self.store_name(node.name, value, env, node)
+
+    def make_function(self, node: Any, env: Env, name: str) -> Function:
+        arguments: ast.arguments = node.args
+        defaults = [self.eval(default, env) for default in arguments.defaults]
+        kw_defaults = [self.eval(default, env) if default is not None else None for default in arguments.kw_defaults]
+        generator = not isinstance(node, ast.Lambda) and builtin.has_yield(node)
+        return Function(node, env, self.module_of(env), name, defaults, kw_defaults, generator)
+
+    def module_of(self, env: Env) -> Module:
+        module: Module = env.globals.vars["__module__object"]
+        return module
+
+    def decorate(self, decorator: Value, function: Value, node: ast.AST) -> Value:
+        if isinstance(decorator, Lib):
+            known = self.torch.decorator(decorator.path, function)
+            if known is not None:
+                return known
+        if isinstance(decorator, Context) and decorator.decorate is not None:
+            return Wrapped(decorator.decorate, function)
+        if isinstance(decorator, (Function, Bound, Wrapped, Class)):
+            return self.call(decorator, [function], {}, node)
+        if isinstance(decorator, Native):
+            return decorator.call(self, [function], {}, node)
+        # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
+        return function
+
+    def _class_def(self, node: ast.ClassDef, env: Env) -> None:
+        bases = [self.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
+        namespace = Env(env, env.globals)
+        cls = Class(node.name, bases, namespace.vars, self.module_of(env), node)
+        annotated: list[tuple[str, Value, bool]] = []
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                default = self.eval(statement.value, namespace) if statement.value is not None else None
+                annotated.append((statement.target.id, default, statement.value is not None))
+        for _ in self.block(node.body, namespace):
+            pass
+        for value in namespace.vars.values():
+            inner = value
+            while isinstance(inner, Wrapped):
+                inner = inner.function
+            if isinstance(inner, Function):
+                inner.owner = cls
+                if inner.env is namespace:
+                    inner.env = env
+                inner.name = f"{node.name}.{inner.name}" if "." not in inner.name else inner.name
+        inherits = any(isinstance(base, Lib) and base.path.endswith("NamedTuple") for base in bases)
+        if inherits or any(builtin.names_dataclass(decorator) for decorator in node.decorator_list):
+            cls.dataclass_fields = annotated
+            for base in bases:
+                if isinstance(base, Class) and base.dataclass_fields:
+                    cls.dataclass_fields = base.dataclass_fields + annotated
+        self.store_name(node.name, cls, env, node)
+
+    def _delete(self, node: ast.Delete, env: Env) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                env.vars.pop(target.id, None)
+            elif isinstance(target, ast.Attribute):
+                owner = self.eval(target.value, env)
+                if isinstance(owner, Instance):
+                    owner.attrs.pop(target.attr, None)
+            elif isinstance(target, ast.Subscript):
+                owner = self.eval(target.value, env)
+                builtin.delete_item(owner, self.eval(target.slice, env))
+
+    def _aug_assign(self, node: ast.AugAssign, env: Env) -> None:
+        target = node.target
+        value = self.eval(node.value, env)
+        if isinstance(target, ast.Name):
+            current = self._name(target, env)
+            self.store_name(target.id, self.augment(node, current, value), env, node)
+        elif isinstance(target, ast.Attribute):
+            owner = self.eval(target.value, env)
+            current = self.get_attribute(owner, target.attr, target)
+            self.set_attribute(owner, target.attr, self.augment(node, current, value), node)
+        elif isinstance(target, ast.Subscript):
+            owner = self.eval(target.value, env)
+            index = self.eval(target.slice, env)
+            current = self.get_item(owner, index, target)
+            result = self.augment(node, current, value)
+            self.set_item(owner, index, result, node)
+
+    def augment(self, node: ast.AugAssign, current: Value, value: Value) -> Value:
+        if isinstance(current, Tensor):
+            return self.torch.augmented(type(node.op).__name__, current, value, node)
+        if isinstance(current, List) and isinstance(node.op, ast.Add):
+            builtin.extend(self, current, value, node)
+            return current
+        if isinstance(current, Instance):
+            method = self.find_method(current, f"__i{_DUNDER.get(type(node.op), '')}__")
+            if method is not None:
+                return self.call(method, [value], {}, node)
+        return self.binary(node.op, current, value, node)
+
+    def _ann_assign(self, node: ast.AnnAssign, env: Env) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.eval(node.value, env), env, node)
+
+    def _raise(self, node: ast.Raise, env: Env) -> None:
+        if node.exc is None:
+            raise Signal("", node=None)
+        value = self.eval(node.exc, env)
+        raise Signal(builtin.exception_name(value, node.exc), value)
+
+    def _assert(self, node: ast.Assert, env: Env) -> None:
+        value = self.eval(node.test, env)
+        if self.known_truth(value) is False and not isinstance(value, Unknown):
+            raise Signal("AssertionError")
+        if isinstance(value, Unknown):
+            self.settle(value, True)
+
+    def _import(self, node: ast.Import, env: Env) -> None:
+        for alias in node.names:
+            if alias.asname:
+                self.store_name(alias.asname, self.import_module(alias.name, node, 0), env, node)
+            else:
+                top = alias.name.split(".")[0]
+                whole = self.import_module(alias.name, node, 0)
+                value = whole if top == alias.name else self.import_module(top, node, 0)
+                self.store_name(top, value, env, node)
+
+    def _import_from(self, node: ast.ImportFrom, env: Env) -> None:
+        base = node.module or ""
+        for alias in node.names:
+            if alias.name == "*":
+                owner = self.import_module(base, node, node.level)
+                if isinstance(owner, Module):
+                    for key, value in owner.env.vars.items():
+                        if not key.startswith("_"):
+                            env.vars[key] = value
+                else:
+                    env.vars.setdefault("__star__", []).append(owner)
+                continue
+            owner = self.import_module(base, node, node.level)
+            if isinstance(owner, Module):
+                if alias.name in owner.env.vars:
+                    value = owner.env.vars[alias.name]
+                else:
+                    value = self.import_module(f"{base}.{alias.name}".lstrip("."), node, node.level)
+            else:
+                value = Lib(f"{owner.path}.{alias.name}") if isinstance(owner, Lib) else Unknown(alias.name)
+                value = self.torch.constant(value)
+            self.store_name(alias.asname or alias.name, value, env, node)
+
+    def import_module(self, name: str, node: ast.AST, level: int) -> Value:
+        """A user's module run from its source, or the library name."""
+        return self.project.import_module(self, name, level, self.world.frames[-1].file)
+
+    def _global(self, node: ast.Global, env: Env) -> None:
+        env.names_global.update(node.names)
+
+    def _nonlocal(self, node: ast.Nonlocal, env: Env) -> None:
+        env.names_outer.update(node.names)
+
+    # -- storing --------------------------------------------------------------------------------------------
+
+    def assign(self, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None:
+        if isinstance(target, ast.Name):
+            self.store_name(target.id, value, env, statement, target)
+        elif isinstance(target, ast.Attribute):
+            self.set_attribute(self.eval(target.value, env), target.attr, value, statement)
+        elif isinstance(target, ast.Subscript):
+            self.set_item(self.eval(target.value, env), self.eval(target.slice, env), value, statement)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, value, env, statement)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target.elts, value, env, statement)
+
+    def _unpack(self, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
+        star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+        values = builtin.known_items(self, value, statement)
+        if values is None:
+            values = builtin.guessed_items(self, value, len(targets), statement)
+            if star is not None:
+                values[star] = List([values[star]], more=True)
+        elif star is not None:
+            after = len(targets) - star - 1
+            middle = values[star : len(values) - after]
+            values = [*values[:star], List(middle), *values[len(values) - after :]]
+        if len(values) < len(targets):
+            raise Signal("ValueError")
+        for target, item in zip(targets, values):
+            self.assign(target, item, env, statement)
+
+    def store_name(
+        self, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None
+    ) -> None:
+        home = env
+        if name in env.names_global:
+            home = env.globals
+        elif name in env.names_outer:
+            outer = env.parent
+            while outer is not None and name not in outer.vars:
+                outer = outer.parent
+            home = outer or env
+        home.vars[name] = value
+        if isinstance(value, _HOLDERS):
+            home.stores[name] = self.world.site(statement)
+            home.stamps[name] = self.world.clock
+            if isinstance(value, Tensor):
+                if not value.name or value.node is None or not value.is_leaf:
+                    value.name = name
+                if value.node is not None or value.cuts:
+                    at = self.world.site(target if target is not None else statement)
+                    self.world.emit(Bind(at, name, value.node, value.cuts))
+
+    def set_attribute(self, owner: Value, name: str, value: Value, node: ast.AST) -> None:
+        if isinstance(owner, Instance):
+            if owner.cls is not None:
+                setter = builtin.find_setter(owner.cls, name)
+                if setter is not None:
+                    self.call(setter, [value], {}, node)
+                    return
+            owner.attrs[name] = value
+            if isinstance(value, _HOLDERS):
+                carry.stored(self, owner, name, node)
+                self.name_parameter(owner, name, value)
+        elif isinstance(owner, Class):
+            owner.namespace[name] = value
+            if isinstance(value, _HOLDERS):
+                carry.stored(self, owner, name, node)
+        elif isinstance(owner, Tensor):
+            self.torch.set_tensor_attribute(owner, name, value, node)
+        elif isinstance(owner, Module):
+            owner.env.vars[name] = value
+        elif isinstance(owner, Function):
+            owner.attrs[name] = value
+        elif isinstance(owner, Unknown):
+            if owner.attrs is None:
+                owner.attrs = {}
+            owner.attrs[name] = value
+            self.escape(value, node, owner.name)
+
+    def name_parameter(self, owner: Instance, name: str, value: Value) -> None:
+        if isinstance(value, Tensor) and owner.module and not value.name:
+            value.name = name
+
+    def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+        if isinstance(owner, Tensor):
+            self.torch.set_item(owner, index, value, node)
+        elif isinstance(owner, Instance):
+            method = self.find_method(owner, "__setitem__")
+            if method is not None:
+                self.call(method, [index, value], {}, node)
+            elif owner.module:
+                owner.attrs[str(index)] = value
+        else:
+            builtin.set_item(self, owner, index, value, node)
+
+    def escape(self, value: Value, node: ast.AST, to: str) -> None:
+        """Note that graph nodes leave what the dry run sees."""
+        nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not tensor.is_leaf))
+        if nodes:
+            self.world.emit(Escape(self.world.site(node), tuple(n for n in nodes if n is not None), to))
+
+    # -- conditions -----------------------------------------------------------------------------------------
+
+    def known_truth(self, value: Value) -> bool | None:
+        """Whether a value is true; None where nobody knows."""
+        if isinstance(value, Unknown):
+            if value.negated is not None:
+                inner = self.known_truth(value.negated)
+                return None if inner is None else not inner
+            if value.concrete is not None:
+                return bool(value.concrete)
+            return value.truth
+        if isinstance(value, (List, Set)):
+            return True if value.items else (None if value.more else False)
+        if isinstance(value, Dict):
+            return True if value.items else (None if value.more else False)
+        if isinstance(value, Range):
+            return len(value) > 0
+        if isinstance(value, Tensor):
+            return None
+        if isinstance(value, Instance):
+            if value.cls is not None:
+                for name in ("__bool__", "__len__"):
+                    method = self.find_method(value, name)
+                    if method is not None:
+                        return self.known_truth(self.call(method, [], {}, value.cls.node))
+            return True
+        if isinstance(value, (*_CONSTANTS, tuple, slice)):
+            return bool(value)
+        return True
+
+    def settle(self, value: Value, answer: bool) -> None:
+        """Remember the answer given for an unknown condition, so that it is given again."""
+        if isinstance(value, Unknown):
+            if value.negated is not None:
+                self.settle(value.negated, not answer)
+            else:
+                value.truth = answer
+                builtin.settled(value, answer)
+
+    def test(self, expression: ast.expr, env: Env, node: ast.AST) -> bool:
+        """Decide a condition: by its value where known, else by the policy of this way through the program."""
+        if isinstance(expression, ast.BoolOp):
+            wanted = isinstance(expression.op, ast.Or)
+            for part in expression.values:
+                if self.test(part, env, part) == wanted:
+                    return wanted
+            return not wanted
+        if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+            return not self.test(expression.operand, env, expression.operand)
+        value = self.eval(expression, env)
+        answer = self.known_truth(value)
+        if answer is None:
+            default = builtin.default_branch(node)
+            answer = self.world.choose(expression, default, ast.unparse(expression))
+            self.settle(value, answer)
+        return answer
+
+    # -- expressions ----------------------------------------------------------------------------------------
+
+    def eval(self, node: ast.expr, env: Env) -> Value:
+        handler = self._eval.get(type(node))
+        if handler is None:
+            return Unknown(type(node).__name__)
+        return handler(node, env)
+
+    def _name(self, node: ast.Name, env: Env) -> Value:
+        name = node.id
+        scope: Env | None = env if name not in env.names_global else env.globals
+        while scope is not None:
+            if name in scope.vars:
+                value = scope.vars[name]
+                if name in scope.stamps and scope.stamps[name] < self.world.clock:
+                    carry.loaded(self, scope, name)
+                return value
+            scope = scope.parent
+        if name in builtin.NAMES:
+            return builtin.NAMES[name]
+        if name in builtin.EXCEPTIONS:
+            return Lib(f"builtins.{name}")
+        for library in env.globals.vars.get("__star__", ()):
+            if isinstance(library, Lib):
+                found = self.torch.star_import(library.path, name)
+                if found is not None:
+                    return found
+        value = Unknown(name)
+        env.globals.vars[name] = value
+        return value
+
+    def _attribute(self, node: ast.Attribute, env: Env) -> Value:
+        return self.get_attribute(self.eval(node.value, env), node.attr, node)
+
+    def get_attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
+        if isinstance(owner, Tensor):
+            return self.torch.tensor_attribute(owner, name, node)
+        if isinstance(owner, Instance):
+            return self.instance_attribute(owner, name, node)
+        if isinstance(owner, Lib):
+            return self.torch.constant(Lib(f"{owner.path}.{name}"))
+        if isinstance(owner, Module):
+            if name in owner.env.vars:
+                return owner.env.vars[name]
+            return self.import_module(f"{owner.name}.{name}", node, 0) if owner.path.endswith("__init__.py") else Unknown(name)
+        if isinstance(owner, Class):
+            return self.class_attribute(owner, name, owner, node)
+        if isinstance(owner, Super):
+            return self.super_attribute(owner, name, node)
+        if isinstance(owner, Unknown):
+            return builtin.attribute_of_unknown(owner, name)
+        if isinstance(owner, (Function, Wrapped)):
+            function = owner.function if isinstance(owner, Wrapped) else owner
+            if isinstance(function, Function):
+                if name in function.attrs:
+                    return function.attrs[name]
+                if name == "__name__":
+                    return function.name
+            return Unknown(name)
+        return builtin.attribute(self, owner, name, node)
+
+    def instance_attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        attrs = owner.attrs
+        if name in attrs:
+            if name in owner.stamps and owner.stamps[name] < self.world.clock:
+                carry.loaded(self, owner, name)
+            return attrs[name]
+        if name == "__dict__":
+            return Dict(attrs)
+        if name == "__class__":
+            return owner.cls if owner.cls is not None else Lib(owner.lib)
+        if owner.cls is not None:
+            value = self.class_attribute(owner.cls, name, owner, node)
+            if not isinstance(value, Unknown) or value.name != "missing":
+                return value
+        known = self.torch.object_attribute(owner, name, node)
+        if known is not None:
+            return known
+        if owner.cls is not None and name != "__getattr__":
+            fallback = self.find_method(owner, "__getattr__")
+            if fallback is not None:
+                return self.call(fallback, [name], {}, node)
+        value = Unknown(name)
+        attrs[name] = value
+        return value
+
+    def class_attribute(self, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value:
+        """Look a name up in a class for an instance or for the class itself; `missing` where it has none."""
+        for candidate in cls.mro():
+            if name in candidate.namespace:
+                value = candidate.namespace[name]
+                if name in candidate.stamps and candidate.stamps[name] < self.world.clock:
+                    carry.loaded(self, candidate, name)
+                return self.bind(value, receiver, node)
+        if name == "__name__":
+            return cls.name
+        if isinstance(receiver, Class):
+            return Unknown(name)
+        return Unknown("missing")
+
+    def bind(self, value: Value, receiver: Value, node: ast.AST) -> Value:
+        instance = isinstance(receiver, Instance)
+        if isinstance(value, Function):
+            return Bound(value, receiver) if instance else value
+        if isinstance(value, Wrapped):
+            if value.kind == "staticmethod":
+                return value.function
+            if value.kind == "classmethod":
+                owner = receiver.cls if isinstance(receiver, Instance) else receiver
+                return Bound(value.function, owner)
+            if value.kind == "property":
+                return self.call(value.function, [receiver], {}, node) if instance else Unknown("property")
+            return Bound(value, receiver) if instance else value
+        return value
+
+    def super_attribute(self, owner: Super, name: str, node: ast.AST) -> Value:
+        receiver = owner.receiver
+        cls = receiver.cls if isinstance(receiver, Instance) else receiver
+        if isinstance(cls, Class):
+            order = list(cls.mro())
+            if owner.after in order:
+                for candidate in order[order.index(owner.after) + 1 :]:
+                    if name in candidate.namespace:
+                        return self.bind(candidate.namespace[name], receiver, node)
+        if isinstance(receiver, Instance):
+            known = self.torch.object_attribute(receiver, name, node)
+            if known is not None:
+                return known
+        return Native(f"super().{name}", lambda machine, args, kwargs, at: None)
+
+    def find_method(self, owner: Instance, name: str) -> Value:
+        """A method that the user's classes define, bound; None where they do not."""
+        if owner.cls is None:
+            return None
+        for candidate in owner.cls.mro():
+            if name in candidate.namespace:
+                return self.bind(candidate.namespace[name], owner, candidate.node)
+        return None
+
+    def _subscript(self, node: ast.Subscript, env: Env) -> Value:
+        return self.get_item(self.eval(node.value, env), self.eval(node.slice, env), node)
+
+    def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value:
+        if isinstance(owner, Tensor):
+            return self.torch.get_item(owner, index, node)
+        if isinstance(owner, Instance):
+            method = self.find_method(owner, "__getitem__")
+            if method is not None:
+                return self.call(method, [index], {}, node)
+            known = self.torch.object_item(owner, index, node)
+            return Unknown("item") if known is None else known
+        return builtin.get_item(self, owner, index, node)
+
+    def _slice(self, node: ast.Slice, env: Env) -> Value:
+        parts = [self.eval(part, env) if part is not None else None for part in (node.lower, node.upper, node.step)]
+        return slice(*parts)
+
+    def _call(self, node: ast.Call, env: Env) -> Value:
+        world = self.world
+        world.spend(2)
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
+            return self._super(node, env)
+        function = self.eval(node.func, env)
+        args: Args = []
+        open_ended = False
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                value = self.eval(argument.value, env)
+                items = builtin.known_items(self, value, argument)
+                if items is None:
+                    open_ended = True
+                    args.append(value)
+                else:
+                    args.extend(items)
+            else:
+                args.append(self.eval(argument, env))
+        kwargs: Kwargs = {}
+        for keyword in node.keywords:
+            value = self.eval(keyword.value, env)
+            if keyword.arg is not None:
+                kwargs[keyword.arg] = value
+            elif isinstance(value, Dict):
+                kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+                open_ended = open_ended or value.more
+            else:
+                open_ended = True
+        if open_ended:
+            kwargs["**"] = Unknown("**")
+        if isinstance(node.func, ast.Name) and function is builtin.NAMES.get("locals"):
+            return Dict(dict(env.vars), more=True)
+        return self.call(function, args, kwargs, node)
+
+    def _super(self, node: ast.Call, env: Env) -> Value:
+        scope: Env | None = env
+        while scope is not None:
+            if "__class__cell" in scope.vars:
+                return Super(scope.vars["__self__cell"], scope.vars["__class__cell"])
+            scope = scope.parent
+        return Unknown("super")
+
+    def call(self, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call anything; answers the result."""
+        if isinstance(function, Function):
+            return self.call_function(function, args, kwargs, node)
+        if isinstance(function, Bound):
+            return self.call(function.function, [function.receiver, *args], kwargs, node)
+        if isinstance(function, Native):
+            return function.call(self, args, kwargs, node)
+        if isinstance(function, Lib):
+            kwargs.pop("**", None)
+            return self.torch.call(function.path, args, kwargs, node)
+        if isinstance(function, Class):
+            return self.instantiate(function, args, kwargs, node)
+        if isinstance(function, Wrapped):
+            return self.torch.call_wrapped(function, args, kwargs, node)
+        if isinstance(function, Instance):
+            return self.call_instance(function, args, kwargs, node)
+        kwargs.pop("**", None)
+        if isinstance(function, Unknown):
+            return self.torch.call_unknown(function, args, kwargs, node)
+        return Unknown("result")
+
+    def call_instance(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        method = self.find_method(owner, "__call__")
+        if method is not None:
+            return self.call(method, args, kwargs, node)
+        return self.torch.call_object(owner, args, kwargs, node)
+
+    def call_function(
+        self, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
+    ) -> Value:
+        world = self.world
+        body = function.node
+        if self.depth >= MAX_DEPTH or self.running.count(id(body)) >= MAX_RECURSION:
+            return self.torch.opaque_result(function.name, args, kwargs, node)
+        self.called.add(id(body))
+        env = Env(function.env, function.env.globals)
+        builtin.bind_arguments(self, function, args, kwargs, env, node)
+        if function.owner is not None:
+            env.vars["__class__cell"] = function.owner
+            env.vars["__self__cell"] = args[0] if args else None
+        frame = Frame(
+            function.name, function.module.path, function.module.lines, world.span(node) if world.frames else None, forward
+        )
+        if function.is_generator:
+            return Generator(self._run_generator(function, env, frame), env)
+        self.depth += 1
+        self.running.append(id(body))
+        self.envs.append(env)
+        world.push(frame)
+        try:
+            if isinstance(body, ast.Lambda):
+                return self.eval(body.body, env)
+            run = self.block(body.body, env)
+            try:
+                while True:
+                    next(run)
+            except StopIteration as stop:
+                signal = stop.value
+            return signal.value if isinstance(signal, Returned) else None
+        finally:
+            world.pop()
+            self.envs.pop()
+            self.running.pop()
+            self.depth -= 1
+
+    def _run_generator(self, function: Function, env: Env, frame: Frame) -> Iterator[Value]:
+        """Run a generator function; its loops and frames are put in place whenever it is resumed."""
+        assert not isinstance(function.node, ast.Lambda)
+        run = self.block(function.node.body, env)
+        inner: tuple[tuple[int, int], ...] = ()
+        while True:
+            outside = self.world.iteration
+            modes = list(self.world.grad_modes)
+            self.world.iteration = (*outside, *inner)
+            self.world.push(frame)
+            self.envs.append(env)
+            try:
+                value = next(run)
+            except StopIteration:
+                return
+            finally:
+                here = self.world.iteration
+                inner = here[len(outside) :] if here[: len(outside)] == outside else ()
+                self.world.iteration = outside
+                self.world.grad_modes[:] = modes
+                self.world.pop()
+                self.envs.pop()
+            yield value
+
+    def instantiate(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        bases = cls.library_bases()
+        special = self.torch.instantiate_special(cls, bases, args, kwargs, node)
+        if special is not None:
+            return special
+        owner = Instance(cls, module=self.torch.is_module_class(cls))
+        self.torch.prepare_object(owner, bases)
+        if cls.dataclass_fields is not None and not any("__init__" in c.namespace for c in cls.mro()):
+            kwargs.pop("**", None)
+            builtin.fill_dataclass(self, cls, owner, args, kwargs, node)
+            return owner
+        init = self.find_method(owner, "__init__")
+        if init is not None:
+            self.call(init, args, kwargs, node)
+        else:
+            kwargs.pop("**", None)
+            self.torch.construct_base(owner, bases, args, kwargs, node)
+        return owner
+
+    # -- operators ------------------------------------------------------------------------------------------
+
+    def _bin_op(self, node: ast.BinOp, env: Env) -> Value:
+        return self.binary(node.op, self.eval(node.left, env), self.eval(node.right, env), node)
+
+    def binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            if isinstance(left, Instance) or isinstance(right, Instance):
+                result = self._dunder(op, left, right, node)
+                if result is not None:
+                    return result
+            return self.torch.operator(type(op).__name__, left, right, node)
+        left, right = concrete(left), concrete(right)
+        if isinstance(left, _CONSTANTS) and isinstance(right, _CONSTANTS):
+            return builtin.arithmetic(op, _BINARY.get(type(op)), left, right)
+        if isinstance(left, Unknown) or isinstance(right, Unknown):
+            if isinstance(op, ast.Mod) and isinstance(left, str):
+                return Unknown("text")
+            return self.torch.unknown_operator(type(op).__name__, left, right, node)
+        if isinstance(left, Instance) or isinstance(right, Instance):
+            result = self._dunder(op, left, right, node)
+            return Unknown("result") if result is None else result
+        return builtin.container_operator(self, op, left, right, node)
+
+    def _dunder(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+        name = _DUNDER.get(type(op), "")
+        for owner, prefix, other in ((left, "__", right), (right, "__r", left)):
+            if isinstance(owner, Instance):
+                method = self.find_method(owner, f"{prefix}{name}__")
+                if method is not None:
+                    return self.call(method, [other], {}, node)
+        return None
+
+    def _unary_op(self, node: ast.UnaryOp, env: Env) -> Value:
+        value = concrete(self.eval(node.operand, env))
+        if isinstance(node.op, ast.Not):
+            truth = self.known_truth(value)
+            if truth is not None:
+                return not truth
+            result = Unknown("not")
+            result.negated = value if isinstance(value, Unknown) else None
+            return result
+        if isinstance(value, Tensor):
+            return self.torch.operator(type(node.op).__name__, value, None, node)
+        if isinstance(value, _NUMBERS):
+            if isinstance(node.op, ast.USub):
+                return -value
+            if isinstance(node.op, ast.UAdd):
+                return +value
+            return ~value if isinstance(value, int) else Unknown("invert")
+        return Unknown("unary", value.node, value.cuts) if isinstance(value, Unknown) else Unknown("unary")
+
+    def _bool_op(self, node: ast.BoolOp, env: Env) -> Value:
+        wanted = isinstance(node.op, ast.Or)
+        value: Value = None
+        for index, part in enumerate(node.values):
+            value = self.eval(part, env)
+            truth = self.known_truth(value)
+            if truth is None:
+                if index == len(node.values) - 1:
+                    return value
+                truth = self.world.choose(part, not wanted if isinstance(value, Tensor) else True, ast.unparse(part))
+                self.settle(value, truth)
+            if truth == wanted:
+                return value
+        return value
+
+    def _compare(self, node: ast.Compare, env: Env) -> Value:
+        left = self.eval(node.left, env)
+        result: Value = True
+        for op, expression in zip(node.ops, node.comparators):
+            right = self.eval(expression, env)
+            result = self.compare(op, left, right, node)
+            if len(node.ops) > 1 and self.known_truth(result) is False:
+                return False
+            left = right
+        return result
+
+    def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            same = builtin.identical(left, right)
+            if same is None:
+                return self._unknown_test(op, left, right)
+            return same if isinstance(op, ast.Is) else not same
+        if isinstance(op, (ast.In, ast.NotIn)):
+            inside = builtin.contains(self, right, left)
+            if inside is None:
+                return self._unknown_test(op, left, right)
+            return inside if isinstance(op, ast.In) else not inside
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            return self.torch.comparison(type(op).__name__, left, right, node)
+        left, right = concrete(left), concrete(right)
+        if isinstance(left, _CONSTANTS) and isinstance(right, _CONSTANTS):
+            if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+                seen = self.world.operands.get(id(node))
+                if seen is not None and seen != (left, right):
+                    self.world.varying += 1
+                self.world.operands[id(node)] = (left, right)
+            try:
+                return _COMPARE[type(op)](left, right)
+            except TypeError:
+                return Unknown("comparison")
+        if isinstance(left, Instance):
+            method = self.find_method(left, "__eq__") if isinstance(op, (ast.Eq, ast.NotEq)) else None
+            if method is not None:
+                result = self.call(method, [right], {}, node)
+                truth = self.known_truth(result)
+                return result if truth is None else (truth if isinstance(op, ast.Eq) else not truth)
+        same = builtin.equal(left, right)
+        if same is not None and isinstance(op, (ast.Eq, ast.NotEq)):
+            return same if isinstance(op, ast.Eq) else not same
+        return self._unknown_test(op, left, right)
+
+    def _unknown_test(self, op: ast.cmpop, left: Value, right: Value) -> Value:
+        """An undecided comparison; the same question about the same unknown is the same value."""
+        owner, other = (left, right) if isinstance(left, Unknown) else (right, left)
+        kind: type[ast.cmpop] = type(op)
+        positive = _NEGATED.get(kind, kind)
+        if isinstance(owner, Unknown) and (isinstance(other, _CONSTANTS) or isinstance(other, Unknown)):
+            if owner.tests is None:
+                owner.tests = {}
+            key = (positive.__name__, other if isinstance(other, _CONSTANTS) else id(other), owner is left)
+            value = owner.tests.get(key)
+            if value is None:
+                value = owner.tests[key] = Unknown("test")
+                if positive in (ast.Eq, ast.Is) and isinstance(other, _CONSTANTS):
+                    value.attrs = {"__equal__": (owner, other)}
+        else:
+            value = Unknown("test")
+        if positive is kind:
+            return value
+        result = Unknown("not")
+        result.negated = value
+        return result
+
+    def _if_exp(self, node: ast.IfExp, env: Env) -> Value:
+        return self.eval(node.body if self.test(node.test, env, node) else node.orelse, env)
+
+    # -- displays -------------------------------------------------------------------------------------------
+
+    def _elements(self, nodes: list[ast.expr], env: Env) -> tuple[list[Value], bool]:
+        items: list[Value] = []
+        more = False
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                value = self.eval(node.value, env)
+                known = builtin.known_items(self, value, node)
+                if known is None:
+                    more = True
+                    items.extend(builtin.guessed_items(self, value, 1, node))
+                else:
+                    items.extend(known)
+            else:
+                items.append(self.eval(node, env))
+        return items, more
+
+    def _tuple(self, node: ast.Tuple, env: Env) -> Value:
+        items, more = self._elements(node.elts, env)
+        return List(items, more) if more else tuple(items)
+
+    def _list(self, node: ast.List, env: Env) -> Value:
+        items, more = self._elements(node.elts, env)
+        return self.new_list(items, node, more)
+
+    def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List:
+        return List(items, more, stored_at=self.world.site(node), born=self.world.clock)
+
+    def _set(self, node: ast.Set, env: Env) -> Value:
+        items, more = self._elements(node.elts, env)
+        return Set(items, more)
+
+    def _dict(self, node: ast.Dict, env: Env) -> Value:
+        result = Dict({}, born=self.world.clock)
+        for key_node, value_node in zip(node.keys, node.values):
+            value = self.eval(value_node, env)
+            if key_node is None:
+                if isinstance(value, Dict):
+                    result.items.update(value.items)
+                    result.more = result.more or value.more
+                else:
+                    result.more = True
+                continue
+            key = builtin.hashable(self.eval(key_node, env))
+            result.items[key] = value
+            if isinstance(value, _HOLDERS):
+                result.stores[key] = self.world.site(value_node)
+                result.stamps[key] = self.world.clock
+        return result
+
+    def _lambda(self, node: ast.Lambda, env: Env) -> Value:
+        return self.make_function(node, env, "<lambda>")
+
+    def _comprehension(self, generators: list[ast.comprehension], env: Env, body: Callable[[Env], None]) -> bool:
+        """Run the loops of a comprehension; answers whether the number of rounds is known."""
+        if not generators:
+            body(env)
+            return True
+        first = generators[0]
+        stream = self.stream(self.eval(first.iter, env), first.iter)
+        length = stream.length()
+        known = length is not None
+        rounds = length if length is not None else 2
+        known = known and rounds <= 64
+        for index in range(min(rounds, 64)):
+            self.world.spend(2)
+            try:
+                element = stream.item(index)
+            except IndexError:
+                known = True
+                break
+            self.assign(first.target, element, env, first.target)
+            keep = True
+            for condition in first.ifs:
+                truth = self.known_truth(self.eval(condition, env))
+                if truth is None:
+                    known = False
+                    truth = True
+                if not truth:
+                    keep = False
+                    break
+            if keep:
+                known = self._comprehension(generators[1:], env, body) and known
+        return known
+
+    def _list_comp(self, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
+        items: list[Value] = []
+        inner = Env(env, env.globals)
+        known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
+        return Set(items, not known) if isinstance(node, ast.SetComp) else self.new_list(items, node, not known)
+
+    def _generator_exp(self, node: ast.GeneratorExp, env: Env) -> Value:
+        items: list[Value] = []
+        inner = Env(env, env.globals)
+        known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
+        return self.new_list(items, node, not known)
+
+    def _dict_comp(self, node: ast.DictComp, env: Env) -> Value:
+        result = Dict({}, born=self.world.clock)
+
+        def add(scope: Env) -> None:
+            key = builtin.hashable(self.eval(node.key, scope))
+            result.items[key] = self.eval(node.value, scope)
+            result.stores[key] = self.world.site(node.value)
+            result.stamps[key] = self.world.clock
+
+        result.more = not self._comprehension(node.generators, Env(env, env.globals), add)
+        return result
+
+    def _joined(self, node: ast.JoinedStr, env: Env) -> Value:
+        parts: list[str] = []
+        known = True
+        for part in node.values:
+            value = concrete(self.eval(part, env))
+            if isinstance(value, (str, int, float, bool)):
+                parts.append(str(value))
+            else:
+                known = False
+        return "".join(parts) if known else Unknown("text")
+
+    def _formatted(self, node: ast.FormattedValue, env: Env) -> Value:
+        value = self.eval(node.value, env)
+        if node.format_spec is not None:
+            self.eval(node.format_spec, env)
+            return Unknown("text")
+        return value
+
+    def _named(self, node: ast.NamedExpr, env: Env) -> Value:
+        value = self.eval(node.value, env)
+        self.store_name(node.target.id, value, env, node)
+        return value
+
+    # -- iterating ------------------------------------------------------------------------------------------
+
+    def stream(self, value: Value, node: ast.AST) -> Stream:
+        """Anything iterable as a stream of elements."""
+        if isinstance(value, Stream):
+            return value
+        if isinstance(value, Instance):
+            method = self.find_method(value, "__iter__")
+            if method is not None:
+                made = self.call(method, [], {}, node)
+                if made is not value:
+                    return self.stream(made, node)
+            following = self.find_method(value, "__next__")
+            if following is not None:
+                return Stream(lambda: None, lambda i: self._next(following, node), sequential=True)
+            getter = self.find_method(value, "__getitem__")
+            if getter is not None:
+                length = self.find_method(value, "__len__")
+                size = concrete(self.call(length, [], {}, node)) if length is not None else None
+                count = size if isinstance(size, int) else None
+                return Stream(lambda: count, lambda i: self.call(getter, [i], {}, node))
+            known = self.torch.object_stream(value, node)
+            if known is not None:
+                return known
+        if isinstance(value, Tensor):
+            return self.torch.tensor_stream(value, node)
+        return builtin.stream(self, value, node)
+
+    def _next(self, method: Value, node: ast.AST) -> Value:
+        try:
+            return self.call(method, [], {}, node)
+        except Signal as signal:
+            if signal.kind == "StopIteration":
+                raise IndexError from None
+            raise
+
+    def elements(self, value: Value, node: ast.AST) -> Iterator[Value]:
+        """The elements of an iterable; three of one whose length nobody knows."""
+        stream = self.stream(value, node)
+        index = 0
+        while True:
+            length = stream.length()
+            if index >= (length if length is not None else MIN_ITERATIONS) or index >= 256:
+                return
+            try:
+                element = stream.item(index)
+            except IndexError:
+                return
+            yield element
+            index += 1
+
+
+_HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
+
+
+def concrete(value: Value) -> Value:
+    """The value settled on for an unknown, or the value itself."""
+    if isinstance(value, Unknown) and value.concrete is not None:
+        return value.concrete
+    return value
+
+
+__all__ = ["Exhausted", "Machine", "concrete", "cuts_of"]

@@ -1,0 +1,783 @@
+"""Modules, optimizers and the other stateful objects of torch and its usual companions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret import builtin
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Context,
+    Dict,
+    Function,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Native,
+    Set,
+    Storage,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+)
+from tapecheck.interpret.world import cuts_of
+from tapecheck.tape import Optimizer, Step
+from tapecheck.torchfacts import ModuleFact, OpFact, load
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+_MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks", "torch.hub.load",
+           "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
+           "dgl.nn", "sentence_transformers.")  # fmt: skip
+_KEEP = frozenset("to cuda cpu float double half bfloat16 type to_empty xpu share_memory compile".split())
+_NAMES: dict[str, str] = {}
+
+
+class Modules:
+    """torch.nn, torch.optim and friends for one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.world = machine.world
+        self.facts = load()
+
+    # -- what is a module -------------------------------------------------------------------------------------
+
+    def is_class(self, path: str) -> bool:
+        """Whether a dotted path is a class of torch.nn."""
+        if not path.startswith("torch.nn."):
+            return False
+        name = path.rsplit(".", 1)[-1]
+        return name[:1].isupper() and not path.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils.")) and name not in (
+            "Parameter", "Module", "DataParallel"
+        )
+
+    def is_module_base(self, path: str) -> bool:
+        name = path.rsplit(".", 1)[-1]
+        if path in ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"):
+            return True
+        return self.is_class(path) or name in ("LightningModule", "PreTrainedModel") or (
+            not path.startswith(("torch.", "builtins.", "typing.")) and (name.endswith("Module") or path.startswith(_MODELS))
+        )
+
+    # -- construction -----------------------------------------------------------------------------------------
+
+    def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
+        owner = Instance(None, path, module=True)
+        owner.attrs["training"] = True
+        self.construct_into(owner, path, args, kwargs, node)
+        return owner
+
+    def construct_into(self, owner: Instance, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        """Run the constructor of a class of torch.nn on an object."""
+        name = path.rsplit(".", 1)[-1]
+        owner.lib = path
+        torch = self.machine.torch
+        if name in _CONTAINERS:
+            self._fill_container(owner, name, args, kwargs, node)
+            return
+        fact = self.facts.module(name)
+        given = dict(kwargs)
+        if fact is not None:
+            for parameter, value in zip(fact.params, args):
+                given.setdefault(parameter, value)
+            narrowed = fact.for_call([torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"})
+            owner.facts["fact"] = narrowed
+        owner.facts["given"] = given
+        for key, value in given.items():
+            if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
+                owner.attrs.setdefault(key, value)
+        names = fact.parameters if fact is not None else _guessed_parameters(name)
+        flags = {key: builtin.concrete(value) for key, value in given.items()}
+        for parameter in names:
+            if flags.get("bias") is False and "bias" in parameter:
+                continue
+            if flags.get("affine") is False or flags.get("elementwise_affine") is False:
+                continue
+            tensor = self.world.data(parameter)
+            tensor.parameter = True
+            self.world.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
+            owner.attrs[parameter] = tensor
+        if flags.get("track_running_stats") is not False:
+            for buffer in fact.buffers if fact is not None else ():
+                owner.attrs[buffer] = self.world.data(buffer)
+
+    def _fill_container(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        owner.facts["container"] = name
+        first = args[0] if args else None
+        if name == "Sequential" and isinstance(first, Dict) or name in ("ModuleDict", "ParameterDict"):
+            source = first if isinstance(first, Dict) else Dict({})
+            for key, value in source.items.items():
+                owner.attrs[str(builtin.unkey(key))] = value
+            owner.facts["more"] = source.more
+        else:
+            values: list[Value] = list(args)
+            if name != "Sequential" and first is not None:
+                known = builtin.known_items(self.machine, first, node)
+                owner.facts["more"] = known is None
+                values = known if known is not None else list(self.machine.elements(first, node))
+            for index, value in enumerate(values):
+                owner.attrs[str(index)] = value
+        if name.startswith("Parameter"):
+            for key in self.children_names(owner):
+                value = owner.attrs[key]
+                if isinstance(value, Tensor) and not value.parameter:
+                    owner.attrs[key] = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
+
+    def children_names(self, owner: Instance) -> list[str]:
+        return [name for name in owner.attrs if name != "training"]
+
+    def library_model(self, path: str, node: ast.AST) -> Value | None:
+        """A model out of a library of models: one opaque differentiable module."""
+        if path.startswith(_MODELS):
+            name = path.rsplit(".", 1)[-1]
+            if name[:1].isupper() and ("Tokenizer" in name or "Config" in name or "Processor" in name):
+                return None
+            if "weights" in name.lower() or "Tokenizer" in path or "Config" in path or "Processor" in path or "transforms" in path:
+                return None
+            model = Unknown(name)
+            self.machine.torch.opaque_parameters(model, node)
+            return model
+        return None
+
+    # -- walking ----------------------------------------------------------------------------------------------
+
+    def named_parameters(self, owner: Value, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Tensor]]:
+        """The parameters of a module and its children, each once."""
+        seen = set() if seen is None else seen
+        if id(owner) in seen or len(seen) > 5_000:
+            return
+        seen.add(id(owner))
+        if isinstance(owner, Unknown):
+            if owner.leaf is not None:
+                yield f"{prefix}{owner.name}", owner.leaf
+            return
+        if not isinstance(owner, Instance):
+            return
+        for name, value in list(owner.attrs.items()):
+            if isinstance(value, Tensor):
+                if value.parameter and id(value) not in seen:
+                    seen.add(id(value))
+                    yield prefix + name, value
+            elif isinstance(value, Instance) and value.module or isinstance(value, Unknown) and value.leaf is not None:
+                yield from self.named_parameters(value, f"{prefix}{name}.", seen)
+
+    def modules(self, owner: Instance, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Instance]]:
+        seen = set() if seen is None else seen
+        if id(owner) in seen:
+            return
+        seen.add(id(owner))
+        yield prefix, owner
+        for name, value in list(owner.attrs.items()):
+            if isinstance(value, Instance) and value.module:
+                yield from self.modules(value, f"{prefix}.{name}" if prefix else name, seen)
+
+    def open_ended(self, owner: Instance) -> bool:
+        """Whether a module may have parameters that nobody knows."""
+        return any(module.facts.get("more") or (module.cls is not None and module.cls.opaque) for _, module in self.modules(owner))
+
+    # -- attributes and methods -------------------------------------------------------------------------------
+
+    def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        """What the library side of an object answers for a name; None where it has none."""
+        if owner.module:
+            method = getattr(self, f"_module_{name}", None)
+            if method is not None:
+                return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
+            if name in _KEEP:
+                return Native(name, lambda m, args, kwargs, at: owner)
+            if name in ("manual_backward",):
+                return Native(name, lambda m, args, kwargs, at: m.torch.autograd.backward_method(args[0], args[1:], kwargs, at))
+            if name in ("optimizers", "lr_schedulers"):
+                return Native(name, lambda m, args, kwargs, at: self._lightning_optimizers(owner, at))
+            if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
+                return Native(name, lambda m, args, kwargs, at: None)
+            if name in ("append", "extend", "insert", "items", "keys", "values", "__len__", "update"):
+                return Native(name, lambda m, args, kwargs, at: self._container_method(owner, name, args, kwargs, at))
+            return None
+        if owner.lib.startswith("torch.optim.") or "optimizer" in owner.facts:
+            return self._optimizer_attribute(owner, name)
+        table = _OBJECTS.get(owner.lib)
+        if table is not None and name in table:
+            handler = table[name]
+            return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
+        if owner.lib.startswith("torch.distributions."):
+            return self._distribution_attribute(owner, name)
+        if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
+            return Unknown("saved_tensors")
+        if owner.cls is not None:
+            bases = owner.cls.library_bases()
+            if name == "__init__" and any(base.startswith("torch.optim") for base in bases):
+                return Native("__init__", lambda m, args, kwargs, at: self._base_optimizer(owner, args, kwargs, at))
+            if name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
+                return Native(name, lambda m, args, kwargs, at: None)
+        return None
+
+    def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if owner.cls is not None:
+            kwargs.pop("**", None)
+            self.machine.torch.construct_base(owner, owner.cls.library_bases(), args, kwargs, node)
+        return None
+
+    def _module_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([tensor for _, tensor in self.named_parameters(owner)], self.open_ended(owner))
+
+    def _module_named_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(list(self.named_parameters(owner)), self.open_ended(owner))
+
+    def _module_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        found = [v for _, module in self.modules(owner) for v in module.attrs.values() if isinstance(v, Tensor) and not v.parameter]
+        return List(found)
+
+    def _module_named_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([(k, v) for _, module in self.modules(owner) for k, v in module.attrs.items() if isinstance(v, Tensor) and not v.parameter])
+
+    def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([value for value in owner.attrs.values() if isinstance(value, Instance) and value.module], bool(owner.facts.get("more")))
+
+    def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([(name, value) for name, value in owner.attrs.items() if isinstance(value, Instance) and value.module])
+
+    def _module_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([module for _, module in self.modules(owner)], self.open_ended(owner))
+
+    def _module_named_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(list(self.modules(owner)), self.open_ended(owner))
+
+    def _module_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        result = Dict({}, born=self.world.clock)
+        for name, tensor in self.named_parameters(owner):
+            shared = self.world.data(name)
+            shared.storage = tensor.storage
+            result.items[name] = shared
+        result.more = self.open_ended(owner)
+        return result
+
+    def _module_load_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        for _, tensor in self.named_parameters(owner):
+            self.world.change(tensor, node, "load_state_dict", grad_mode="no")
+        return Unknown("keys")
+
+    def _module_train(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        mode = builtin.concrete(args[0] if args else kwargs.get("mode", True))
+        for _, module in self.modules(owner):
+            module.attrs["training"] = mode
+        return owner
+
+    def _module_eval(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self._module_train(owner, [False], {}, node)
+
+    def _module_zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        wanted = builtin.concrete(args[0] if args else kwargs.get("set_to_none", True))
+        for _, tensor in self.named_parameters(owner):
+            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+        return None
+
+    def _module_requires_grad_(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        for _, tensor in self.named_parameters(owner):
+            self.machine.torch.requires_grad(tensor, args[0] if args else kwargs.get("requires_grad", True), node)
+        return owner
+
+    def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = builtin.concrete(args[0] if args else kwargs.get("name"))
+        if isinstance(name, str):
+            self.machine.set_attribute(owner, name, args[1] if len(args) > 1 else kwargs.get("tensor"), node)
+        return None
+
+    _module_register_parameter = _module_register_buffer
+    _module_add_module = _module_register_buffer
+    _module_register_module = _module_register_buffer
+
+    def _module_register_forward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner.hooks.append(("forward", args[0] if args else None))
+        return self._handle(owner, owner.hooks[-1])
+
+    def _module_register_forward_pre_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner.hooks.append(("before", args[0] if args else None))
+        return self._handle(owner, owner.hooks[-1])
+
+    def _module_register_full_backward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner.hooks.append(("backward", args[0] if args else None))
+        return self._handle(owner, owner.hooks[-1])
+
+    _module_register_backward_hook = _module_register_full_backward_hook
+
+    def _handle(self, owner: Instance, entry: tuple[str, Value]) -> Value:
+        handle = Instance(None, "torch.utils.hooks.RemovableHandle")
+        handle.facts["remove"] = (owner, entry)
+        return handle
+
+    def _module_apply(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        for _, module in reversed(list(self.modules(owner))):
+            self.machine.call(args[0], [module], {}, node)
+        return owner
+
+    def _module_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self.forward(owner, args, kwargs, node)
+
+    def _module___call__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self.call(owner, args, kwargs, node)
+
+    def _module_get_submodule(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return Unknown("submodule")
+
+    def _lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
+        if "optimizers" not in owner.facts:
+            method = self.machine.find_method(owner, "configure_optimizers")
+            made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
+            known = builtin.known_items(self.machine, made, node) if isinstance(made, (List, tuple)) else None
+            if known is not None and len(known) == 2 and isinstance(known[0], List):
+                made = known[0]
+                known = known[0].items
+            owner.facts["optimizers"] = known[0] if known is not None and len(known) == 1 else made
+        return owner.facts["optimizers"]
+
+    def _container_method(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        names = self.children_names(owner)
+        values = [owner.attrs[key] for key in names]
+        if name == "append" and args:
+            value = args[0]
+            if owner.facts.get("container") == "ParameterList" and isinstance(value, Tensor) and not value.parameter:
+                value = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
+            owner.attrs[str(len(names))] = value
+            return owner
+        if name == "extend" and args:
+            for value in self.machine.elements(args[0], node):
+                owner.attrs[str(len(self.children_names(owner)))] = value
+            return owner
+        if name == "insert" and len(args) > 1:
+            place = builtin.concrete(args[0])
+            values.insert(place if isinstance(place, int) else 0, args[1])
+            for key in names:
+                del owner.attrs[key]
+            owner.attrs.update({str(index): value for index, value in enumerate(values)})
+            return None
+        if name == "update" and args and isinstance(args[0], Dict):
+            for key, value in args[0].items.items():
+                owner.attrs[str(builtin.unkey(key))] = value
+            return None
+        more = bool(owner.facts.get("more"))
+        if name == "items":
+            return List(list(zip(names, values)), more)
+        if name == "keys":
+            return List(list(names), more)
+        if name == "__len__":
+            return Unknown("len") if more else len(values)
+        return List(values, more)
+
+    def item(self, owner: Instance, index: Value, node: ast.AST) -> Value:
+        index = builtin.concrete(index)
+        if owner.module:
+            names = self.children_names(owner)
+            if isinstance(index, str):
+                return owner.attrs.get(index, Unknown(index))
+            if isinstance(index, int) and -len(names) <= index < len(names):
+                return owner.attrs[names[index]]
+            if isinstance(index, slice):
+                parts = [builtin.concrete(part) for part in (index.start, index.stop, index.step)]
+                chosen = names[slice(*parts)] if all(part is None or isinstance(part, int) for part in parts) else names
+                result = Instance(None, owner.lib, module=True)
+                result.facts["container"] = owner.facts.get("container")
+                result.attrs["training"] = owner.attrs.get("training", True)
+                result.attrs.update({str(position): owner.attrs[name] for position, name in enumerate(chosen)})
+                return result
+            return owner.attrs[names[0]] if names else Unknown("module")
+        if owner.lib == "torch.utils.data.TensorDataset":
+            return tuple(self.world.data() for _ in owner.facts.get("tensors", ()))
+        return None
+
+    def stream(self, owner: Instance, node: ast.AST) -> Stream | None:
+        if owner.module:
+            names = self.children_names(owner)
+            more = bool(owner.facts.get("more"))
+            keyed = owner.facts.get("container") in ("ModuleDict", "ParameterDict")
+            return Stream(
+                lambda: None if more else len(names),
+                lambda index: (names[index] if keyed else owner.attrs[names[index]]) if index < len(names) else Unknown("module"),
+            )
+        if owner.lib == "torch.utils.data.DataLoader":
+            return Stream(lambda: self._batches(owner), lambda index: self._batch(owner, node))
+        if owner.lib == "torch.utils.data.TensorDataset":
+            return Stream(lambda: None, lambda index: self._batch_of(owner))
+        return None
+
+    def _batches(self, owner: Instance) -> int | None:
+        return None
+
+    def _batch(self, owner: Instance, node: ast.AST) -> Value:
+        dataset = owner.facts.get("dataset")
+        if isinstance(dataset, Instance) and dataset.lib == "torch.utils.data.TensorDataset":
+            return self._batch_of(dataset)
+        if isinstance(dataset, Instance) and self.machine.find_method(dataset, "__getitem__") is not None:
+            with_grad = list(self.world.grad_modes)
+            sample = self.machine.call(self.machine.find_method(dataset, "__getitem__"), [Unknown("index")], {}, node)
+            self.world.grad_modes[:] = with_grad
+            return self._collated(sample)
+        result = Unknown("batch")
+        result.data = True
+        return result
+
+    def _collated(self, sample: Value) -> Value:
+        """A batch as the default collate function makes it: new tensors, no graph."""
+        if isinstance(sample, tuple):
+            return tuple(self._collated(item) for item in sample)
+        if isinstance(sample, Dict):
+            return Dict({key: self._collated(item) for key, item in sample.items.items()}, sample.more)
+        if isinstance(sample, List):
+            return List([self._collated(item) for item in sample.items], sample.more)
+        if isinstance(sample, (Tensor, int, float)):
+            return self.world.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
+        result = Unknown("batch")
+        result.data = True
+        return result
+
+    def _batch_of(self, dataset: Instance) -> Value:
+        tensors = dataset.facts.get("tensors", ())
+        return tuple(
+            self.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else self.world.data() for value in tensors
+        )
+
+    # -- forward ------------------------------------------------------------------------------------------------
+
+    def call(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call an object: a module's forward with its hooks."""
+        if not owner.module:
+            return self.machine.torch.opaque_result(owner.lib or "object", args, kwargs, node)
+        for kind, hook in list(owner.hooks):
+            if kind == "before":
+                changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
+                if changed is not None and not isinstance(changed, Unknown):
+                    args = list(changed) if isinstance(changed, tuple) else [changed]
+        result = self.forward(owner, args, kwargs, node)
+        for kind, hook in list(owner.hooks):
+            if kind == "forward":
+                changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)
+                if changed is not None and not isinstance(changed, Unknown):
+                    result = changed
+            elif kind == "backward":
+                for tensor in self.machine.torch.tensors(result)[:1]:
+                    if tensor.node is not None:
+                        self.machine.torch.autograd.module_hooks.append((owner, tensor.node, hook))
+        return result
+
+    def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
+        if isinstance(method, Bound) and isinstance(method.function, Function):
+            return self.machine.call_function(method.function, [method.receiver, *args], kwargs, node, forward=True)
+        if method is not None:
+            return self.machine.call(method, args, kwargs, node)
+        kwargs.pop("**", None)
+        name = owner.lib.rsplit(".", 1)[-1]
+        if name == "Sequential":
+            value: Value = args[0] if args else Unknown("input")
+            for key in self.children_names(owner):
+                value = self.machine.call(owner.attrs[key], [value], {}, node)
+            return value
+        fact = owner.facts.get("fact")
+        if isinstance(fact, ModuleFact):
+            return self._run_fact(owner, fact, args, kwargs, node)
+        return self._run_opaque(owner, args, kwargs, node)
+
+    def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        torch = self.machine.torch
+        training = builtin.concrete(owner.attrs.get("training", True))
+        what: OpFact = fact.eval if training is False else fact.train
+        bound: Kwargs = {}
+        for name, value in zip(fact.forward_params, args):
+            bound[name] = value
+        for name, value in kwargs.items():
+            bound[name] = value
+        for name in (*fact.parameters, *fact.buffers):
+            value = owner.attrs.get(name)
+            if isinstance(value, Tensor):
+                bound[name] = value
+        for name in what.mutates:
+            if isinstance(bound.get(name), Tensor) and name in fact.buffers:
+                self.world.change(bound[name], node, f"{fact.name} update", grad_mode="no")
+        target: Value = None
+        given = owner.facts.get("given", {})
+        if fact.inplace_flag and builtin.concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
+            target = args[0]
+            in_place = self.facts.op(f"{_snake(fact.name)}_")
+            if in_place is not None:
+                return torch.op(in_place.name, args[:1], {}, node)
+            if not isinstance(target, (Tensor, Unknown)):
+                target = None
+        for name in list(bound):
+            if name not in what.inputs and name in fact.parameters:
+                # A parameter that forward was never seen to use carries nothing.
+                del bound[name]
+        return torch.apply(what, bound, node, target)
+
+    def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """A class of torch.nn without facts: differentiable in its inputs and parameters."""
+        parameters = [tensor for _, tensor in self.named_parameters(owner)]
+        values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.machine.torch.tensors(arg)]
+        return self.machine.torch._opaque(
+            owner.lib.rsplit(".", 1)[-1], [*parameters, *values], node, linked="yes", keeps="yes" if parameters else "may"
+        )
+
+    def functional_call(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """torch.func.functional_call: forward with other tensors in place of the parameters."""
+        owner = args[0] if args else kwargs.get("module")
+        replaced = args[1] if len(args) > 1 else kwargs.get("parameter_and_buffer_dicts")
+        inputs = args[2] if len(args) > 2 else kwargs.get("args", ())
+        if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
+            return self.machine.torch.opaque_result("functional_call", args, kwargs, node)
+        undo: list[tuple[Instance, str, Value]] = []
+        for key, value in replaced.items.items():
+            home: Value = owner
+            *path, last = str(key).split(".")
+            for part in path:
+                home = home.attrs.get(part) if isinstance(home, Instance) else None
+            if isinstance(home, Instance) and last in home.attrs:
+                undo.append((home, last, home.attrs[last]))
+                home.attrs[last] = value
+        try:
+            given = list(inputs) if isinstance(inputs, tuple) else [inputs]
+            return self.call(owner, given, {}, node)
+        finally:
+            for home, last, value in undo:
+                home.attrs[last] = value
+
+    # -- optimizers -----------------------------------------------------------------------------------------------
+
+    def construct_optimizer(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = path.rsplit(".", 1)[-1]
+        if ".lr_scheduler." in path:
+            result = Instance(None, "torch.optim.lr_scheduler")
+            return result
+        if name == "AveragedModel":
+            return self.machine.torch.deep_copy(args[0] if args else None, node)
+        owner = Instance(None, path)
+        self._base_optimizer(owner, args, kwargs, node)
+        return owner
+
+    def _base_optimizer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        source = args[0] if args else kwargs.get("params")
+        self.world.optimizers += 1
+        owner.facts["optimizer"] = self.world.optimizers
+        tensors, complete = self._leaves(source, node)
+        owner.facts["params"] = tensors
+        lr = args[1] if len(args) > 1 else kwargs.get("lr", Unknown("lr"))
+        groups: list[Value] = []
+        known = builtin.known_items(self.machine, source, node) if isinstance(source, (List, tuple, Stream)) else None
+        if known and all(isinstance(item, Dict) for item in known):
+            groups = list(known)
+            for group in groups:
+                members, _ = self._leaves(group.items.get("params"), node)
+                group.items["params"] = List(list(members))
+                group.items.setdefault("lr", lr)
+        else:
+            groups = [Dict({"params": List(list(tensors), not complete), "lr": lr}, more=True)]
+        owner.attrs["param_groups"] = List(groups)
+        owner.attrs.setdefault("state", Dict({}, more=True))
+        owner.attrs.setdefault("defaults", Dict({}, more=True))
+        name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
+        self.world.emit(
+            Optimizer(
+                owner.facts["optimizer"], self.world.site(node), name,
+                tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
+                "yes" if complete else "may",
+            )
+        )  # fmt: skip
+        if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
+            self.machine.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
+        return None
+
+    def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], bool]:
+        if isinstance(source, Tensor):
+            return [source], True
+        if isinstance(source, Dict):
+            if "params" in source.items:
+                return self._leaves(source.items["params"], node)
+            return [value for value in source.items.values() if isinstance(value, Tensor)], not source.more
+        if isinstance(source, (List, tuple, Set, Stream)):
+            found: list[Tensor] = []
+            complete = not getattr(source, "more", False)
+            for item in self.machine.elements(source, node):
+                inner, whole = self._leaves(item, node)
+                found.extend(inner)
+                complete = complete and whole
+            return found, complete
+        if isinstance(source, Instance) and source.module:
+            return [tensor for _, tensor in self.named_parameters(source)], True
+        return [], False
+
+    def _optimizer_attribute(self, owner: Instance, name: str) -> Value:
+        if owner.lib == "torch.optim.lr_scheduler":
+            return Native(name, lambda m, args, kwargs, at: Unknown(name))
+        if name == "step":
+            return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at))
+        if name == "zero_grad":
+            return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
+        if name == "add_param_group":
+            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, at))
+        if name in ("state_dict", "load_state_dict", "train", "eval", "register_step_post_hook", "register_step_pre_hook"):
+            return Native(name, lambda m, args, kwargs, at: Unknown(name))
+        return None
+
+    def _add_group(self, owner: Instance, args: Args, node: ast.AST) -> Value:
+        members, complete = self._leaves(args[0] if args else None, node)
+        owner.facts["params"] = [*owner.facts["params"], *members]
+        self.world.emit(
+            Optimizer(
+                owner.facts["optimizer"], self.world.site(node), owner.lib.rsplit(".", 1)[-1],
+                tuple(tensor.node for tensor in owner.facts["params"] if tensor.node is not None),
+                "yes" if complete else "may",
+            )
+        )  # fmt: skip
+        return None
+
+    def _step(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        closure = args[0] if args else kwargs.get("closure")
+        result: Value = None
+        rounds = 1
+        if closure is not None:
+            # LBFGS asks its closure many times over in one step; twice shows what the second time does.
+            rounds = 3 if owner.lib.endswith("LBFGS") else 1
+        for _ in range(rounds):
+            if closure is not None:
+                self.world.grad_modes.append("yes")
+                depth = len(self.world.grad_modes)
+                try:
+                    made = self.machine.call(closure, [], {}, node)
+                finally:
+                    del self.world.grad_modes[depth - 1 :]
+                result = made if result is None else result
+            self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0)))
+            for tensor in owner.facts.get("params", ()):
+                if tensor.grad is not None:
+                    self.world.change(
+                        tensor, node, "optimizer.step", optimizer=owner.facts.get("optimizer"), grad_mode="no"
+                    )
+        return result
+
+    def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        wanted = builtin.concrete(args[0] if args else kwargs.get("set_to_none", True))
+        for tensor in owner.facts.get("params", ()):
+            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+        return None
+
+    # -- distributions ----------------------------------------------------------------------------------------------
+
+    def _distribution_attribute(self, owner: Instance, name: str) -> Value:
+        if name in ("sample", "sample_n"):
+            return Native(name, lambda m, args, kwargs, at: self._sample(owner, at))
+        if name in ("rsample", "log_prob", "entropy", "cdf", "icdf", "kl_divergence"):
+            return Native(name, lambda m, args, kwargs, at: self._density(owner, name, args, at))
+        if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode", "base_dist"):
+            if name not in owner.attrs:
+                values = owner.facts["parameters"]
+                owner.attrs[name] = values[0] if values and name in ("loc", "mean") else self._density(owner, name, [], ast.Pass())
+            return owner.attrs[name]
+        return None
+
+    def _sample(self, owner: Instance, node: ast.AST) -> Value:
+        cuts: tuple[int, ...] = ()
+        for value in owner.facts["parameters"]:
+            if value.node is not None:
+                cuts = self.world.cut("nondifferentiable", node, value, name="sample")
+        return self.world.data("sample", cuts)
+
+    def _density(self, owner: Instance, name: str, args: Args, node: ast.AST) -> Value:
+        values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in self.machine.torch.tensors(arg)]]
+        carriers = [value for value in values if value.node is not None]
+        if not carriers or self.world.grad_mode == "no":
+            return self.world.data(name, cuts_of(*values))
+        if not hasattr(node, "lineno"):
+            return self.world.data(name, cuts_of(*values))
+        saved = [self.world.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
+        return self.world.build(f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes")
+
+
+def _guessed_parameters(name: str) -> tuple[str, ...]:
+    if name.startswith(("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Bilinear", "RMSNorm")):
+        return ("weight", "bias")
+    if name.startswith("Embedding") or name == "PReLU":
+        return ("weight",)
+    if name.startswith(("LSTM", "GRU", "RNN", "Transformer", "Multihead")):
+        return ("weight",)
+    return ()
+
+
+def _snake(name: str) -> str:
+    return {"ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu", "SiLU": "silu", "Sigmoid": "sigmoid", "Tanh": "tanh",
+            "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout", "Mish": "mish",
+            "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
+
+
+# -- other objects --------------------------------------------------------------------------------------------------
+
+_Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
+
+
+def _scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else Unknown("loss")
+    if isinstance(value, (Tensor, Unknown)):
+        return modules.machine.torch.op("mul", [value, owner.facts["scale"]], {}, node)
+    return value
+
+
+def _scaler_step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args:
+        return modules.machine.call(modules.machine.get_attribute(args[0], "step", node), args[1:], kwargs, node)
+    return None
+
+
+def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown("result")
+
+
+def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return args[0] if len(args) == 1 else tuple(args)
+
+
+def _accelerator_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return modules.machine.torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+
+
+def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return args[0] if args else Unknown("result")
+
+
+def _context(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Context(lambda machine: None, lambda machine: None)
+
+
+def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    module, entry = owner.facts["remove"]
+    if entry in module.hooks:
+        module.hooks.remove(entry)
+    return None
+
+
+def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if "__len__" not in owner.facts:
+        owner.facts["__len__"] = Unknown("len")
+    return owner.facts["__len__"]
+
+
+_OBJECTS: dict[str, dict[str, _Handler]] = {
+    "torch.amp.GradScaler": {
+        "scale": _scale, "step": _scaler_step, "update": _ignore, "unscale_": _ignore, "get_scale": _ignore,
+        "state_dict": _ignore, "load_state_dict": _ignore, "is_enabled": _ignore,
+    },
+    "accelerate.Accelerator": {
+        "prepare": _prepare, "backward": _accelerator_backward, "gather": _same, "gather_for_metrics": _same,
+        "reduce": _same, "unwrap_model": _same, "accumulate": _context, "autocast": _context, "print": _ignore,
+        "clip_grad_norm_": _ignore, "clip_grad_value_": _ignore, "wait_for_everyone": _ignore, "no_sync": _context,
+    },
+    "torch.utils.hooks.RemovableHandle": {"remove": _remove},
+    "torch.utils.data.DataLoader": {"__len__": _length},
+    "torch.utils.data.TensorDataset": {"__len__": _length},
+}  # fmt: skip
+
+__all__ = ["Modules", "Storage"]

@@ -1,0 +1,251 @@
+"""Exploring a program: one run for each way through it that is worth seeing.
+
+A run answers every condition it cannot decide by a policy. The first run takes the likelier answers; further runs
+turn one undecided condition round at a time, until nothing new comes up or the budget is spent. Functions and
+methods that no run has called are then started with unknown arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.project import Project
+from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
+from tapecheck.interpret.world import Exhausted, Policy, World
+from tapecheck.source import Source
+from tapecheck.tape import Backward, Decision, Hold, Tape
+
+MAX_RUNS = 24
+MAX_ENTRY_RUNS = 8
+RUN_BUDGET = 120_000
+TOTAL_BUDGET = 700_000
+_MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
+
+
+@dataclass(slots=True)
+class Interpretation:
+    """What the dry run found: one tape for each way through the program, and how the exploration ended."""
+
+    tapes: list[Tape] = field(default_factory=list)
+    runs: int = 0
+    exhausted: bool = False
+    entries: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Budget:
+    left: int
+
+
+def interpret(source: Source, *, cancelled: Callable[[], bool] | None = None) -> Interpretation:
+    """Dry-run a file.
+
+    Args:
+        source: the parsed file; its parts that did not parse are left out.
+        cancelled: asked now and then; True stops the work.
+
+    Returns:
+        The tapes, in the order in which they were made; none for a file that cannot touch autograd.
+
+    Raises:
+        Cancelled: `cancelled` answered True.
+    """
+    result = Interpretation()
+    if not any(mark in source.text for mark in _MARKS):
+        return result
+    limit = sys.getrecursionlimit()
+    # Interpreting one call of the program takes about twenty of Python's own.
+    sys.setrecursionlimit(max(limit, 12_000))
+    try:
+        budget = _Budget(TOTAL_BUDGET)
+        called: set[int] = set()
+        _explore(source, None, result, budget, called, cancelled, MAX_RUNS)
+        for entry in _entries(source.tree):
+            if id(entry.node) not in called and budget.left > 0:
+                result.entries.append(entry.name)
+                _explore(source, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
+    finally:
+        sys.setrecursionlimit(limit)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A function or method to start with unknown arguments."""
+
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    owner: str | None
+
+
+def _entries(tree: ast.Module) -> list[_Entry]:
+    """Functions and methods that could be called from outside and reach a backward, callers before callees."""
+    found: list[_Entry] = []
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.append(_Entry(statement.name, statement, None))
+        elif isinstance(statement, ast.ClassDef):
+            for member in statement.body:
+                if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.name != "__init__":
+                    found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
+    relevant = [entry for entry in found if _may_matter(entry.node)]
+    order = {"fit": 0, "train": 0, "main": -1, "run": 0}
+    relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
+    return relevant
+
+
+def _may_matter(node: ast.AST) -> bool:
+    """Whether a function itself touches autograd: a backward, a grad call, a loop with tensors kept."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Attribute) and child.attr in ("backward", "grad", "manual_backward", "step", "training_step"):
+            return True
+        if isinstance(child, (ast.For, ast.While)):
+            return True
+        if isinstance(child, ast.Name) and child.id in ("grad", "backward"):
+            return True
+        if isinstance(child, ast.Call):
+            return True
+    return False
+
+
+def _explore(
+    source: Source,
+    entry: _Entry | None,
+    result: Interpretation,
+    budget: _Budget,
+    called: set[int],
+    cancelled: Callable[[], bool] | None,
+    max_runs: int,
+) -> None:
+    queue: list[Policy] = [Policy()]
+    tried = {queue[0].key()}
+    signatures: set[tuple[object, ...]] = set()
+    runs = 0
+    while queue and runs < max_runs and budget.left > 0:
+        policy = queue.pop(0)
+        world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
+        started = world.work
+        machine = _run(source, entry, world)
+        budget.left -= started - world.work + 50
+        runs += 1
+        result.runs += 1
+        called |= machine.called
+        if world.work < 0:
+            result.exhausted = True
+        signature = _signature(world.tape)
+        new = signature not in signatures
+        if new:
+            signatures.add(signature)
+            if entry is None or any(isinstance(event, (Backward, Hold)) for event in world.tape.events):
+                result.tapes.append(world.tape)
+        if not new and runs > 1:
+            # Nothing that matters hangs on the condition that was turned round: go no further from here.
+            continue
+        for place, asked in world.asked.items():
+            if place in policy.patterns:
+                continue
+            patterns = [(not asked.default,)]
+            if asked.times > 1:
+                patterns += [(asked.default, not asked.default), (not asked.default, asked.default)]
+            for pattern in patterns:
+                following = Policy({**policy.patterns, place: pattern})
+                key = following.key()
+                if key not in tried and len(following.patterns) <= 3:
+                    tried.add(key)
+                    queue.append(following)
+        queue.sort(key=lambda candidate: len(candidate.patterns))
+
+
+def _signature(tape: Tape) -> tuple[object, ...]:
+    """What of a tape the rules can see: everything but the decisions."""
+    return tuple(hash(event) for event in tape.events if not isinstance(event, Decision))
+
+
+def _run(source: Source, entry: _Entry | None, world: World) -> Machine:
+    project = Project(source.path, _PARSED)
+    machine = Machine(world, project)
+    env = Env(None, None)
+    module = Module("__main__", source.path, env, source.lines, source)
+    env.vars["__module__object"] = module
+    machine.modules[source.path] = module
+    try:
+        machine.run_module(module, source.tree, "__main__" if entry is None else "module")
+        if entry is not None:
+            _start(machine, module, entry)
+        world.end("finished")
+    except Signal as signal:
+        world.end("raised", signal.kind)
+    except Exhausted:
+        world.end("budget")
+    except RecursionError:
+        world.end("budget", "recursion")
+    return machine
+
+
+def _start(machine: Machine, module: Module, entry: _Entry) -> None:
+    """Call an entry with unknown arguments."""
+    env = module.env
+    function: Value
+    args: list[Value] = []
+    node = entry.node
+    from tapecheck.interpret.world import Frame
+
+    machine.envs.append(env)
+    machine.world.push(Frame("<module>", module.path, module.lines))
+    try:
+        if entry.owner is None:
+            function = env.vars.get(node.name)
+        else:
+            cls = env.vars.get(entry.owner)
+            if not isinstance(cls, Class):
+                return
+            function = cls.namespace.get(node.name)
+            inner = function
+            while isinstance(inner, Wrapped):
+                inner = inner.function
+            if not (isinstance(function, Wrapped) and function.kind == "staticmethod"):
+                try:
+                    owner = machine.call(cls, [], {"**": Unknown("**")}, node)
+                except Signal:
+                    owner = Instance(cls)
+                args.append(owner)
+            function = inner
+        while isinstance(function, Wrapped):
+            function = function.function
+        if not isinstance(function, Function):
+            return
+        hints = _called_models(entry.node)
+        arguments = function.node.args
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        for name in names[len(args) :]:
+            value = Unknown(name)
+            if name in hints:
+                machine.torch.opaque_parameters(value, node)
+            args.append(value)
+        if isinstance(args[0] if args else None, Instance):
+            for attribute in hints:
+                if attribute.startswith("self."):
+                    held = args[0].attrs.get(attribute[5:])
+                    if isinstance(held, Unknown):
+                        machine.torch.opaque_parameters(held, node)
+        machine.call(function, args, {"**": Unknown("**")}, node)
+    finally:
+        machine.world.pop()
+        machine.envs.pop()
+
+
+def _called_models(node: ast.AST) -> set[str]:
+    """Names that a function treats as models: it asks them for parameters, trains or evaluates them."""
+    found: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
+            if child.func.attr in ("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"):
+                found.add(ast.unparse(child.func.value))
+    return found
+
+
+_PARSED: dict[str, tuple[float, Source]] = {}

@@ -1,0 +1,93 @@
+"""The user's modules: resolved to source files next to the analysed one, read and parsed, never imported."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.values import Env, Lib, Module, Value
+from tapecheck.source import Source, SourceError, read_source
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_MAX_PARENTS = 4
+_KNOWN = frozenset(
+    "torch numpy math os sys time random collections functools itertools copy typing dataclasses argparse logging json "
+    "pathlib re abc enum contextlib warnings datetime glob pickle shutil string operator types".split()
+)
+
+
+@dataclass(slots=True)
+class Project:
+    """Finds and parses the modules that a file imports; one for each analysed file.
+
+    `parsed` may be shared between analyses: sources by path with the modification time they were read at.
+    """
+
+    root_file: str
+    parsed: dict[str, tuple[float, Source]] = field(default_factory=dict)
+
+    def import_module(self, machine: Machine, name: str, level: int, from_file: str) -> Value:
+        """The module of that name: run from its source where it is the user's, else a library name."""
+        top = name.split(".")[0]
+        if level == 0 and top in _KNOWN:
+            return _library(name)
+        path = self.find(name, level, from_file)
+        if path is None:
+            return _library(name) if level == 0 else _library(f"relative.{name}")
+        loaded = machine.modules.get(path)
+        if loaded is not None:
+            return loaded
+        source = self._source(path)
+        if source is None:
+            return _library(name)
+        env = Env(None, None)
+        module = Module(name, path, env, source.lines, source)
+        env.vars["__module__object"] = module
+        machine.modules[path] = module
+        machine.run_module(module, source.tree, name)
+        return module
+
+    def find(self, name: str, level: int, from_file: str) -> str | None:
+        """The file of a module that lies beside the importing file or above it."""
+        folder = Path(from_file).parent
+        parts = [part for part in name.split(".") if part]
+        if level:
+            for _ in range(level - 1):
+                folder = folder.parent
+            return _module_file(folder, parts)
+        for _ in range(_MAX_PARENTS):
+            found = _module_file(folder, parts)
+            if found is not None:
+                return found
+            if folder == folder.parent:
+                break
+            folder = folder.parent
+        return None
+
+    def _source(self, path: str) -> Source | None:
+        try:
+            changed = os.stat(path).st_mtime
+            known = self.parsed.get(path)
+            if known is not None and known[0] == changed:
+                return known[1]
+            source = read_source(path)
+        except (OSError, SourceError):
+            return None
+        self.parsed[path] = (changed, source)
+        return source
+
+
+def _module_file(folder: Path, parts: list[str]) -> str | None:
+    base = folder.joinpath(*parts) if parts else folder
+    for candidate in ([base.with_suffix(".py")] if parts else []) + [base / "__init__.py"]:
+        if candidate.is_file():
+            return str(candidate)
+    return None
+
+
+def _library(name: str) -> Value:
+    return Lib(name)

@@ -1,0 +1,346 @@
+"""The values of the dry run.
+
+Numbers, strings, booleans, None, tuples and slices of known values are Python's own. Everything else is one of
+the classes below; what nobody can know is an `Unknown`, which remembers what was asked of it so that the same
+question gets the same answer.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.tape import Fact, Site
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+Value = Any
+"""Any value of the dry run: one of the classes here or a Python constant or tuple."""
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+
+class Storage:
+    """The memory that a tensor and its views share, with one version counter."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+
+
+class Tensor:
+    """A tensor.
+
+    `node` is its graph node, or its own leaf id where it is a leaf that requires grad. `graph` says whether it
+    carries a graph. `of_leaf` is the leaf it is or is a view of. `cuts` are the cuts a value without graph came
+    through; `constant_terms` the gradient cuts that reach a value with graph by added terms only. `oldest` is
+    the oldest non-leaf node reachable.
+    """
+
+    __slots__ = (
+        "base", "constant_terms", "cuts", "dtype", "extra", "grad", "graph", "hooks", "is_leaf", "items", "length",
+        "name", "node", "of_leaf", "oldest", "parameter", "retains_grad", "storage",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        storage: Storage,
+        node: int | None = None,
+        graph: Fact = "no",
+        *,
+        is_leaf: bool = False,
+        cuts: tuple[int, ...] = (),
+        constant_terms: tuple[int, ...] = (),
+        oldest: int | None = None,
+        of_leaf: int | None = None,
+        dtype: str = "float",
+        name: str = "",
+    ) -> None:
+        self.storage = storage
+        self.node = node
+        self.graph: Fact = graph
+        self.is_leaf = is_leaf
+        self.cuts = cuts
+        self.constant_terms = constant_terms
+        self.oldest = oldest
+        self.of_leaf = of_leaf
+        self.dtype = dtype
+        self.name = name
+        self.grad: Value = None
+        self.parameter = False
+        self.base: Tensor | None = None
+        self.retains_grad = False
+        self.extra: dict[str, Value] | None = None
+        self.length: Value = None
+        self.items: list[Value] | None = None
+        self.hooks: list[Value] = []
+
+    def __repr__(self) -> str:
+        return f"<tensor {self.name} node={self.node} graph={self.graph}>"
+
+
+class Unknown:
+    """A value nobody can know.
+
+    `node` is set where it may carry a graph (the result of an unknown call on tensors). `concrete` is set once
+    the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
+    model, which is trained as one opaque differentiable module. `data` says that it is data: no graph.
+    `owner` and `attr` say which attribute of which unknown value it is.
+    """
+
+    __slots__ = (
+        "attr", "attrs", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest", "owner",
+        "storage", "tests", "trained", "truth",
+    )  # fmt: skip
+
+    def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self.node = node
+        self.cuts = cuts
+        self.oldest: int | None = None
+        self.attrs: dict[str, Value] | None = None
+        self.items: dict[Any, Value] | None = None
+        self.tests: dict[Any, Value] | None = None
+        self.truth: bool | None = None
+        self.negated: Unknown | None = None
+        self.concrete: Value = None
+        self.leaf: Tensor | None = None
+        self.trained = False
+        self.storage: Storage | None = None
+        self.data = False
+        self.owner: Unknown | None = None
+        self.attr = ""
+
+    def __repr__(self) -> str:
+        return f"<unknown {self.name}>"
+
+
+@dataclass(eq=False, slots=True)
+class List:
+    """A list or deque; `more` says that it may hold further elements nobody knows."""
+
+    items: list[Value]
+    more: bool = False
+    bound: int | None = None
+    stored_at: Site | None = None
+    kind: str = "list"
+    born: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Dict:
+    """A dict; `more` says that it may hold further keys. `factory` is a defaultdict's."""
+
+    items: dict[Any, Value]
+    more: bool = False
+    factory: Value = None
+    stores: dict[Any, Site] = field(default_factory=dict)
+    stamps: dict[Any, int] = field(default_factory=dict)
+    carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    born: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Set:
+    items: list[Value]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    start: int
+    stop: int
+    step: int = 1
+
+    def __len__(self) -> int:
+        return len(range(self.start, self.stop, self.step))
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """Something to iterate: `length` answers None where nobody knows it; `item(i)` gives element i.
+
+    A sequential stream must be asked for its elements in order and raises IndexError at its end.
+    """
+
+    length: Callable[[], int | None]
+    item: Callable[[int], Value]
+    sequential: bool = False
+    next: int = 0
+
+
+class Env:
+    """A namespace: a module's globals or a function's locals, with the enclosing one."""
+
+    __slots__ = ("carried", "globals", "names_global", "names_outer", "parent", "stamps", "stores", "vars")
+
+    def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
+        self.vars: dict[str, Value] = {}
+        self.parent = parent
+        self.globals: Env = module_globals if module_globals is not None else self
+        self.names_global: set[str] = set()
+        self.names_outer: set[str] = set()
+        self.stores: dict[str, Site] = {}
+        self.stamps: dict[str, int] = {}
+        self.carried: dict[Any, list[tuple[int, int]]] = {}
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A user function or lambda."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    env: Env
+    module: Module
+    name: str
+    defaults: list[Value]
+    kw_defaults: list[Value]
+    is_generator: bool = False
+    owner: Class | None = None
+    attrs: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Wrapped:
+    """A function under a decorator that changes what it does to graphs (no_grad, property, ...)."""
+
+    kind: str
+    function: Value
+    extra: Value = None
+
+
+@dataclass(eq=False, slots=True)
+class Bound:
+    """A method bound to its object."""
+
+    function: Value
+    receiver: Value
+
+
+@dataclass(eq=False, slots=True)
+class Native:
+    """A callable that the dry run itself provides."""
+
+    name: str
+    call: Callable[[Machine, Args, Kwargs, ast.AST], Value]
+
+
+@dataclass(eq=False, slots=True)
+class Lib:
+    """A name of an imported library, by its dotted path: `torch.nn.functional.relu`."""
+
+    path: str
+
+
+@dataclass(eq=False, slots=True)
+class Module:
+    """A user's module: its globals and the file it came from."""
+
+    name: str
+    path: str
+    env: Env
+    lines: list[str]
+    source: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    name: str
+    bases: list[Value]
+    namespace: dict[str, Value]
+    module: Module
+    node: ast.ClassDef
+    dataclass_fields: list[tuple[str, Value, bool]] | None = None
+    stores: dict[str, Site] = field(default_factory=dict)
+    stamps: dict[str, int] = field(default_factory=dict)
+    carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def mro(self) -> Iterator[Class]:
+        """The user classes in lookup order (depth first, later duplicates win as in C3 for usual trees)."""
+        order: list[Class] = []
+
+        def visit(cls: Class) -> None:
+            order.append(cls)
+            for base in cls.bases:
+                if isinstance(base, Class):
+                    visit(base)
+
+        visit(self)
+        seen: set[int] = set()
+        result: list[Class] = []
+        for cls in reversed(order):
+            if id(cls) not in seen:
+                seen.add(id(cls))
+                result.append(cls)
+        return reversed(result)
+
+    def library_bases(self) -> list[str]:
+        """The dotted paths of the library classes that this class comes from."""
+        return [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
+
+    @property
+    def opaque(self) -> bool:
+        """Whether some base class is unknown, so that any attribute may exist."""
+        return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
+
+
+class Instance:
+    """An object of a user class, or of a library class that keeps state (modules, optimizers, scalers).
+
+    For library objects `lib` is the dotted path of the class and `facts` what its construction settled.
+    """
+
+    __slots__ = ("attrs", "carried", "cls", "facts", "hooks", "lib", "module", "stamps", "stores")
+
+    def __init__(self, cls: Class | None, lib: str = "", module: bool = False) -> None:
+        self.cls = cls
+        self.lib = lib
+        self.module = module
+        self.attrs: dict[str, Value] = {}
+        self.facts: dict[str, Any] = {}
+        self.stores: dict[str, Site] = {}
+        self.stamps: dict[str, int] = {}
+        self.carried: dict[Any, list[tuple[int, int]]] = {}
+        self.hooks: list[tuple[str, Value]] = []
+
+    def __repr__(self) -> str:
+        return f"<{self.cls.name if self.cls else self.lib} object>"
+
+
+@dataclass(eq=False, slots=True)
+class Generator:
+    """A running generator: `run` yields its values, `frame` holds its locals."""
+
+    run: Iterator[Value]
+    env: Env
+
+
+@dataclass(eq=False, slots=True)
+class Super:
+    receiver: Value
+    after: Class
+
+
+@dataclass(eq=False, slots=True)
+class Context:
+    """A context manager of a library: entering and leaving set the grad mode and the like."""
+
+    enter: Callable[[Machine], Value]
+    leave: Callable[[Machine], None]
+    decorate: str | None = None
+
+
+class Signal(Exception):
+    """An exception of the interpreted program; `kind` is the name of its class, `value` its object."""
+
+    def __init__(self, kind: str, value: Value = None, message: str = "", node: ast.AST | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.value = value
+        self.message = message
+        self.node = node

@@ -1,0 +1,346 @@
+"""One way through a program: the tape being written, the graph mode, the loops that run, the choices made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tapecheck.interpret.values import Storage, Tensor, Unknown, Value
+from tapecheck.tape import (
+    Backward,
+    Cut,
+    Decision,
+    End,
+    Event,
+    Fact,
+    InPlace,
+    Iteration,
+    Leaf,
+    Ledger,
+    Loop,
+    LoopEnd,
+    Node,
+    Saved,
+    Site,
+    Span,
+    Tape,
+    Traversal,
+    both,
+)
+
+MAX_CUTS = 8
+
+
+class Cancelled(Exception):
+    """The caller no longer wants the answer."""
+
+
+class Exhausted(Exception):
+    """The work budget of this way through the program is spent."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """A function being run: where it was called from and what it is called in messages."""
+
+    function: str
+    file: str
+    lines: list[str]
+    call: Span | None = None
+    forward: bool = False
+
+
+@dataclass(slots=True)
+class Policy:
+    """How undecided conditions are answered: by source place, a pattern of answers for successive times.
+
+    Places that are not named answer True. The last answer of a pattern goes on for ever.
+    """
+
+    patterns: dict[tuple[str, int, int], tuple[bool, ...]] = field(default_factory=dict)
+
+    def key(self) -> tuple[tuple[tuple[str, int, int], tuple[bool, ...]], ...]:
+        return tuple(sorted(self.patterns.items()))
+
+
+@dataclass(slots=True)
+class Asked:
+    """An undecided condition met on the way: how often, and the answer it got by default."""
+
+    times: int = 0
+    default: bool = True
+    fresh: int = 0
+
+
+class World:
+    """Everything that one way through a program changes besides the values themselves."""
+
+    def __init__(self, policy: Policy, budget: int, cancelled: Callable[[], bool] | None) -> None:
+        self.tape = Tape("interpret")
+        self.ledger = Ledger()
+        self.policy = policy
+        self.work = budget
+        self.cancelled = cancelled
+        self.frames: list[Frame] = []
+        self.iteration: tuple[tuple[int, int], ...] = ()
+        self.stamp = 0
+        self.clock = 0
+        self.grad_modes: list[Fact] = ["yes"]
+        self.asked: dict[tuple[str, int, int], Asked] = {}
+        self.varying = 0
+        self.operands: dict[int, object] = {}
+        self._ids = 0
+        self._storages = 0
+        self._loops = 0
+        self._backwards = 0
+        self._cuts = 0
+        self.optimizers = 0
+        self._sites: dict[tuple[int, int, int], Site] = {}
+        self._frame_stamp = 0
+        self._frame_stamps: list[int] = []
+        self._stack_spans: list[tuple[Span, ...]] = [()]
+        self.leaf_tensors: dict[int, Tensor] = {}
+        self.lines_run: set[tuple[str, int]] = set()
+        self.branches: dict[tuple[str, int, int], set[bool]] = {}
+
+    # -- effort ---------------------------------------------------------------------------------------------
+
+    def spend(self, amount: int = 1) -> None:
+        self.work -= amount
+        if self.work < 0:
+            raise Exhausted
+        if self.cancelled is not None and self.work % 512 == 0 and self.cancelled():
+            raise Cancelled
+
+    # -- places ---------------------------------------------------------------------------------------------
+
+    def push(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self._frame_stamps.append(self._frame_stamp)
+        self.stamp += 1
+        self._frame_stamp = self.stamp
+        above = self._stack_spans[-1]
+        self._stack_spans.append((frame.call, *above) if frame.call is not None else above)
+
+    def pop(self) -> None:
+        self.frames.pop()
+        self._frame_stamp = self._frame_stamps.pop()
+        self._stack_spans.pop()
+
+    def span(self, node: ast.AST) -> Span:
+        frame = self.frames[-1]
+        line = getattr(node, "lineno", 1)
+        end_line = getattr(node, "end_lineno", None) or line
+        column = getattr(node, "col_offset", 0)
+        end = getattr(node, "end_col_offset", None) or column + 1
+        return Span(
+            frame.file, line, _characters(frame.lines, line, column), end_line, _characters(frame.lines, end_line, end)
+        )
+
+    def site(self, node: ast.AST) -> Site:
+        key = (id(node), self._frame_stamp, self.clock)
+        site = self._sites.get(key)
+        if site is None:
+            site = Site(self.span(node), self.frames[-1].function, self._stack_spans[-1], self.iteration)
+            self._sites[key] = site
+        return site
+
+    @property
+    def inside_forward(self) -> bool:
+        return any(frame.forward for frame in self.frames)
+
+    # -- loops ----------------------------------------------------------------------------------------------
+
+    def enter_loop(self, node: ast.AST) -> int:
+        self._loops += 1
+        self.emit(Loop(self._loops, self.site(node), self.inside_forward))
+        return self._loops
+
+    def begin_iteration(self, loop: int, index: int) -> None:
+        if self.iteration and self.iteration[-1][0] == loop:
+            self.iteration = (*self.iteration[:-1], (loop, index))
+        else:
+            self.iteration = (*self.iteration, (loop, index))
+        self.stamp += 1
+        self.clock += 1
+        self.emit(Iteration(loop, index))
+
+    def leave_loop(self, loop: int, outside: tuple[tuple[int, int], ...], iterations: int, more: Fact) -> None:
+        self.iteration = outside
+        self.stamp += 1
+        self.emit(LoopEnd(loop, iterations, more))
+
+    # -- choices --------------------------------------------------------------------------------------------
+
+    def choose(self, node: ast.AST, default: bool, text: str) -> bool:
+        """Answer a condition nobody can decide, as the policy of this way through the program says."""
+        span = self.span(node)
+        place = (span.file, span.line, span.column)
+        asked = self.asked.get(place)
+        if asked is None:
+            asked = self.asked[place] = Asked(default=default)
+        pattern = self.policy.patterns.get(place)
+        answer = default if pattern is None else pattern[min(asked.times, len(pattern) - 1)]
+        asked.times += 1
+        self.emit(Decision(self.site(node), text, answer))
+        return answer
+
+    # -- the graph ------------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> Traversal | None:
+        self.tape.events.append(event)
+        return self.ledger.feed(event)
+
+    @property
+    def grad_mode(self) -> Fact:
+        return self.grad_modes[-1]
+
+    def new_storage(self) -> Storage:
+        self._storages += 1
+        return Storage(self._storages)
+
+    @property
+    def last_id(self) -> int:
+        """The newest node or leaf."""
+        return self._ids
+
+    def new_id(self) -> int:
+        self._ids += 1
+        return self._ids
+
+    def data(self, name: str = "", cuts: tuple[int, ...] = (), dtype: str = "float") -> Tensor:
+        """A tensor without graph: data, constants, results of ops on such."""
+        return Tensor(self.new_storage(), cuts=cuts, dtype=dtype, name=name)
+
+    def make_leaf(self, tensor: Tensor, node: ast.AST, name: str = "", parameter: bool = False) -> Tensor:
+        """Turn a tensor without graph into a leaf that requires grad."""
+        number = self.new_id()
+        self.emit(Leaf(number, name or tensor.name, self.site(node), tensor.storage.id, parameter))
+        tensor.node = number
+        tensor.graph = "yes"
+        tensor.is_leaf = True
+        tensor.of_leaf = number
+        tensor.parameter = parameter
+        tensor.oldest = None
+        if name:
+            tensor.name = name
+        self.leaf_tensors[number] = tensor
+        return tensor
+
+    def cut(
+        self, how: str, node: ast.AST, value: Value, leaves: Iterable[int] = (), name: str = ""
+    ) -> tuple[int, ...]:
+        """Note that a value leaves its graph; answers the cuts of the result."""
+        graph_node = getattr(value, "node", None)
+        before: tuple[int, ...] = getattr(value, "cuts", ())
+        leaves = tuple(leaves)
+        if graph_node is None and not leaves:
+            return before
+        self._cuts += 1
+        nodes = (graph_node,) if graph_node is not None else ()
+        self.emit(Cut(self._cuts, how, self.site(node), nodes, leaves, name, before))
+        return merge_cuts((self._cuts,), before)
+
+    def build(
+        self,
+        op: str,
+        at: ast.AST,
+        inputs: Iterable[Value],
+        *,
+        saved: Iterable[Saved] = (),
+        keeps: Fact = "no",
+        linked: Fact = "yes",
+        storage: Storage | None = None,
+        cuts: tuple[int, ...] = (),
+        exists: Fact = "yes",
+    ) -> Tensor:
+        """A node with the tensor it produces. `exists` is "may" where its inputs may carry no graph."""
+        sources: list[int] = []
+        oldest: int | None = None
+        for value in inputs:
+            number = value.node
+            if number is None or number in sources:
+                continue
+            sources.append(number)
+            if value.oldest is not None and (oldest is None or value.oldest < oldest):
+                oldest = value.oldest
+        number = self.new_id()
+        self.emit(
+            Node(number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), linked, cuts[:MAX_CUTS])
+        )
+        return Tensor(
+            storage or self.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
+        )
+
+    def save(self, value: Value, name: str, fact: Fact) -> Saved:
+        """A saved tensor entry for a tensor as it is now."""
+        storage = storage_of(self, value)
+        return Saved(storage.id, self.ledger.version(storage.id), name, value.node, fact)
+
+    def change(
+        self,
+        value: Value,
+        at: ast.AST,
+        how: str,
+        *,
+        bumps: Fact = "yes",
+        optimizer: int | None = None,
+        grad_mode: Fact | None = None,
+    ) -> InPlace:
+        """Note an in-place change of a tensor."""
+        storage = storage_of(self, value)
+        event = InPlace(
+            self.site(at),
+            storage.id,
+            how,
+            getattr(value, "name", ""),
+            getattr(value, "of_leaf", None),
+            self.grad_mode if grad_mode is None else grad_mode,
+            bumps,
+            optimizer,
+            not getattr(value, "is_leaf", False),
+        )
+        self.emit(event)
+        return event
+
+    def next_backward(self) -> int:
+        self._backwards += 1
+        return self._backwards
+
+    def run_backward(self, event: Backward) -> Traversal:
+        traversal = self.emit(event)
+        assert traversal is not None
+        return traversal
+
+    def end(self, how: str, detail: str = "") -> None:
+        self.emit(End(how, detail))
+
+
+def storage_of(world: World, value: Value) -> Storage:
+    """The storage of a tensor, or of an unknown value that is used as one."""
+    if value.storage is None:
+        value.storage = world.new_storage()
+    storage: Storage = value.storage
+    return storage
+
+
+def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
+    """The union of cuts, newest kept where there are too many."""
+    merged = dict.fromkeys(cut for group in groups for cut in group)
+    if len(merged) > MAX_CUTS:
+        return tuple(sorted(merged)[-MAX_CUTS:])
+    return tuple(merged)
+
+
+def cuts_of(*values: Value) -> tuple[int, ...]:
+    """The cuts that tensors and unknown numbers came through."""
+    return merge_cuts(*(value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts))
+
+
+def _characters(lines: list[str], line: int, offset: int) -> int:
+    if 0 < line <= len(lines):
+        text = lines[line - 1]
+        if not text.isascii():
+            return len(text.encode()[:offset].decode(errors="ignore")) + 1
+    return offset + 1
