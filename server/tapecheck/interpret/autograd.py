@@ -32,7 +32,7 @@ _MESSAGES = {
     "already been freed).",
     "stale": "one of the variables needed for gradient computation has been modified by an inplace operation",
     "no-graph": "element 0 of tensors does not require grad and does not have a grad_fn",
-    "unused": "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
+    "unused": "The differentiated Tensor at index 0 appears to not have been used in the graph. Set allow_unused=True "
     "if this is the desired behavior.",
 }
 
@@ -199,6 +199,8 @@ class Autograd:
             argument,
             span if argument is not None else None,
             call == "backward",
+            builtin.concrete(given.get("allow_unused")) not in (None, False)
+            or builtin.concrete(given.get("materialize_grads")) is True,
         )
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:

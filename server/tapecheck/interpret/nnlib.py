@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ class Modules:
                 owner.attrs.setdefault(key, value)
         names = fact.parameters if fact is not None else _guessed_parameters(name)
         flags = {key: builtin.concrete(value) for key, value in given.items()}
-        for parameter in names:
+        for parameter in _layered(names, flags):
             if flags.get("bias") is False and "bias" in parameter:
                 continue
             if flags.get("affine") is False or flags.get("elementwise_affine") is False:
@@ -494,12 +495,15 @@ class Modules:
             bound[name] = value
         for name, value in kwargs.items():
             bound[name] = value
-        for name in (*fact.parameters, *fact.buffers):
-            value = owner.attrs.get(name)
+        groups: dict[str, list[Value]] = {}
+        for name, value in owner.attrs.items():
             if isinstance(value, Tensor):
-                bound[name] = value
+                # The facts speak of all layers of a recurrent module at once: weight_ih for weight_ih_l0, _l1 ...
+                groups.setdefault(_LAYER.sub("", name), []).append(value)
+        for name, values in groups.items():
+            bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
-            if isinstance(bound.get(name), Tensor) and name in fact.buffers:
+            if isinstance(bound.get(name), Tensor) and name not in fact.forward_params:
                 self.world.change(bound[name], node, f"{fact.name} update", grad_mode="no")
         target: Value = None
         given = owner.facts.get("given", {})
@@ -510,8 +514,8 @@ class Modules:
                 return torch.op(in_place.name, args[:1], {}, node)
             if not isinstance(target, (Tensor, Unknown)):
                 target = None
-        for name in list(bound):
-            if name not in what.inputs and name in fact.parameters:
+        for name in groups:
+            if name not in what.inputs:
                 # A parameter that forward was never seen to use carries nothing.
                 del bound[name]
         return torch.apply(what, bound, node, target)
@@ -696,6 +700,19 @@ class Modules:
             return self.world.data(name, cuts_of(*values))
         saved = [self.world.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
         return self.world.build(f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes")
+
+
+_LAYER = re.compile(r"_l\d+(_reverse)?$")
+
+
+def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
+    """The parameter names of a module, with as many layers and directions as it was built with."""
+    bases = dict.fromkeys(_LAYER.sub("", name) for name in names if _LAYER.search(name))
+    plain = [name for name in names if not _LAYER.search(name)]
+    layers = flags.get("num_layers", 1)
+    count = layers if isinstance(layers, int) and 0 < layers < 64 else 1
+    directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
+    return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
 
 
 def _guessed_parameters(name: str) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ _ELEMENTWISE = frozenset(
 """Ops that keep a constant a constant term: no parameter is multiplied into it by them."""
 
 _ADDITIVE = frozenset("add sub __radd__ __rsub__ add_ sub_ cat stack where nn.functional.mse_loss nn.functional.l1_loss".split())
+_TO_FLOAT = frozenset("div sqrt exp log mean sigmoid softmax nn.functional.embedding nn.functional.one_hot true_divide".split())
 _SCALING = frozenset("mul div __rmul__ mul_ div_".split())
 _NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__")
 _SAME = frozenset("cuda cpu pin_memory share_memory_ requires_grad_ coalesce".split())
@@ -208,7 +209,7 @@ class Torch:
             return self._outputs(fact, result, bound, node)
         saved, keeps = self._saves(fact, bound, inputs, target, storage)
         built = world.build(
-            fact.nodes[0] if fact.nodes else name, node, carriers, saved=saved, keeps=keeps,
+            fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=keeps,
             storage=storage, cuts=cuts, exists=exists,
         )  # fmt: skip
         built.constant_terms = self._constant_terms(name, every)
@@ -242,7 +243,7 @@ class Torch:
         """An in-place change; raises as torch does for a leaf that requires grad."""
         event = self.world.change(target, node, how)
         if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
-            view = "a view of a leaf Variable" if event.on_view else "a leaf Variable"
+            view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
             self.fail(node, f"{view} that requires grad is being used in an in-place operation.")
 
     def fail(self, node: ast.AST, message: str, backward: int | None = None, kind: str = "RuntimeError") -> None:
@@ -344,7 +345,12 @@ class Torch:
         return copy
 
     def _dtype(self, fact: OpFact, bound: Kwargs) -> str:
-        return "float" if fact.differentiable != "no" else "int"
+        if fact.differentiable == "no" and fact.name != "detach":
+            return "int"
+        inputs = [value for name in fact.carries for value in self.tensors(bound.get(name))]
+        source = self.tensors(bound.get(fact.params[0])) if fact.params else []
+        kinds = {value.dtype for value in (inputs or source) if isinstance(value, Tensor)}
+        return "int" if kinds and kinds <= {"int", "bool"} and fact.name not in _TO_FLOAT else "float"
 
     def _constant_cuts(self, name: str, cuts: tuple[int, ...]) -> tuple[int, ...]:
         """Cuts of a value without graph: a gradient put through a parametrised op is data, no penalty."""

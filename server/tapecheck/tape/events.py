@@ -150,7 +150,7 @@ class Backward:
     `retain` and `create` are what the engine does; `retain_argument` is the value written at the call, None
     where none is, and `retain_span` the text of that argument. `inputs` limits the traversal to the paths
     that lead to these nodes and leaves, None where the call names none. `accumulates` says whether leaves get
-    a `.grad` (not for autograd.grad).
+    a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated.
     """
 
     id: int
@@ -163,6 +163,7 @@ class Backward:
     retain_argument: Fact | None = None
     retain_span: Span | None = None
     accumulates: bool = True
+    allow_unused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,11 +149,9 @@ class Ledger:
         reached = self.ancestry(roots)
         if backward.inputs is not None:
             wanted = set(backward.inputs)
-            for index, target in enumerate(backward.inputs):
-                if target not in reached and traversal.problem is None and all(
-                    root.graph == "yes" for root in backward.roots
-                ):
-                    traversal.problem = Problem("unused", "may", root=index)
+            unused = None if backward.allow_unused else self._unused(backward, reached)
+            if unused is not None and backward.call == "grad":
+                traversal.problem = unused
             needed = self._leading_to(reached, wanted)
         else:
             wanted, needed = set(), set(reached)
@@ -185,6 +183,17 @@ class Ledger:
             if backward.retain != "no":
                 self._retained_by.setdefault(node, []).append(backward.id)
         return traversal
+
+    def _unused(self, backward: Backward, reached: dict[int, Fact]) -> Problem | None:
+        """An input that is no part of the graph; certain where every edge of the graph is."""
+        for index, target in enumerate(backward.inputs or ()):
+            if target not in reached:
+                sure = all(fact == "yes" for fact in reached.values()) and all(
+                    root.graph == "yes" for root in backward.roots
+                )
+                derived = any(self.nodes[node].op == "GradientBackward" for node in reached if node in self.nodes)
+                return Problem("unused", "yes" if sure and not derived else "may", root=index)
+        return None
 
     def _failure(self, node: Node, certain: Fact) -> Problem | None:
         if node.keeps == "no":
