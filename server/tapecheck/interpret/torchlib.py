@@ -327,6 +327,8 @@ class Torch:
                     else self.world.data(cuts=result.cuts, dtype="int")
                 )
             return tuple(items)
+        if fact.outputs.startswith("("):
+            return self._structured(fact.outputs, result)
         if fact.outputs == "number":
             return Unknown("number", None, result.cuts)
         if fact.outputs == "none":
@@ -334,6 +336,16 @@ class Torch:
         if fact.outputs in ("bool", "str", "size", "other", "dict"):
             return Unknown(fact.outputs)
         return result
+
+    def _structured(self, outputs: str, result: Tensor) -> Value:
+        """A result by its description: "(tensor, (tensor, none))"."""
+
+        def build(shape: ast.expr) -> Value:
+            if isinstance(shape, (ast.Tuple, ast.List)):
+                return tuple(build(part) for part in shape.elts)
+            return self.alias(result) if isinstance(shape, ast.Name) and shape.id == "tensor" else None
+
+        return build(ast.parse(outputs, mode="eval").body)
 
     def alias(self, tensor: Tensor) -> Tensor:
         """Another output of the same node."""
