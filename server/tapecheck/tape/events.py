@@ -207,11 +207,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class GradientCleared:
-    """The `.grad` of a leaf was dropped (`to_none` "yes") or filled with zeros in place ("no")."""
+    """The `.grad` of a leaf was dropped (`to_none` "yes") or filled with zeros in place ("no").
+
+    `detached` says whether a gradient zeroed in place lost its graph too: `zero_grad(set_to_none=False)` detaches
+    it first, `grad.zero_()` and `grad.data.zero_()` do not (measured on torch 2.13).
+    """
 
     at: Site
     leaf: int
     to_none: Fact
+    detached: Fact = "no"
 
 
 @dataclass(frozen=True, slots=True)
