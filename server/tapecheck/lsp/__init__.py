@@ -1,0 +1,1 @@
+"""The language server: `session` does the work and knows nothing of the protocol, `server` speaks it."""

@@ -1,0 +1,219 @@
+"""Findings, fixes and places in the shapes of LSP, for one client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types as t
+from pygls import uris
+
+from tapecheck.lsp.client import Client
+from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
+from tapecheck.lsp.session import Analysis, Session, Shown
+from tapecheck.rules.finding import Finding
+from tapecheck.source import SourceError, read_source
+from tapecheck.tape import Span
+
+if TYPE_CHECKING:
+    from tapecheck.fixes import Fix
+
+_SEVERITY = {
+    "error": t.DiagnosticSeverity.Error,
+    "warning": t.DiagnosticSeverity.Warning,
+    "info": t.DiagnosticSeverity.Information,
+    "hint": t.DiagnosticSeverity.Hint,
+}
+
+
+def path_of(uri: str) -> str:
+    """The path of a `file:` uri, the uri itself for anything else (an unsaved file, a notebook's cell)."""
+    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
+    return path or uri
+
+
+class Converter:
+    """Spans (characters, from 1) as ranges (the client's units, from 0), and findings as diagnostics."""
+
+    def __init__(self, session: Session, client: Client, encoding: Encoding) -> None:
+        self.session = session
+        self.client = client
+        self.encoding = encoding
+
+    # Places
+
+    def position(self, lines: Sequence[str], line: int, column: int) -> t.Position:
+        """A place of a text whose lines are `lines`, held within it."""
+        if not lines:
+            return t.Position(0, 0)
+        index = min(max(line - 1, 0), len(lines) - 1)
+        characters = max(column - 1, 0) if line - 1 == index else len(lines[index])
+        return t.Position(index, to_units(lines[index], characters, self.encoding))
+
+    def range(self, lines: Sequence[str], span: Span) -> t.Range:
+        start = self.position(lines, span.line, span.column)
+        end = self.position(lines, span.end_line, span.end_column)
+        return t.Range(start, end if (end.line, end.character) >= (start.line, start.character) else start)
+
+    def place(self, lines: Sequence[str], position: t.Position) -> tuple[int, int]:
+        """Line and column, from 1 and in characters, of a client's position."""
+        if position.line >= len(lines):
+            return len(lines), len(lines[-1]) + 1 if lines else 1
+        return position.line + 1, to_characters(lines[position.line], position.character, self.encoding) + 1
+
+    def location(self, span: Span, analysis: Analysis, others: dict[str, list[str]]) -> t.Location | None:
+        """A span in the analysed file or another; None where the other file cannot be read."""
+        if span.file == analysis.snapshot.path:
+            return t.Location(analysis.snapshot.uri, self.range(analysis.report.source.lines, span))
+        for document in self.session.documents.values():
+            if document.path == span.file:
+                return t.Location(document.uri, self.range(split_lines(document.text), span))
+        if span.file not in others:
+            try:
+                others[span.file] = read_source(span.file).lines
+            except SourceError:
+                others[span.file] = []
+        uri = uris.from_fs_path(span.file)
+        if uri is None or not others[span.file]:
+            return None
+        return t.Location(uri, self.range(others[span.file], span))
+
+    # Findings
+
+    def diagnostics(self, analysis: Analysis) -> list[t.Diagnostic]:
+        others: dict[str, list[str]] = {}
+        return [self.diagnostic(shown, analysis, others) for shown in self.session.shown(analysis)]
+
+    def diagnostic(self, shown: Shown, analysis: Analysis, others: dict[str, list[str]]) -> t.Diagnostic:
+        finding = shown.finding
+        message = shown.message
+        related: list[t.DiagnosticRelatedInformation] | None = None
+        if self.client.related:
+            related = []
+            for label in finding.labels:
+                location = self.location(label.span, analysis, others)
+                if location is not None:
+                    related.append(t.DiagnosticRelatedInformation(location, label.message))
+        elif finding.labels:
+            for label in finding.labels:
+                message += f"\n{_where(label.span, analysis)}: {label.message}"
+        unnecessary = finding.unnecessary and self.client.unnecessary
+        return t.Diagnostic(
+            range=self.range(analysis.report.source.lines, underlined(finding)),
+            severity=_SEVERITY[shown.severity],
+            code=finding.code,
+            code_description=t.CodeDescription(finding.url) if self.client.code_description else None,
+            source="tapecheck",
+            message=message,
+            tags=[t.DiagnosticTag.Unnecessary] if unnecessary else None,
+            related_information=related or None,
+            data={"finding": list(identity(finding)), "digest": analysis.digest},
+        )
+
+    # Fixes
+
+    def workspace_edit(self, edits: Iterable[tuple[Span, str]], analysis: Analysis) -> t.WorkspaceEdit | None:
+        """Edits as the client takes them; None where one of them is in a file that cannot be read."""
+        others: dict[str, list[str]] = {}
+        changes: dict[str, list[t.TextEdit]] = {}
+        for span, content in edits:
+            location = self.location(span, analysis, others)
+            if location is None:
+                return None
+            changes.setdefault(location.uri, []).append(t.TextEdit(location.range, content))
+        if not self.client.document_changes:
+            return t.WorkspaceEdit(changes=changes)
+        return t.WorkspaceEdit(
+            document_changes=[
+                t.TextDocumentEdit(
+                    t.OptionalVersionedTextDocumentIdentifier(uri=uri, version=self._version(uri)),
+                    list(there),
+                )
+                for uri, there in changes.items()
+            ]
+        )
+
+    def _version(self, uri: str) -> int | None:
+        document = self.session.documents.get(uri)
+        return document.version if document is not None else None
+
+    def fix_edit(self, fix: Fix, analysis: Analysis) -> t.WorkspaceEdit | None:
+        return self.workspace_edit([(edit.span, edit.content) for edit in fix.edits], analysis)
+
+    def replacement(self, analysis: Analysis, text: str) -> t.WorkspaceEdit | None:
+        """From the analysed text to another one, touching the lines from the first to the last change."""
+        old, new = split_lines(analysis.snapshot.text), split_lines(text)
+        head = 0
+        while head < min(len(old), len(new)) - 1 and old[head] == new[head]:
+            head += 1
+        tail = 0
+        while tail < min(len(old), len(new)) - head - 1 and old[-1 - tail] == new[-1 - tail]:
+            tail += 1
+        last = len(old) - tail
+        span = Span(analysis.snapshot.path, head + 1, 1, last, len(old[last - 1]) + 1)
+        newline = "\r\n" if "\r\n" in analysis.snapshot.text else "\n"
+        return self.workspace_edit([(span, newline.join(new[head : len(new) - tail]))], analysis)
+
+    def hover_text(self, markdown: str) -> t.MarkupContent:
+        if self.client.markdown:
+            return t.MarkupContent(t.MarkupKind.Markdown, markdown)
+        return t.MarkupContent(t.MarkupKind.PlainText, plain(markdown))
+
+
+def identity(finding: Finding) -> tuple[str, int, int]:
+    """What names a finding within one text: rule, line, column."""
+    return finding.code, finding.span.line, finding.span.column
+
+
+def underlined(finding: Finding) -> Span:
+    """The text a diagnostic is drawn on: the argument that is unnecessary, else the finding's own."""
+    if finding.unnecessary:
+        argument = span_from(finding.facts.get("argument"), finding.span.file)
+        if argument is not None:
+            return argument
+    return finding.span
+
+
+def span_from(value: Any, file: str) -> Span | None:
+    """A span kept as JSON: [line, column, end line, end column], with or without the file, or by name."""
+    if isinstance(value, Span):
+        return value
+    if isinstance(value, Mapping):
+        value = [value.get(key) for key in ("line", "column", "end_line", "end_column")]
+    if isinstance(value, (list, tuple)):
+        numbers = [item for item in value if isinstance(item, int)]
+        if len(numbers) == 4:
+            named = value[0] if isinstance(value[0], str) else file
+            return Span(named, *numbers)
+    return None
+
+
+def overlap(left: t.Range, right: t.Range) -> bool:
+    """Whether two ranges touch."""
+    return (left.start.line, left.start.character) <= (right.end.line, right.end.character) and (
+        right.start.line,
+        right.start.character,
+    ) <= (left.end.line, left.end.character)
+
+
+def utf(kind: str | None) -> Encoding:
+    """The encoding that was agreed on; UTF-16 where nothing was said."""
+    if kind == "utf-8":
+        return "utf-8"
+    return "utf-32" if kind == "utf-32" else "utf-16"
+
+
+def plain(markdown: str) -> str:
+    """Markdown as hovers use it (bold, code, lists) for a client that shows text only."""
+    return re.sub(r"\*\*(.+?)\*\*", r"\1", markdown).replace("`", "")
+
+
+def document_position(position: t.Position) -> Position:
+    return Position(position.line, position.character)
+
+
+def _where(span: Span, analysis: Analysis) -> str:
+    if span.file == analysis.snapshot.path:
+        return f"line {span.line}"
+    return f"{span.file}:{span.line}"

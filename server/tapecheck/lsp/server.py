@@ -1,0 +1,519 @@
+"""The protocol side of the language server: thin pygls handlers over a `Session`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from lsprotocol import types as t
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
+from pygls.protocol.language_server import lsp_method
+
+from tapecheck import __version__
+from tapecheck.lsp import convert
+from tapecheck.lsp.client import Client, read_client
+from tapecheck.lsp.convert import Converter, document_position, path_of
+from tapecheck.lsp.document import Document
+from tapecheck.lsp.session import Analysis, Session, Snapshot
+from tapecheck.lsp.settings import Settings, read_settings
+from tapecheck.rules.finding import Finding
+
+if TYPE_CHECKING:
+    from tapecheck.fixes import Fix
+
+logger = logging.getLogger(__name__)
+
+SECTION = "tapecheck"
+RUN_COMMAND = "tapecheck.run"
+FIX_ALL = "source.fixAll.tapecheck"
+STACK_BYTES = 64 * 1024 * 1024
+MIN_DELAY, MAX_DELAY = 0.01, 0.25
+"""Seconds to wait for the next keystroke: half of what the last analysis took, within these."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """An analysis under way, and of what."""
+
+    snapshot: Snapshot
+    task: asyncio.Task[Analysis | None]
+
+
+class Protocol(LanguageServerProtocol):
+    """pygls's protocol without its copy of the texts.
+
+    pygls splits lines as `str.splitlines` does, so its copy goes wrong (or raises, and the handler is never
+    called) on the first edit below a form feed or a U+2028. The session keeps the texts.
+    """
+
+    @lsp_method(t.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: t.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(t.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(
+        self, params: t.DidChangeTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(t.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: t.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
+class Server(LanguageServer):
+    """The server's state: the session, the client's abilities, and what runs off the event loop."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__("tapecheck", __version__, protocol_cls=Protocol)
+        self.session = session
+        self.client = Client()
+        self.converter = Converter(session, self.client, "utf-16")
+        self.asked_to_stop = False
+        self.revision = 0
+        self._running: dict[str, _Running] = {}
+        self._published: dict[str, asyncio.Task[None]] = {}
+        self._took: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        # pygls reads standard input in its own pool: long work there would stop it from reading a cancel.
+        self.analysing = _deep_executor("tapecheck-analysis")
+        self.fixing = _deep_executor("tapecheck-fixes")
+
+    # Errors and messages
+
+    def log(self, message: str, level: t.MessageType = t.MessageType.Log) -> None:
+        self.window_log_message(t.LogMessageParams(type=level, message=message))
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Errors go to the log and never pop up in front of somebody who is typing."""
+        line = " ".join(str(error).split()) or type(error).__name__
+        self.log(f"internal error: {line}", t.MessageType.Error)
+
+    # Analysis
+
+    async def analysis(self, uri: str) -> Analysis | None:
+        """The analysis of the present text; None where the file is none of ours or was edited meanwhile.
+
+        All who ask about one state of a file wait for the same analysis.
+        """
+        snapshot = self.session.snapshot(uri)
+        if snapshot is None:
+            return None
+        known = self.session.known(snapshot)
+        if known is not None:
+            return known
+        running = self._running.get(uri)
+        if running is None or running.snapshot.generation != snapshot.generation or running.task.done():
+            running = _Running(snapshot, asyncio.ensure_future(self._analyse(snapshot)))
+            self._running[uri] = running
+        # One of those who wait may be cancelled by the client; the others still want the answer.
+        return await asyncio.shield(running.task)
+
+    async def _analyse(self, snapshot: Snapshot) -> Analysis | None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            analysis = await loop.run_in_executor(self.analysing, self.session.analyse, snapshot)
+        except Exception as error:
+            self._failed(f"could not analyse {snapshot.path}", error)
+            return None
+        if analysis is not None:
+            self._took[snapshot.uri] = loop.time() - started
+        return analysis
+
+    def refresh(self, uri: str, *, at_once: bool = False) -> None:
+        """See to it that the client gets the diagnostics of the present text, soon."""
+        if self.client.pull:
+            return
+        previous = self._published.pop(uri, None)
+        if previous is not None:
+            previous.cancel()
+        delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 2, MIN_DELAY), MAX_DELAY)
+        self._published[uri] = self.spawn(self._publish(uri, delay))
+
+    async def _publish(self, uri: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        document = self.session.documents.get(uri)
+        if document is None:
+            return
+        if not self.session.analysable(uri):
+            self.publish(document, [])
+            return
+        generation = document.generation
+        analysis = await self.analysis(uri)
+        if analysis is None or document.generation != generation:
+            return
+        self.publish(document, self.converter.diagnostics(analysis))
+
+    def publish(self, document: Document, diagnostics: list[t.Diagnostic]) -> None:
+        self.text_document_publish_diagnostics(
+            t.PublishDiagnosticsParams(uri=document.uri, version=document.version, diagnostics=diagnostics)
+        )
+
+    async def refresh_all(self) -> None:
+        """Settings or evidence changed: show everything anew."""
+        self.revision += 1
+        for uri in list(self.session.documents):
+            self.refresh(uri, at_once=True)
+        if self.client.pull and self.client.refresh_diagnostics:
+            self.spawn(_quietly(self.workspace_diagnostic_refresh_async(None)))
+        if self.client.refresh_lenses:
+            self.spawn(_quietly(self.workspace_code_lens_refresh_async(None)))
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """Run a coroutine beside the rest; errors in it go to the log."""
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            logger.warning("background work failed", exc_info=error)
+            if isinstance(error, Exception):
+                self.report_server_error(error, type(error))
+
+    # Fixes
+
+    async def fixes(self, analysis: Analysis, finding: Finding) -> list[Fix]:
+        """The fixes of a finding; none where making them fails."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.fixing, self.session.fixes, analysis, finding)
+        except Exception as error:
+            if not self.session.outdated(analysis.snapshot):
+                self._failed(f"could not find fixes for {finding.code} in {analysis.snapshot.path}", error)
+            return []
+
+    async def fix_all(self, analysis: Analysis) -> str | None:
+        """The text with all safe fixes made; None where there are none or making them fails."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.fixing, self.session.fix_all, analysis)
+        except Exception as error:
+            if not self.session.outdated(analysis.snapshot):
+                self._failed(f"could not fix {analysis.snapshot.path}", error)
+            return None
+
+    def _failed(self, what: str, error: Exception) -> None:
+        # The user's log gets one line; the traceback, for whoever mends it, goes to standard error.
+        logger.warning("%s", what, exc_info=error)
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        self.log(f"{what}: {why}", t.MessageType.Warning)
+
+    # Settings
+
+    async def read_settings(self) -> None:
+        """Ask the client for its settings, for everything and for each workspace folder."""
+        folders = list(self.workspace.folders.values())
+        items = [t.ConfigurationItem(section=SECTION)]
+        items += [t.ConfigurationItem(section=SECTION, scope_uri=folder.uri) for folder in folders]
+        answers = await self.workspace_configuration_async(t.ConfigurationParams(items=items))
+        if not answers or not isinstance(answers[0], dict):
+            return
+        own = {
+            path_of(folder.uri): self._settings(answer)
+            for folder, answer in zip(folders, answers[1:], strict=False)
+            if isinstance(answer, dict)
+        }
+        await self.configure(self._settings(answers[0]), own)
+
+    async def configure(self, settings: Settings, folders: dict[str, Settings] | None = None) -> None:
+        if settings == self.session.settings and (folders or {}) == self.session.folder_settings:
+            return
+        self.session.configure(settings, folders)
+        await self.refresh_all()
+
+    def _settings(self, value: object) -> Settings:
+        settings, problems = read_settings(value)
+        for problem in problems:
+            self.log(problem, t.MessageType.Warning)
+        return settings
+
+    # The end
+
+    def shutdown(self) -> None:
+        """Stop everything that runs, so that the process can end."""
+        self.session.closing = True
+        self.analysing.shutdown(wait=False, cancel_futures=True)
+        self.fixing.shutdown(wait=False, cancel_futures=True)
+        super().shutdown()  # type: ignore[no-untyped-call]
+
+
+def create_server(session: Session | None = None) -> Server:
+    """A server with all its handlers, not yet started."""
+    server = Server(session if session is not None else Session())
+    server.feature(t.INITIALIZE)(initialize)
+    server.feature(t.INITIALIZED)(initialized)
+    server.feature(t.SHUTDOWN)(shutdown)
+    server.feature(t.TEXT_DOCUMENT_DID_OPEN)(did_open)
+    server.feature(t.TEXT_DOCUMENT_DID_CHANGE)(did_change)
+    server.feature(t.TEXT_DOCUMENT_DID_SAVE)(did_save)
+    server.feature(t.TEXT_DOCUMENT_DID_CLOSE)(did_close)
+    server.feature(t.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change_configuration)
+    server.feature(t.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(did_change_folders)
+    server.feature(t.TEXT_DOCUMENT_HOVER)(hover)
+    server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(code_lens)
+    return server
+
+
+def initialize(ls: Server, params: t.InitializeParams) -> None:
+    ls.client = read_client(params)
+    ls.converter = Converter(ls.session, ls.client, convert.utf(ls.workspace.position_encoding))
+    options = params.initialization_options
+    if isinstance(options, dict):
+        ls.session.configure(ls._settings(options.get("settings")))
+    if ls.client.pull:
+        ls.feature(
+            t.TEXT_DOCUMENT_DIAGNOSTIC,
+            t.DiagnosticOptions(
+                inter_file_dependencies=True, workspace_diagnostics=False, identifier=SECTION
+            ),
+        )(diagnostic)
+    if ls.client.action_literals:
+        kinds: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL]
+        options_for = t.CodeActionOptions(code_action_kinds=kinds, resolve_provider=ls.client.action_resolve)
+        ls.feature(t.TEXT_DOCUMENT_CODE_ACTION, options_for)(code_action)
+        if ls.client.action_resolve:
+            ls.feature(t.CODE_ACTION_RESOLVE)(resolve_action)
+
+
+async def initialized(ls: Server, params: t.InitializedParams) -> None:
+    if ls.client.register_configuration:
+        registration = t.Registration(
+            id="tapecheck-configuration",
+            method=t.WORKSPACE_DID_CHANGE_CONFIGURATION,
+            register_options=t.DidChangeConfigurationRegistrationOptions(section=SECTION),
+        )
+        await ls.client_register_capability_async(t.RegistrationParams([registration]))
+    if ls.client.configuration:
+        await ls.read_settings()
+
+
+def shutdown(ls: Server, params: None) -> None:
+    ls.asked_to_stop = True
+    ls.session.closing = True
+
+
+def did_open(ls: Server, params: t.DidOpenTextDocumentParams) -> None:
+    item = params.text_document
+    ls.session.open(item.uri, path_of(item.uri), item.text, item.version, item.language_id)
+    ls.refresh(item.uri)
+
+
+def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
+    uri, version = params.text_document.uri, params.text_document.version
+    document = ls.session.documents.get(uri)
+    if document is None:
+        return
+    for change in params.content_changes:
+        if isinstance(change, t.TextDocumentContentChangePartial):
+            start, end = document_position(change.range.start), document_position(change.range.end)
+            document.edit(start, end, change.text, ls.converter.encoding, version)
+        else:
+            document.replace(change.text, version)
+    ls.refresh(uri)
+
+
+def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
+    # Other open files may import the one that was saved.
+    saved = params.text_document.uri
+    if len(ls.session.documents) > 1 or saved not in ls.session.documents:
+        ls.session.forget()
+        for uri in ls.session.documents:
+            ls.refresh(uri)
+
+
+def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
+    document = ls.session.documents.get(params.text_document.uri)
+    ls.session.close(params.text_document.uri)
+    waiting = ls._published.pop(params.text_document.uri, None)
+    if waiting is not None:
+        waiting.cancel()
+    if document is not None and not ls.client.pull:
+        document.version = None
+        ls.publish(document, [])
+
+
+async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationParams) -> None:
+    if ls.client.configuration:
+        await ls.read_settings()
+    elif isinstance(params.settings, dict):
+        await ls.configure(ls._settings(params.settings.get(SECTION, params.settings)))
+
+
+async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
+    if ls.client.configuration:
+        await ls.read_settings()
+
+
+async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.DocumentDiagnosticReport:
+    uri = params.text_document.uri
+    analysis = await ls.analysis(uri)
+    if analysis is None:
+        if ls.session.analysable(uri) and params.previous_result_id is not None:
+            return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
+        return t.RelatedFullDocumentDiagnosticReport(items=[])
+    result = f"{analysis.digest}.{ls.revision}"
+    if params.previous_result_id == result:
+        return t.RelatedUnchangedDocumentDiagnosticReport(result)
+    return t.RelatedFullDocumentDiagnosticReport(items=ls.converter.diagnostics(analysis), result_id=result)
+
+
+async def hover(ls: Server, params: t.HoverParams) -> t.Hover | None:
+    analysis = await ls.analysis(params.text_document.uri)
+    if analysis is None:
+        return None
+    lines = analysis.report.source.lines
+    found = ls.session.hover(analysis, *ls.converter.place(lines, params.position))
+    if found is None:
+        return None
+    return t.Hover(ls.converter.hover_text(found.markdown), ls.converter.range(lines, found.span))
+
+
+async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
+    analysis = await ls.analysis(params.text_document.uri)
+    if analysis is None:
+        return []
+    lines = analysis.report.source.lines
+    command = ls.client.confirm_command or RUN_COMMAND
+    arguments = [{"uri": params.text_document.uri}]
+    return [
+        t.CodeLens(
+            range=t.Range(
+                ls.converter.position(lines, lens.line, 1),
+                ls.converter.position(lines, lens.line, len(lines[min(lens.line, len(lines)) - 1]) + 1),
+            ),
+            command=t.Command(title=lens.title, command=command, arguments=arguments),
+        )
+        for lens in ls.session.lenses(analysis)
+    ]
+
+
+async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeAction]:
+    uri = params.text_document.uri
+    analysis = await ls.analysis(uri)
+    if analysis is None:
+        return []
+    only = [str(getattr(kind, "value", kind)) for kind in params.context.only or []]
+    actions: list[t.CodeAction] = []
+    if not only or any(_asked(t.CodeActionKind.QuickFix.value, kind) for kind in only):
+        actions += await _quick_fixes(ls, analysis, params)
+    if any(_asked(FIX_ALL, kind) for kind in only):
+        text = await ls.fix_all(analysis)
+        if text is not None:
+            actions.append(
+                t.CodeAction(
+                    title="Fix all safe Tapecheck findings",
+                    kind=FIX_ALL,
+                    edit=ls.converter.replacement(analysis, text),
+                )
+            )
+    return actions
+
+
+async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParams) -> list[t.CodeAction]:
+    actions: list[t.CodeAction] = []
+    others: dict[str, list[str]] = {}
+    given = [item for item in params.context.diagnostics if item.source == SECTION]
+    for shown in ls.session.shown(analysis):
+        drawn = ls.converter.diagnostic(shown, analysis, others)
+        finding = shown.static
+        if finding is None or not convert.overlap(drawn.range, params.range):
+            continue
+        matching = [item for item in given if item.code == drawn.code and item.range == drawn.range]
+        fixes = await ls.fixes(analysis, finding)
+        preferred = next((fix for fix in fixes if fix.applicability == "safe"), None)
+        for number, fix in enumerate(fixes):
+            action = t.CodeAction(
+                title=fix.title,
+                kind=t.CodeActionKind.QuickFix,
+                diagnostics=matching or [drawn],
+                is_preferred=True if fix is preferred else None,
+            )
+            if ls.client.action_resolve:
+                action.data = {
+                    "uri": analysis.snapshot.uri,
+                    "digest": analysis.digest,
+                    "finding": list(convert.identity(finding)),
+                    "fix": number,
+                }
+            else:
+                action.edit = ls.converter.fix_edit(fix, analysis)
+            actions.append(action)
+    return actions
+
+
+async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
+    data = action.data
+    if action.edit is not None or not isinstance(data, dict):
+        return action
+    analysis = await ls.analysis(str(data.get("uri")))
+    if analysis is None or analysis.digest != data.get("digest"):
+        return action
+    wanted = tuple(data.get("finding") or ())
+    for finding in analysis.report.findings:
+        if convert.identity(finding) == wanted:
+            fixes = await ls.fixes(analysis, finding)
+            number = data.get("fix")
+            if isinstance(number, int) and 0 <= number < len(fixes):
+                action.edit = ls.converter.fix_edit(fixes[number], analysis)
+    return action
+
+
+def _asked(kind: str, only: str) -> bool:
+    """Whether a kind is one of those that the client asked for: "source" asks for "source.fixAll.x" too."""
+    return kind == only or kind.startswith(only + ".")
+
+
+async def _quietly(request: Any) -> None:
+    """Await a request to the client whose failure changes nothing."""
+    try:
+        await request
+    except Exception as error:
+        logger.info("the client refused a request: %s", error)
+
+
+def _deep_executor(name: str) -> ThreadPoolExecutor:
+    """One worker thread whose stack holds a deep recursion: threads get 512 kB on some systems."""
+    executor = ThreadPoolExecutor(1, name)
+    previous = threading.stack_size(STACK_BYTES)
+    try:
+        executor.submit(int).result()
+    finally:
+        threading.stack_size(previous)
+    return executor
+
+
+def serve(session: Session | None = None) -> int:
+    """Speak LSP on standard input and output until the client is gone; answers the exit status.
+
+    Whatever else prints in this process, or in one that it starts, goes to standard error.
+    """
+    form = "%(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=form)
+    source, sink = _own_streams()
+    server = create_server(session)
+    server.start_io(source, sink)
+    return 0 if server.asked_to_stop else 1
+
+
+def _own_streams() -> tuple[BinaryIO, BinaryIO]:
+    source = os.fdopen(os.dup(0), "rb")
+    sink = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return source, sink

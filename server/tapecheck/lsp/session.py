@@ -1,0 +1,428 @@
+"""What an editor session knows: open files, settings, analyses, evidence of recorded runs. Nothing of LSP.
+
+Documents and settings are changed by one thread (the event loop); `analyse`, `fixes` and `record` may run in
+others, on snapshots. Lines and columns count from 1, columns in characters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tapecheck.lsp import hover as explain
+from tapecheck.lsp.document import Document, digest_of, split_lines
+from tapecheck.lsp.settings import Settings
+from tapecheck.rules.finding import Evidence, Finding, Severity
+from tapecheck.source import MAX_BYTES, Source, from_text
+from tapecheck.tape import Backward, Loop, Span, Tape
+
+if TYPE_CHECKING:
+    from tapecheck.check import Report
+    from tapecheck.fixes import Fix
+
+logger = logging.getLogger(__name__)
+
+_KEPT_ANALYSES = 4
+_MAX_FIX_ROUNDS = 25
+
+
+class Check(Protocol):
+    """The signature of `tapecheck.check.check`."""
+
+    def __call__(
+        self,
+        source: Source,
+        /,
+        *,
+        select: tuple[str, ...] | None,
+        ignore: tuple[str, ...],
+        cancelled: Callable[[], bool] | None,
+    ) -> Report: ...
+
+
+class FindFixes(Protocol):
+    """The signature of `tapecheck.fixes.fixes_for`."""
+
+    def __call__(
+        self, report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None
+    ) -> list[Fix]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One state of one open file, safe to read from another thread."""
+
+    uri: str
+    path: str
+    text: str
+    digest: str
+    generation: int
+    settings: Settings
+
+
+@dataclass(slots=True)
+class Analysis:
+    """What the dry run and the rules say of one text; `uri` and `digest` say of which."""
+
+    snapshot: Snapshot
+    report: Report
+
+    @property
+    def digest(self) -> str:
+        return self.snapshot.digest
+
+    @property
+    def tapes(self) -> list[Tape]:
+        return self.report.interpretation.tapes
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A finding as the user sees it: with the evidence of a run in its message and its final severity.
+
+    `static` is the finding as the dry run has it, None where only a run has shown it.
+    """
+
+    finding: Finding
+    message: str
+    severity: Severity
+    static: Finding | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """An offer above a line, to confirm the findings of the file by running it."""
+
+    line: int
+    title: str
+
+
+@dataclass(slots=True)
+class Recording:
+    """What a recorded run of one file said: `findings` carry their evidence, `text` is what was run."""
+
+    text: str
+    findings: list[Finding] = field(default_factory=list)
+    exit: str = ""
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        self.digest = digest_of(self.text)
+
+    def counts(self) -> dict[str, int]:
+        verdicts = [finding.evidence.verdict for finding in self.findings if finding.evidence is not None]
+        return {
+            "confirmed": verdicts.count("confirmed"),
+            "refuted": verdicts.count("refuted"),
+            "notReached": verdicts.count("not-reached"),
+            "found": verdicts.count("found-by-run"),
+        }
+
+    def summary(self) -> str:
+        """One line: "1 confirmed, 1 refuted, 2 not reached"."""
+        names = {"confirmed": "confirmed", "refuted": "refuted", "notReached": "not reached", "found": "new"}
+        counts = self.counts()
+        parts = [f"{counts[key]} {name}" for key, name in names.items() if counts[key]]
+        return ", ".join(parts) if parts else "nothing found"
+
+
+class Session:
+    """One editor's session. `check` and `fixes_for` can be replaced for tests of the protocol."""
+
+    def __init__(self, check: Check | None = None, fixes_for: FindFixes | None = None) -> None:
+        self._check = check
+        self._fixes_for = fixes_for
+        self.documents: dict[str, Document] = {}
+        self.settings = Settings()
+        self.folder_settings: dict[str, Settings] = {}
+        self.recordings: dict[str, Recording] = {}
+        self.closing = False
+        self._analyses: dict[str, dict[str, Analysis]] = {}
+        self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
+
+    # Documents and settings
+
+    def open(self, uri: str, path: str, text: str, version: int | None, language: str = "python") -> Document:
+        document = Document(uri, path, text, version, language)
+        self.documents[uri] = document
+        return document
+
+    def close(self, uri: str) -> None:
+        document = self.documents.pop(uri, None)
+        self._analyses.pop(uri, None)
+        if document is not None:
+            document.generation += 1
+
+    def configure(self, settings: Settings, folders: Mapping[str, Settings] | None = None) -> None:
+        """Take new settings, for everything and for single folders (by path); what was cached is dropped."""
+        self.settings = settings
+        self.folder_settings = dict(folders or {})
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop every analysis: settings changed, or a file that others import was saved."""
+        self._analyses.clear()
+        self._fixes.clear()
+        for document in self.documents.values():
+            document.generation += 1
+
+    def settings_for(self, path: str) -> Settings:
+        """The settings of the innermost folder that has its own."""
+        best = ""
+        for folder in self.folder_settings:
+            prefix = folder.rstrip("/\\")
+            inside = path.startswith((prefix + "/", prefix + "\\"))
+            if inside and len(folder) > len(best):
+                best = folder
+        return self.folder_settings.get(best, self.settings)
+
+    def analysable(self, uri: str) -> bool:
+        """Whether an open file is Python and small enough, and the user wants findings."""
+        document = self.documents.get(uri)
+        if document is None or not (document.language == "python" or document.path.endswith(".py")):
+            return False
+        return self.settings_for(document.path).enable and len(document.text) <= MAX_BYTES
+
+    # Analysis
+
+    def snapshot(self, uri: str) -> Snapshot | None:
+        """The present state of an open file, None where it is not one to analyse."""
+        if not self.analysable(uri):
+            return None
+        document = self.documents[uri]
+        settings = self.settings_for(document.path)
+        return Snapshot(uri, document.path, document.text, document.digest, document.generation, settings)
+
+    def outdated(self, snapshot: Snapshot) -> bool:
+        """Whether the file was edited or closed, or its settings changed, since the snapshot."""
+        document = self.documents.get(snapshot.uri)
+        return self.closing or document is None or document.generation != snapshot.generation
+
+    def known(self, snapshot: Snapshot) -> Analysis | None:
+        """The analysis of a text seen before."""
+        return self._analyses.get(snapshot.uri, {}).get(snapshot.digest)
+
+    def analyse(self, snapshot: Snapshot) -> Analysis | None:
+        """Dry-run a snapshot; None once it is outdated. Errors of the analysis are raised."""
+        if self.outdated(snapshot):
+            return None
+        known = self.known(snapshot)
+        if known is not None:
+            return known
+        try:
+            report = self._run_check(snapshot.text, snapshot)
+        except Exception:
+            if self.outdated(snapshot):
+                return None
+            raise
+        if self.outdated(snapshot):
+            return None
+        analysis = Analysis(snapshot, report)
+        kept = self._analyses.setdefault(snapshot.uri, {})
+        kept[snapshot.digest] = analysis
+        while len(kept) > _KEPT_ANALYSES:
+            kept.pop(next(iter(kept)))
+        return analysis
+
+    def _run_check(self, text: str, snapshot: Snapshot) -> Report:
+        if self._check is None:
+            from tapecheck.check import check
+
+            self._check = check
+        source = from_text(text, snapshot.path)
+        return self._check(
+            source,
+            select=snapshot.settings.select,
+            ignore=snapshot.settings.ignore,
+            cancelled=lambda: self.outdated(snapshot),
+        )
+
+    # What is shown
+
+    def shown(self, analysis: Analysis) -> list[Shown]:
+        """The findings of an analysis with the evidence of the last run and the user's severities."""
+        recording = self.recordings.get(analysis.snapshot.path)
+        if recording is None:
+            return [self._show(finding, None, False, analysis) for finding in analysis.report.findings]
+        stale = recording.digest != analysis.digest
+        moved = _line_map(recording.text, analysis.snapshot.text) if stale else None
+        evidence: dict[tuple[str, int], Evidence] = {}
+        found: list[Finding] = []
+        for finding in recording.findings:
+            if finding.evidence is None or finding.span.file != analysis.snapshot.path:
+                continue
+            line = finding.span.line if moved is None else moved(finding.span.line)
+            if line is None:
+                continue
+            if finding.evidence.verdict == "found-by-run":
+                found.append(_shifted(finding, line - finding.span.line) if stale else finding)
+            else:
+                evidence[finding.code, line] = finding.evidence
+        shown = [
+            self._show(finding, evidence.get((finding.code, finding.span.line)), stale, analysis)
+            for finding in analysis.report.findings
+        ]
+        known = {(finding.code, finding.span.line) for finding in analysis.report.findings}
+        for finding in found:
+            new = (finding.code, finding.span.line) not in known
+            if new and _selected(finding, analysis.snapshot.settings):
+                shown.append(self._show(finding, finding.evidence, stale, analysis))
+        return shown
+
+    def _show(self, finding: Finding, evidence: Evidence | None, stale: bool, analysis: Analysis) -> Shown:
+        static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
+        chosen = analysis.snapshot.settings.severity
+        severity = chosen.get(finding.code, chosen.get(finding.name, finding.severity))
+        first, _, rest = finding.message.partition("\n")
+        if evidence is not None:
+            finding = dataclasses.replace(finding, evidence=evidence)
+            first += _evidence_text(evidence, stale)
+            if evidence.verdict == "refuted" and not stale:
+                severity = "hint"
+            if evidence.verdict == "found-by-run" and stale:
+                severity = "info"
+        message = "\n".join(part for part in (first, rest, finding.help and f"help: {finding.help}") if part)
+        return Shown(finding, message, severity, static)
+
+    def lenses(self, analysis: Analysis) -> list[Lens]:
+        """Where to offer a recorded run: on each loop that trains, else on the first backward of the file."""
+        if not analysis.snapshot.settings.lens:
+            return []
+        path = analysis.snapshot.path
+        loops: set[int] = set()
+        backwards: set[int] = set()
+        for tape in analysis.tapes:
+            own: dict[int, int] = {}
+            for event in tape.events:
+                if isinstance(event, Loop) and event.at.file == path:
+                    own[event.id] = event.at.line
+                elif isinstance(event, Backward):
+                    inside = [own[loop] for loop, _ in event.at.iteration if loop in own]
+                    if inside:
+                        loops.add(inside[-1])
+                    lines = [span.line for span in (event.at.span, *event.at.stack) if span.file == path]
+                    if lines:
+                        backwards.add(lines[0])
+        title = "Confirm by running"
+        recording = self.recordings.get(path)
+        if recording is not None:
+            age = "" if recording.digest == analysis.digest else " (before the last edits)"
+            title += f" · last run: {recording.summary()}{age}"
+        lines = sorted(loops) or sorted(backwards)[:1]
+        return [Lens(line, title) for line in lines]
+
+    def hover(self, analysis: Analysis, line: int, column: int) -> explain.Hover | None:
+        """What the tapes say of the expression at a place, in markdown."""
+        return explain.hover(analysis.report.source, analysis.tapes, line, column)
+
+    # Fixes
+
+    def fixes(self, analysis: Analysis, finding: Finding) -> list[Fix]:
+        """The verified fixes of a finding, preferred first; slow the first time, kept after that."""
+        key = (analysis.snapshot.uri, analysis.digest, (*finding.key, finding.span.column))
+        known = self._fixes.get(key)
+        if known is None:
+            known = self._find_fixes(analysis.report, finding, analysis.snapshot)
+            if len(self._fixes) > 200:
+                self._fixes.clear()
+            self._fixes[key] = known
+        return known
+
+    def _find_fixes(self, report: Report, finding: Finding, snapshot: Snapshot) -> list[Fix]:
+        if self._fixes_for is None:
+            from tapecheck.fixes import fixes_for
+
+            self._fixes_for = fixes_for
+        return self._fixes_for(report, finding, cancelled=lambda: self.outdated(snapshot))
+
+    def fix_all(self, analysis: Analysis) -> str | None:
+        """The text with every safe fix applied, one after the other, each on what the last one left.
+
+        None where there is nothing to fix or the file was edited meanwhile.
+        """
+        snapshot = analysis.snapshot
+        report = analysis.report
+        text = snapshot.text
+        for _ in range(_MAX_FIX_ROUNDS):
+            for finding in report.findings:
+                fixes = self._find_fixes(report, finding, snapshot)
+                fix = next((fix for fix in fixes if fix.applicability == "safe"), None)
+                if fix is not None:
+                    break
+            else:
+                break
+            if any(edit.span.file != snapshot.path for edit in fix.edits) or self.outdated(snapshot):
+                return None
+            text = apply_edits(text, [(edit.span, edit.content) for edit in fix.edits])
+            report = self._run_check(text, snapshot)
+        return text if text != snapshot.text and not self.outdated(snapshot) else None
+
+
+def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:
+    """A text with edits that do not overlap applied."""
+    document = Document("", "", text, None)
+    starts = document.starts
+
+    def offset(line: int, column: int) -> int:
+        if line > len(starts):
+            return len(text)
+        return starts[line - 1] + min(column - 1, len(document.line(line - 1)))
+
+    for span, content in sorted(edits, key=lambda edit: (edit[0].line, edit[0].column), reverse=True):
+        start, end = offset(span.line, span.column), offset(span.end_line, span.end_column)
+        text = text[:start] + content + text[end:]
+    return text
+
+
+def _evidence_text(evidence: Evidence, stale: bool) -> str:
+    detail = evidence.detail.strip().partition("\n")[0]
+    before = " before the last edits" if stale else ""
+    if evidence.verdict == "confirmed":
+        return f" — confirmed{before}: {detail}"
+    if evidence.verdict == "refuted":
+        return f" — refuted by a run{before}: {detail}"
+    if evidence.verdict == "not-reached":
+        return f" — not reached by the recorded run{before}"
+    return f" — found by a run{before}: {detail}" if detail else f" — found by a run{before}"
+
+
+def _selected(finding: Finding, settings: Settings) -> bool:
+    def named(names: tuple[str, ...]) -> bool:
+        return any(name == finding.name or (name and finding.code.startswith(name)) for name in names)
+
+    return (settings.select is None or named(settings.select)) and not named(settings.ignore)
+
+
+def _line_map(old: str, new: str) -> Callable[[int], int | None]:
+    """Where lines of an old text are now; None for those within the edited part."""
+    before, after = split_lines(old), split_lines(new)
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+
+    def moved(line: int) -> int | None:
+        if line <= head:
+            return line
+        if line > len(before) - tail:
+            return line + len(after) - len(before)
+        return None
+
+    return moved
+
+
+def _shifted(finding: Finding, lines: int) -> Finding:
+    """A finding some lines further down; facts hold spans of the old text, so they are left out."""
+
+    def move(span: Span) -> Span:
+        if span.file != finding.span.file:
+            return span
+        return dataclasses.replace(span, line=span.line + lines, end_line=span.end_line + lines)
+
+    labels = tuple(dataclasses.replace(label, span=move(label.span)) for label in finding.labels)
+    return dataclasses.replace(finding, span=move(finding.span), labels=labels, facts={})

@@ -1,0 +1,104 @@
+"""The user's settings, from whatever shape an editor sends them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tapecheck.rules.finding import Severity
+
+RUN_TIMEOUT = 300.0
+RUN_ITERATIONS = 20
+_SEVERITIES = ("error", "warning", "info", "hint")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the `tapecheck` section of an editor's settings says; `run_timeout` is in seconds.
+
+    `select` None means all rules. `interpreter` is the command for recorded runs, empty for the Python that
+    runs the server.
+    """
+
+    enable: bool = True
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    severity: Mapping[str, Severity] = field(default_factory=dict)
+    interpreter: tuple[str, ...] = ()
+    lens: bool = True
+    run_arguments: tuple[str, ...] = ()
+    run_timeout: float = RUN_TIMEOUT
+    run_iterations: int = RUN_ITERATIONS
+
+
+def read_settings(value: object) -> tuple[Settings, list[str]]:
+    """Settings out of an editor's JSON, nested ("run": {"timeout": 5}) or dotted ("run.timeout": 5).
+
+    What has the wrong shape keeps its default; the second part of the answer says so, one line each.
+    """
+    flat = _flatten(value)
+    problems: list[str] = []
+
+    def words(key: str) -> tuple[str, ...]:
+        given = flat.get(key)
+        if given is None:
+            return ()
+        if isinstance(given, str):
+            return (given,) if given else ()
+        if isinstance(given, (list, tuple)) and all(isinstance(item, str) for item in given):
+            return tuple(given)
+        problems.append(f"tapecheck.{key} must be a list of texts, not {given!r}")
+        return ()
+
+    def flag(key: str, default: bool) -> bool:
+        given = flat.get(key, default)
+        if isinstance(given, bool):
+            return given
+        if given is not None:
+            problems.append(f"tapecheck.{key} must be true or false, not {given!r}")
+        return default
+
+    def positive(key: str, default: float) -> float:
+        given = flat.get(key, default)
+        if isinstance(given, (int, float)) and not isinstance(given, bool) and given > 0:
+            return given
+        if given is not None:
+            problems.append(f"tapecheck.{key} must be a number above 0, not {given!r}")
+        return default
+
+    severity: dict[str, Severity] = {}
+    chosen = flat.get("severity")
+    if isinstance(chosen, Mapping):
+        for code, level in chosen.items():
+            if level in _SEVERITIES:
+                severity[str(code)] = cast(Severity, level)
+            else:
+                problems.append(f"tapecheck.severity: {level!r} is none of {', '.join(_SEVERITIES)}")
+    elif chosen is not None:
+        problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
+    settings = Settings(
+        enable=flag("enable", True),
+        select=words("select") or None,
+        ignore=words("ignore"),
+        severity=severity,
+        interpreter=words("interpreter"),
+        lens=flag("lens.enable", True),
+        run_arguments=words("run.arguments"),
+        run_timeout=float(positive("run.timeout", RUN_TIMEOUT)),
+        run_iterations=int(positive("run.maxIterations", RUN_ITERATIONS)),
+    )
+    return settings, problems
+
+
+def _flatten(value: object) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    if not isinstance(value, Mapping):
+        return flat
+    for key, item in value.items():
+        if isinstance(item, Mapping) and key in ("run", "lens"):
+            for inner, inner_item in item.items():
+                flat[f"{key}.{inner}"] = inner_item
+        else:
+            flat[str(key)] = item
+    return flat

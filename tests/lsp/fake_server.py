@@ -1,0 +1,96 @@
+"""The language server over a judge that needs no dry run: every `backward(` after the first is a finding.
+
+For tests of the protocol alone. A line that says `# slow` makes the analysis last until it is cancelled (or
+two seconds), one that says `# crash` makes it raise, and `print` shows that output does not reach the client.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapecheck.fixes import Edit, Fix
+from tapecheck.lsp import server
+from tapecheck.lsp.session import Session
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.source import Source
+from tapecheck.tape import Span
+
+
+@dataclass
+class Interpretation:
+    tapes: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    source: Source
+    interpretation: Interpretation
+    findings: list[Finding]
+
+
+def check(
+    source: Source,
+    /,
+    *,
+    select: tuple[str, ...] | None,
+    ignore: tuple[str, ...],
+    cancelled: Callable[[], bool] | None,
+) -> Report:
+    print("output that must not reach the client")
+    findings: list[Finding] = []
+    first: Span | None = None
+    for number, line in enumerate(source.lines, 1):
+        if "# crash" in line:
+            raise KeyError("made to crash")
+        if "# slow" in line:
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                if cancelled is not None and cancelled():
+                    print("analysis cancelled", file=sys.stderr)
+                    raise RuntimeError("cancelled")
+                time.sleep(0.005)
+        start = 0
+        while (start := line.find("backward(", start)) >= 0:
+            span = Span(source.path, number, start + 1, number, start + 1 + len("backward()"))
+            start += 1
+            if first is None:
+                first = span
+                continue
+            findings.append(
+                Finding(
+                    "TAPE101", "backward-twice", "error", span, "this graph was freed", "sum the losses",
+                    labels=(Label(first, "freed here", "freed"),),
+                )  # fmt: skip
+            )
+        at = line.find("retain_graph=True")
+        if at >= 0:
+            span = Span(source.path, number, 1, number, len(line) + 1)
+            argument = [number, at + 1, number, at + 1 + len("retain_graph=True")]
+            findings.append(
+                Finding(
+                    "TAPE301", "needless-retain-graph", "info", span, "nothing needs the graph again",
+                    "remove it", unnecessary=True, facts={"argument": argument},
+                )  # fmt: skip
+            )
+    kept = [one for one in findings if (select is None or one.code in select) and one.code not in ignore]
+    return Report(source, Interpretation(), kept)
+
+
+def fixes_for(report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None) -> list[Fix]:
+    if finding.code != "TAPE301":
+        return []
+    span = Span(finding.span.file, *finding.facts["argument"])
+    line = report.source.lines[span.line - 1]
+    return [
+        Fix("Comment the call out", "unsafe", (Edit(finding.span, f"# {line}"),), "no gradients"),
+        Fix("Remove retain_graph=True", "safe", (Edit(span, ""),), "nothing"),
+    ]
+
+
+if __name__ == "__main__":
+    session = Session(check=check, fixes_for=fixes_for)  # type: ignore[arg-type]
+    sys.exit(server.serve(session))

@@ -1,0 +1,289 @@
+"""The protocol, with the real `initialize` parameters of several editors, over a judge made for these tests."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.lsp.harness import CAPTURES, Editor, captured, editor
+from lsprotocol import types as t
+
+TWICE = "loss.backward()\nloss.backward()\n"
+
+
+def at(line: int, start: int, end: int) -> t.Range:
+    return t.Range(t.Position(line, start), t.Position(line, end))
+
+
+@pytest.fixture(params=CAPTURES)
+async def any_editor(request: pytest.FixtureRequest, tmp_path: Path):
+    async with editor(captured(request.param, tmp_path), tmp_path) as connected:
+        connected.name = request.param
+        yield connected
+
+
+@pytest.fixture
+async def pushing(tmp_path: Path):
+    async with editor(captured("neovim-0.7.2", tmp_path), tmp_path) as connected:
+        yield connected
+
+
+async def test_diagnostics_appear_and_follow_the_typing(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", "loss.backward()\n")
+    assert await any_editor.diagnostics(uri) == []
+    for column, character in enumerate("loss.backward()"):
+        any_editor.type(uri, 1, column, character)
+    found = await any_editor.diagnostics(uri)
+    assert [(one.code, one.range, one.source) for one in found] == [("TAPE101", at(1, 5, 15), "tapecheck")]
+    assert found[0].severity == t.DiagnosticSeverity.Error
+    assert found[0].message.startswith("this graph was freed\nhelp: sum the losses")
+    any_editor.type(uri, 0, 0, "\n\n")
+    assert [one.range for one in await any_editor.diagnostics(uri)] == [at(3, 5, 15)]
+    any_editor.type(uri, 3, 0, "", replacing=15)
+    assert await any_editor.diagnostics(uri) == []
+
+
+async def test_the_other_lines_reach_every_editor(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", TWICE)
+    (found,) = await any_editor.diagnostics(uri)
+    if any_editor.name.startswith("eglot"):
+        assert found.related_information is None
+        assert found.message.endswith("\nline 1: freed here")
+    else:
+        assert found.related_information is not None
+        (related,) = found.related_information
+        assert (related.message, related.location.uri) == ("freed here", uri)
+        assert related.location.range == at(0, 5, 15)
+
+
+async def test_code_links_only_where_the_editor_shows_them(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", TWICE)
+    (found,) = await any_editor.diagnostics(uri)
+    if any_editor.name.startswith("vscode"):
+        assert found.code_description is not None
+        assert found.code_description.href.endswith("/tape101-backward-twice/")
+    else:
+        assert found.code_description is None
+
+
+async def test_an_unnecessary_argument_is_all_that_is_greyed_out(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", "loss.backward(retain_graph=True)\n")
+    (found,) = await any_editor.diagnostics(uri)
+    assert list(found.tags or []) == [t.DiagnosticTag.Unnecessary]
+    assert found.range == at(0, 14, 31)
+    assert found.severity == t.DiagnosticSeverity.Information
+
+
+async def test_pull_and_push_exclude_each_other(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", TWICE)
+    await any_editor.diagnostics(uri)
+    await asyncio.sleep(0.1)
+    assert any_editor.pulls == any_editor.name.startswith("vscode")
+    assert (uri in any_editor.published) != any_editor.pulls
+
+
+async def test_a_second_pull_of_the_same_text_is_unchanged(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = connected.open("train.py", TWICE)
+        asked = t.DocumentDiagnosticParams(t.TextDocumentIdentifier(uri))
+        first = await connected.client.text_document_diagnostic_async(asked)
+        asked.previous_result_id = first.result_id
+        second = await connected.client.text_document_diagnostic_async(asked)
+        assert (second.kind, second.result_id) == ("unchanged", first.result_id)
+        connected.type(uri, 1, 0, " ")
+        third = await connected.client.text_document_diagnostic_async(asked)
+        assert (third.kind, third.items[0].range) == ("full", at(1, 6, 16))
+
+
+async def test_a_quick_fix_is_offered_and_applies(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", "x = '🎉'; loss.backward(retain_graph=True)\n")
+    found = await any_editor.diagnostics(uri)
+    actions = await any_editor.actions(uri, found[0].range, found)
+    assert [(one.title, one.is_preferred) for one in actions] == [
+        ("Comment the call out", None),
+        ("Remove retain_graph=True", True),
+    ]
+    lazily = not any_editor.name.startswith("eglot")
+    assert [one.edit is None for one in actions] == [lazily, lazily]
+    assert all(list(one.diagnostics or []) == found for one in actions)
+    await any_editor.apply(uri, actions[1])
+    assert await any_editor.diagnostics(uri) == []
+
+
+async def test_no_quick_fix_away_from_the_finding(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", "x = 1\n\nloss.backward(retain_graph=True)\n")
+    await any_editor.diagnostics(uri)
+    assert await any_editor.actions(uri, at(0, 0, 1), []) == []
+    assert await any_editor.actions(uri, at(2, 20, 20), [], only=["refactor"]) == []
+
+
+async def test_fix_all_makes_every_safe_fix_and_no_other(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", "a.backward(retain_graph=True)\r\n# between\r\nb.f(retain_graph=True)\r\n")
+    found = await any_editor.diagnostics(uri)
+    assert len(found) == 2
+    (action,) = await any_editor.actions(uri, at(0, 0, 0), [], only=["source.fixAll"])
+    assert action.kind == "source.fixAll.tapecheck"
+    (edit,) = (await any_editor.edit_of(action))[uri]
+    assert edit.new_text == "a.backward()\r\n# between\r\nb.f()"
+    await any_editor.apply(uri, action)
+    assert await any_editor.diagnostics(uri) == []
+    assert await any_editor.actions(uri, at(0, 0, 0), [], only=["source.fixAll"]) == []
+
+
+async def test_an_action_is_not_resolved_into_edits_of_another_text(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = connected.open("train.py", "loss.backward(retain_graph=True)\n")
+        actions = await connected.actions(uri, at(0, 15, 15), [])
+        connected.type(uri, 0, 0, "if a: ")
+        resolved = await connected.client.code_action_resolve_async(actions[0])
+        assert resolved.edit is None
+
+
+@pytest.mark.parametrize(
+    ("offered", "agreed", "column"),
+    [
+        (["utf-16"], "utf-16", 16),
+        (["utf-8", "utf-16"], "utf-8", 18),
+        (["utf-32", "utf-16"], "utf-32", 15),
+        (None, "utf-16", 16),
+    ],
+)
+async def test_columns_are_counted_as_agreed(
+    tmp_path: Path, offered: list[str] | None, agreed: str, column: int
+) -> None:
+    params = captured("neovim-0.7.2", tmp_path)
+    params.capabilities.general = t.GeneralClientCapabilities(position_encodings=offered)
+    async with editor(params, tmp_path) as connected:
+        assert connected.result.capabilities.position_encoding == agreed
+        uri = connected.open("train.py", "loss.backward()\ns = '🎉'; loss.backward()\n")
+        (found,) = await connected.diagnostics(uri)
+        assert found.range == at(1, column - 1, column + 9)
+        assert found.related_information is not None
+        # An edit behind the emoji lands where the client meant it.
+        connected.type(uri, 1, column - 1, "", replacing=len("backward"))
+        assert await connected.diagnostics(uri) == []
+
+
+@pytest.mark.parametrize("odd", ["\x0c", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"])
+async def test_lines_end_where_the_protocol_says(pushing: Editor, odd: str) -> None:
+    uri = pushing.open("train.py", f"loss.backward()\n# {odd}page\nloss.backward()\n")
+    assert [one.range for one in await pushing.diagnostics(uri)] == [at(2, 5, 15)]
+    pushing.type(uri, 2, 5, "forward", replacing=8)
+    assert await pushing.diagnostics(uri) == []
+    pushing.type(uri, 2, 5, "backward", replacing=7)
+    assert [one.range for one in await pushing.diagnostics(uri)] == [at(2, 5, 15)]
+
+
+async def test_a_crash_of_the_analysis_is_logged_once_and_survived(pushing: Editor) -> None:
+    uri = pushing.open("train.py", TWICE)
+    assert len(await pushing.diagnostics(uri)) == 1
+    pushing.type(uri, 2, 0, "# crash")
+    await pushing.client.wait_for_notification(t.WINDOW_LOG_MESSAGE)
+    (logged,) = [one.message for one in pushing.client.log_messages]
+    assert logged.endswith("train.py: KeyError: 'made to crash'") and "\n" not in logged
+    assert len(pushing.published[uri][1]) == 1, "what was known stays"
+    assert await pushing.hover(uri, 0, 6) is None
+    pushing.type(uri, 2, 0, "", replacing=7)
+    assert len(await pushing.diagnostics(uri)) == 1
+
+
+async def test_a_handler_that_raises_is_logged_and_never_pops_up(pushing: Editor) -> None:
+    pushing.client.protocol.notify(t.TEXT_DOCUMENT_DID_OPEN, {"nonsense": 1})
+    await pushing.client.wait_for_notification(t.WINDOW_LOG_MESSAGE)
+    assert "internal error" in pushing.client.log_messages[-1].message
+    uri = pushing.open("train.py", TWICE)
+    assert len(await pushing.diagnostics(uri)) == 1
+
+
+async def test_the_next_edit_cancels_an_analysis(pushing: Editor) -> None:
+    uri = pushing.open("train.py", "# slow\n")
+    await asyncio.sleep(0.2)
+    started = asyncio.get_running_loop().time()
+    for version in range(5):
+        pushing.change(uri, t.TextDocumentContentChangeWholeDocument(text=f"# slow {version}\n"))
+        await asyncio.sleep(0.03)
+    pushing.change(uri, t.TextDocumentContentChangeWholeDocument(text=TWICE))
+    assert len(await pushing.diagnostics(uri)) == 1
+    # Five slow analyses would have taken two seconds each.
+    assert asyncio.get_running_loop().time() - started < 2.0
+    assert not [one for one in pushing.client.log_messages if "could not" in one.message]
+
+
+async def test_a_cancelled_pull_leaves_the_server_reading(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = connected.open("train.py", "# slow\n" + TWICE)
+        asked = t.DocumentDiagnosticParams(t.TextDocumentIdentifier(uri))
+        pending = connected.client.protocol.send_request(t.TEXT_DOCUMENT_DIAGNOSTIC, asked, msg_id="77")
+        await asyncio.sleep(0.1)
+        connected.client.cancel_request(t.CancelParams(id="77"))
+        with pytest.raises(Exception, match="cancel"):
+            await asyncio.wait_for(asyncio.wrap_future(pending), 1.5)
+        other = connected.open("other.py", TWICE)
+        connected.type(uri, 0, 0, "", replacing=6)
+        assert len(await connected.diagnostics(uri)) == 1
+        assert len(await connected.diagnostics(other)) == 1
+
+
+async def test_closing_a_file_takes_its_findings_away(pushing: Editor) -> None:
+    uri = pushing.open("train.py", TWICE)
+    await pushing.diagnostics(uri)
+    pushing.close(uri)
+    await pushing.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    assert pushing.published[uri] == (None, [])
+    pushing.type(uri, 0, 0, "x")
+    again = pushing.open("train.py", TWICE)
+    assert len(await pushing.diagnostics(again)) == 1
+
+
+async def test_other_languages_are_left_alone(pushing: Editor) -> None:
+    uri = pushing.open("notes.txt", TWICE, language="plaintext")
+    assert await pushing.diagnostics(uri) == []
+
+
+async def test_settings_at_start_and_later(tmp_path: Path) -> None:
+    params = captured("neovim-0.7.2", tmp_path, {"severity": {"TAPE101": "warning"}})
+    async with editor(params, tmp_path) as connected:
+        uri = connected.open("train.py", TWICE + "loss.f(retain_graph=True)\n")
+        found = await connected.diagnostics(uri)
+        assert [(one.code, one.severity) for one in found] == [
+            ("TAPE101", t.DiagnosticSeverity.Warning),
+            ("TAPE301", t.DiagnosticSeverity.Information),
+        ]
+        changed = t.DidChangeConfigurationParams({"tapecheck": {"ignore": ["TAPE301"]}})
+        connected.client.workspace_did_change_configuration(changed)
+        await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        (only,) = connected.published[uri][1]
+        assert (only.code, only.severity) == ("TAPE101", t.DiagnosticSeverity.Error)
+        changed = t.DidChangeConfigurationParams({"tapecheck": {"enable": False}})
+        connected.client.workspace_did_change_configuration(changed)
+        await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        assert connected.published[uri][1] == []
+
+
+async def test_settings_the_editor_is_asked_for(tmp_path: Path) -> None:
+    params = captured("neovim-0.11.4", tmp_path)
+    asked = {"select": ["TAPE301"], "run": {"timeout": "soon"}}
+    async with editor(params, tmp_path, configuration=asked) as connected:
+        await connected.client.wait_for_notification(t.WINDOW_LOG_MESSAGE)
+        assert "tapecheck.run.timeout must be a number above 0" in connected.client.log_messages[0].message
+        uri = connected.open("train.py", TWICE + "loss.f(retain_graph=True)\n")
+        assert [one.code for one in await connected.diagnostics(uri)] == ["TAPE301"]
+
+
+async def test_vscode_is_asked_to_tell_of_changed_settings(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = connected.open("train.py", TWICE)
+        await connected.diagnostics(uri)
+        assert [one.method for one in connected.client.registrations] == [
+            t.WORKSPACE_DID_CHANGE_CONFIGURATION
+        ]
+        connected.client.set_configuration({"ignore": ["TAPE1", "TAPE101"]}, section="tapecheck")
+        connected.client.workspace_did_change_configuration(t.DidChangeConfigurationParams(None))
+        await asyncio.wait_for(_refreshed(connected), 5)
+        assert await connected.diagnostics(uri) == []
+
+
+async def _refreshed(connected: Editor) -> None:
+    while not connected.client.diagnostic_refresh_count:
+        await asyncio.sleep(0.01)
