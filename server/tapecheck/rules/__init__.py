@@ -4,13 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tapecheck.rules.backward_twice import BackwardTwice
+from tapecheck.rules.backward_without_graph import BackwardWithoutGraph
+from tapecheck.rules.create_graph_cycle import CreateGraphCycle
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
+from tapecheck.rules.gradient_cut import GradientCut
+from tapecheck.rules.graph_kept import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain import GrowingChain
+from tapecheck.rules.leaf_inplace import LeafInplace
+from tapecheck.rules.missing_create_graph import MissingCreateGraph
+from tapecheck.rules.needless_retain_graph import NeedlessRetainGraph
+from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.stale_saved_tensor import StaleSavedTensor
+from tapecheck.rules.words import merged
 from tapecheck.tape import Tape
 
-ALL: tuple[Rule, ...] = ()
+ALL: tuple[Rule, ...] = (
+    BackwardTwice(),
+    StaleSavedTensor(),
+    BackwardWithoutGraph(),
+    LeafInplace(),
+    GraphKeptAcrossIterations(),
+    GrowingChain(),
+    CreateGraphCycle(),
+    NeedlessRetainGraph(),
+    MissingCreateGraph(),
+    GradientCut(),
+)
 
-__all__ = ["ALL", "Evidence", "Example", "Finding", "Label", "Rule", "Severity", "judge"]
+__all__ = ["ALL", "Evidence", "Example", "Finding", "Label", "Reading", "Rule", "Severity", "judge"]
 
 
 def judge(
@@ -20,14 +43,14 @@ def judge(
 
     `select` and `ignore` hold rule codes, prefixes of codes ("TAPE2") or names; nothing selected means all.
     """
-    findings: list[Finding] = []
-    for rule in ALL:
-        if select is not None and not _named(rule, select):
-            continue
-        if _named(rule, ignore):
-            continue
-        findings.extend(rule.judge(tapes))
-    findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
+    chosen = [rule for rule in ALL if (select is None or _named(rule, select)) and not _named(rule, ignore)]
+    if not chosen:
+        return []
+    readings = [Reading(tape) for tape in tapes]
+    findings = merged(finding for rule in chosen for finding in rule.judge(readings))
+    findings.sort(
+        key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code)
+    )
     return findings
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tapecheck.rules.finding import Finding, Severity
-from tapecheck.tape import Tape
+from tapecheck.rules.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Rule:
     VALID: ClassVar[Sequence[Example]] = ()
     INVALID: ClassVar[Sequence[Example]] = ()
 
-    def judge(self, tapes: Sequence[Tape]) -> list[Finding]:
-        """The findings of this rule over all ways through one program, one for each place."""
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        """The findings of this rule over all ways through one program; several of one place are merged
+        later."""
         raise NotImplementedError

@@ -1,0 +1,349 @@
+"""TAPE101: a backward reaches nodes whose saved tensors an earlier backward freed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.origin import Origin, trace
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import (
+    always,
+    call_text,
+    called_from,
+    deciding,
+    freed_text,
+    line,
+    path_label,
+    quoted,
+    span_facts,
+)
+from tapecheck.tape import Problem, Step
+
+
+class BackwardTwice(Rule):
+    """A backward, or an `autograd.grad`, walks through a part of the graph whose saved tensors an earlier one
+    has already freed. PyTorch raises "Trying to backward through the graph a second time".
+
+    ## Why PyTorch does that
+
+    An operation such as a matrix product or a `tanh` needs tensors of the forward pass to compute its
+    gradient and saves them in its graph node. A backward frees what each node saved as soon as the node has
+    run, since nearly always nobody needs it again and it is most of the memory of a training step. The nodes
+    themselves stay, so the second backward finds the way, reaches a node with nothing left in it, and raises.
+
+    What counts is the node, not the loss: two different losses that share a part of the forward pass share
+    its nodes, and a hidden state carried into the next iteration carries the graph that made it.
+
+    ## What to do
+
+    - **State carried over iterations** (RNN states, running averages, memories): cut it where one iteration
+      ends, `h = h.detach()`; for a tuple `tuple(s.detach() for s in state)`.
+    - **Two losses on one forward pass**: add them and call backward once. Only where that is impossible pass
+      `retain_graph=True` to every backward but the last, and step the optimizer after all of them.
+    - **A forward pass before the loop**: move it into the loop, or compute it once under `torch.no_grad()` if
+      it is not trained.
+    - **GANs**: give the discriminator's loss `fake.detach()`; it has no business in the generator's graph.
+
+    `retain_graph=True` on the failing line itself changes nothing: it is the *earlier* backward that frees.
+    In a loop with carried state it only makes each backward slower than the one before, see TAPE202.
+
+    ## What is not a finding
+
+    - Backwards through graphs that share no nodes, for example two forward passes through one model, or two
+      models with inputs of their own.
+    - A second backward through operations that save nothing (additions, sums, means, views): PyTorch raises
+      nothing there.
+    """
+
+    code = "TAPE101"
+    name = "backward-twice"
+    severity = "error"
+    summary = "A backward runs through a graph that an earlier backward has freed"
+
+    VALID = (
+        Example(
+            "The state is cut between iterations",
+            """\
+import torch
+from torch import nn
+
+rnn, head = nn.GRU(4, 8), nn.Linear(8, 1)
+optimizer = torch.optim.Adam([*rnn.parameters(), *head.parameters()])
+hidden = torch.zeros(1, 2, 8)
+for step in range(5):
+    x, y = torch.randn(6, 2, 4), torch.randn(6, 2, 1)
+    output, hidden = rnn(x, hidden.detach())
+    loss = nn.functional.mse_loss(head(output), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "Two losses on one forward pass, one backward on their sum",
+            """\
+import torch
+from torch import nn
+
+trunk = nn.Sequential(nn.Linear(6, 16), nn.ReLU())
+depth, label = nn.Linear(16, 1), nn.Linear(16, 3)
+optimizer = torch.optim.SGD([*trunk.parameters(), *depth.parameters(), *label.parameters()], lr=0.1)
+for step in range(4):
+    features = trunk(torch.randn(8, 6))
+    depth_loss = depth(features).pow(2).mean()
+    label_loss = nn.functional.cross_entropy(label(features), torch.randint(0, 3, (8,)))
+    optimizer.zero_grad()
+    (depth_loss + label_loss).backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "Two forward passes through one model share no nodes",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+first = model(torch.randn(5, 4)).pow(2).mean()
+second = model(torch.randn(5, 4)).pow(2).mean()
+first.backward()
+second.backward()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "A hidden state carries its graph into the next iteration",
+            """\
+import torch
+from torch import nn
+
+rnn, head = nn.GRU(4, 8), nn.Linear(8, 1)
+optimizer = torch.optim.Adam([*rnn.parameters(), *head.parameters()])
+hidden = torch.zeros(1, 2, 8)
+for step in range(5):
+    x, y = torch.randn(6, 2, 4), torch.randn(6, 2, 1)
+    output, hidden = rnn(x, hidden)
+    loss = nn.functional.mse_loss(head(output), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=12,
+            raises="Trying to backward through the graph a second time",
+        ),
+        Example(
+            "Two losses share the trunk",
+            """\
+import torch
+from torch import nn
+
+trunk = nn.Sequential(nn.Linear(6, 16), nn.ReLU())
+depth, label = nn.Linear(16, 1), nn.Linear(16, 3)
+features = trunk(torch.randn(8, 6))
+depth_loss = depth(features).pow(2).mean()
+label_loss = nn.functional.cross_entropy(label(features), torch.randint(0, 3, (8,)))
+depth_loss.backward()
+label_loss.backward()
+""",
+            line=10,
+            raises="Trying to backward through the graph a second time",
+        ),
+        Example(
+            "The features are computed once, before the loop",
+            """\
+import torch
+from torch import nn
+
+encoder = nn.Sequential(nn.Linear(10, 16), nn.ReLU())
+head = nn.Linear(16, 2)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+inputs, targets = torch.randn(32, 10), torch.randint(0, 2, (32,))
+features = encoder(inputs)
+for epoch in range(3):
+    loss = nn.functional.cross_entropy(head(features), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=12,
+            raises="Trying to backward through the graph a second time",
+        ),
+        Example(
+            "Generator and discriminator share the fake batch",
+            """\
+import torch
+from torch import nn
+
+generator = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+discriminator = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(), nn.Linear(8, 1))
+g_optimizer = torch.optim.Adam(generator.parameters())
+d_optimizer = torch.optim.Adam(discriminator.parameters())
+for step in range(3):
+    fake = generator(torch.randn(4, 2))
+    d_loss = discriminator(fake).mean() - discriminator(torch.randn(4, 3)).mean()
+    d_optimizer.zero_grad()
+    d_loss.backward()
+    d_optimizer.step()
+    g_loss = -discriminator(fake).mean()
+    g_optimizer.zero_grad()
+    g_loss.backward()
+    g_optimizer.step()
+""",
+            line=16,
+            raises="Trying to backward through the graph a second time",
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is not None and problem.kind == "freed" and problem.certain == "yes":
+                    findings.append(self._finding(readings, reading, run, problem))
+        return findings
+
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
+        assert problem.node is not None and problem.freed_by is not None
+        home = run.at.span
+        node, freeing = problem.node, reading.run_of[problem.freed_by.id]
+        origin = trace(reading, run, node, freeing)
+        step = reading.step_between(freeing.position, run.position)
+        certain = always(readings, reading, run)
+        freed = freed_text(freeing, run)
+        # A call that stands twice on the way to its own failure frees first and fails later.
+        verb = "walks" if certain else "may walk"
+        message = (
+            f"{call_text(run.backward)} {verb} through a graph that is already freed: it was built on "
+            f"{line(node.at.span, home)} and freed by {freed}"
+        )
+        reason = _reason(origin, home)
+        if reason:
+            message += f"; {reason}"
+        labels = [Label(node.at.span, f"`{node.op}` was built here and saved tensors", "built")]
+        labels += called_from(node.at, home)
+        if freeing.at.span == home:
+            labels.append(Label(home, f"freed here{_time(freed)}, needed again now", "freed"))
+        else:
+            labels.append(Label(freeing.at.span, "freed here", "freed"))
+        if origin.kind == "carried" and origin.at is not None:
+            labels.append(
+                Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried")
+            )
+        elif origin.kind in ("outside", "shared") and origin.at is not None:
+            labels.append(Label(origin.at.span, f"{origin.text} belongs to both graphs", "path"))
+        decision = None if certain else deciding(readings, reading, run)
+        if decision is not None:
+            labels.append(path_label(decision))
+        swallowed = reading.caught(run)
+        if swallowed is not None:
+            message += "; the exception is swallowed, so this step is silently skipped"
+        labels += called_from(run.at, home)
+        detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, freeing, step)
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            _help(origin, freeing, run, step, detach_first),
+            tuple(labels), certain,
+            facts=_facts(reading, origin, run, problem, freeing, step, detach_first),
+        )  # fmt: skip
+
+
+def _time(freed: str) -> str:
+    return freed.removeprefix("this same call")
+
+
+def _reason(origin: Origin, home: Any) -> str:
+    if origin.kind == "carried":
+        return f"{origin.text} still refers to the graph of iteration {origin.iteration}"
+    if origin.kind == "outside" and origin.at is not None:
+        return f"{origin.text} is computed once, before the loop"
+    if origin.kind == "shared" and origin.at is not None:
+        return f"{origin.text} ({line(origin.at.span, home)}) is part of both"
+    return ""
+
+
+def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, step: Step | None) -> bool:
+    """Whether the step after the freeing backward updates nothing that the shared value was computed from."""
+    optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
+    if optimizer is None or optimizer.complete != "yes" or origin.node is None:
+        return False
+    below = set(reading.ledger.ancestry([origin.node]))
+    return not below & set(optimizer.params)
+
+
+def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
+    home = run.at.span
+    if origin.kind == "carried":
+        if origin.summed:
+            return (
+                "call backward on the loss of this iteration alone, or add up the losses in the loop and "
+                "call "
+                "backward once after it"
+            )
+        name = origin.name or "the carried value"
+        example = f"`{name} = {name}.detach()`" if origin.name else "`.detach()`"
+        return (
+            f"cut the graph between iterations, {example} before {quoted(origin.name, 'it')} is used again "
+            "(a tuple "
+            "or list needs it for each element); gradients then stop at the iteration's start"
+        )
+    if origin.kind == "outside":
+        where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""
+        return (
+            f"compute {quoted(origin.name, 'what comes before the loop')}{where} anew inside the loop, so "
+            "that each "
+            "backward has a graph of its own; if what made it is not trained, compute it under "
+            "`torch.no_grad()`"
+        )
+    if origin.kind == "same":
+        if freeing.at.span == home:
+            return "call backward once for each forward pass, or compute the loss again before each backward"
+        return (
+            f"call backward once; if two backwards on one graph are really meant, pass `retain_graph=True` "
+            "to the "
+            f"one on {line(freeing.at.span, home)}"
+        )
+    if detach_first:
+        return (
+            f"the backward on {line(freeing.at.span, home)} trains nothing that {origin.text} was computed "
+            f"from: give its loss `{origin.name or 'value'}.detach()`"
+        )
+    total = " + ".join(run_.backward.roots[0].name or "…" for run_ in (freeing, run) if run_.backward.roots)
+    advice = f"add the losses and call backward once, `({total}).backward()`"
+    if step is not None:
+        return f"{advice}, and step after it (with a step in between, `retain_graph=True` is no way out)"
+    return f"{advice}; or pass `retain_graph=True` to the backward on {line(freeing.at.span, home)}"
+
+
+def _facts(
+    reading: Reading,
+    origin: Origin,
+    run: Run,
+    problem: Problem,
+    freeing: Run,
+    step: Step | None,
+    detach_first: bool,
+) -> dict[str, Any]:
+    assert problem.node is not None
+    return {
+        "kind": origin.kind,
+        "name": origin.name,
+        "iteration": origin.iteration,
+        "summed": origin.summed,
+        "stored": span_facts(origin.at.span) if origin.at is not None else None,
+        "built": span_facts(problem.node.at.span),
+        "freed": span_facts(freeing.at.span),
+        "freed_retain_argument": span_facts(freeing.backward.retain_span)
+        if freeing.backward.retain_span
+        else None,
+        "roots": [root.name for root in run.backward.roots],
+        "freed_roots": [root.name for root in freeing.backward.roots],
+        "call": run.backward.call,
+        "step": span_facts(step.at.span) if step is not None else None,
+        "detach_first": detach_first,
+        "op": problem.node.op,
+    }

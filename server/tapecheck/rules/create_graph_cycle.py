@@ -1,0 +1,270 @@
+"""TAPE203: backward(create_graph=True) leaves leaves and their gradients in reference cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import LoopRun, Reading, Run, iteration_in
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import call_text, called_from, join, line, quoted, span_facts
+from tapecheck.tape import Leaf
+
+
+class CreateGraphCycle(Rule):
+    """`backward(create_graph=True)` gives every leaf a `.grad` that has a graph of its own, and that graph
+    leads back to the leaf: leaf, gradient and graph refer to each other in a cycle that Python's garbage
+    collector cannot see. In a loop each iteration leaves another one behind.
+
+    ## Why PyTorch does that
+
+    To differentiate a gradient once more, PyTorch records a graph for the backward itself. Its nodes save the
+    tensors of the forward pass and refer to the leaves; the leaf refers to its `.grad`; the `.grad` to those
+    nodes. The cycle leads through C++ objects, so only setting `.grad` to None breaks it.
+
+    ## What to do
+
+    - Take the gradients with `torch.autograd.grad(loss, inputs, create_graph=True)`: it returns them and
+      leaves every `.grad` alone.
+    - Or set the gradients to None when you are done: `optimizer.zero_grad()`, `x.grad = None`. For leaves
+      made anew in each iteration (a fresh model, a clone, an input) nothing else ever does it.
+    - Gradients of leaves that live on must not be cleared by `p.grad.zero_()`: the zeroed gradient keeps its
+      graph, and the next backward adds to it. (`optimizer.zero_grad(set_to_none=False)` detaches first and is
+      fine.)
+
+    ## What is not a finding
+
+    - One model for the whole loop whose gradients are set to None in every iteration: one cycle lives at a
+      time.
+    - A single `backward(create_graph=True)` outside any loop.
+    - `autograd.grad(..., create_graph=True)`."""
+
+    code = "TAPE203"
+    name = "create-graph-cycle"
+    severity = "warning"
+    summary = "backward(create_graph=True) leaves a reference cycle behind in each iteration"
+
+    VALID = (
+        Example(
+            "autograd.grad leaves no gradient on the leaves",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 16), nn.Softplus(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(4):
+    x, y = torch.randn(8, 6, requires_grad=True), torch.randint(0, 3, (8,))
+    loss = nn.functional.cross_entropy(model(x), y)
+    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    optimizer.zero_grad()
+    (loss + gradient.pow(2).sum(1).mean()).backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "One model, gradients set to None in every iteration",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(5, 10), nn.Tanh(), nn.Linear(10, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(4):
+    optimizer.zero_grad()
+    loss = model(torch.randn(16, 5)).pow(2).mean()
+    loss.backward(create_graph=True)
+    norm = sum(p.grad.pow(2).sum() for p in model.parameters()).sqrt()
+    print(loss.item(), norm.item())
+    optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "A new input in each iteration keeps its gradient",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 16), nn.Softplus(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(4):
+    x, y = torch.randn(8, 6, requires_grad=True), torch.randint(0, 3, (8,))
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward(create_graph=True)
+    penalty = x.grad.pow(2).sum(1).mean()
+    penalty.backward()
+    optimizer.step()
+""",
+            line=10,
+        ),
+        Example(
+            "A new model in each trial",
+            """\
+import torch
+from torch import nn
+
+
+def sharpness(model, x, y):
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward(create_graph=True)
+    norm = sum(p.grad.pow(2).sum() for p in model.parameters())
+    second = torch.autograd.grad(norm, list(model.parameters()))
+    return sum(s.abs().sum() for s in second).item()
+
+
+x, y = torch.randn(20, 2), torch.randn(20, 1)
+for trial in range(4):
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+    print(trial, sharpness(model, x, y))
+""",
+            line=7,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for runs in reading.runs_by_site.values():
+                runs = [run for run in runs if _makes_cycles(run)]
+                for loop in _loops(reading, runs):
+                    leaking = _leaking(reading, loop, runs)
+                    if leaking:
+                        findings.append(self._finding(reading, loop, runs, leaking))
+                        break
+        return findings
+
+    def _finding(self, reading: Reading, loop: LoopRun, runs: list[Run], leaking: list[Leaf]) -> Finding:
+        last = runs[-1]
+        home = last.at.span
+        fresh = [leaf for leaf in leaking if iteration_in(leaf.at, loop)]
+        certain = last.backward.create == "yes"
+        names = list(dict.fromkeys(f"`{leaf.name}`" for leaf in leaking if leaf.name))
+        more = len(names) - 3
+        owners = join([*names[:3], f"{more} more"] if more > 0 else names[:3]) or "the leaves"
+        if fresh:
+            why = (
+                f"{owners}, made anew in each iteration of the loop on {line(loop.event.at.span, home)}, "
+                f"{'keeps a' if len(names) == 1 else 'keep a'} `.grad` that is never set to None"
+            )
+        else:
+            why = (
+                f"the `.grad` of {owners} is not set to None between the iterations of the loop on "
+                f"{line(loop.event.at.span, home)}"
+            )
+        message = (
+            f"{call_text(last.backward)} with `create_graph=True` {'leaves' if certain else 'may leave'} "
+            "leaves and "
+            f"their gradients in a reference cycle that is never collected: {why}"
+        )
+        labels = []
+        for leaf in (fresh or leaking)[:2]:
+            labels.append(Label(leaf.at.span, f"{quoted(leaf.name, 'a leaf')} is made here", "kept"))
+        for leaf in leaking:
+            for _, cleared in reading.cleared.get(leaf.id, ()):
+                if cleared.to_none == "no" and cleared.detached == "no":
+                    labels.append(
+                        Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept")
+                    )
+                    break
+        labels += called_from(last.at, home)
+        target = "x" if fresh and not fresh[0].parameter else "p"
+        name = fresh[0].name if fresh and not fresh[0].parameter and fresh[0].name else target
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            f"take the gradients with `torch.autograd.grad(…, create_graph=True)`, or set them to None when "
+            "done "
+            f"(`{name}.grad = None`)",
+            tuple(labels), certain,
+            facts={
+                "leaves": [leaf.name for leaf in leaking],
+                "fresh": bool(fresh),
+                "loop": span_facts(loop.event.at.span),
+                "call": span_facts(home),
+            },
+        )  # fmt: skip
+
+
+def _makes_cycles(run: Run) -> bool:
+    backward = run.backward
+    return backward.call == "backward" and backward.accumulates and backward.create != "no" and not run.failed
+
+
+def _loops(reading: Reading, runs: list[Run]) -> list[LoopRun]:
+    """The loops around the last run of a call, outermost first."""
+    if not runs:
+        return []
+    return [loop for number, _ in runs[-1].at.iteration if (loop := reading.loops.get(number)) is not None]
+
+
+def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
+    """Leaves whose gradients pile up over the iterations of a loop; none where fewer than two whole
+    iterations leave any behind."""
+    by_iteration: dict[int, Run] = {}
+    for run in runs:
+        index = iteration_in(run.at, loop)
+        # The last iteration of a tape that broke off had no chance to clear anything.
+        if index and (loop.end is not None or index < loop.iterations):
+            by_iteration[index] = run
+    leaking: dict[int, Leaf] = {}
+    times = 0
+    for index in sorted(by_iteration):
+        run = by_iteration[index]
+        following = by_iteration.get(index + 1)
+        found = [
+            leaf for leaf in _own_cycles(reading, run) if _kept(reading, loop, leaf, index, run, following)
+        ]
+        times += bool(found)
+        leaking.update((leaf.id, leaf) for leaf in found)
+    return list(leaking.values()) if times >= 2 else []
+
+
+def _own_cycles(reading: Reading, run: Run) -> list[Leaf]:
+    """The leaves of a backward whose gradient's graph leads back to them."""
+    leaves = [
+        leaf
+        for node, fact in run.traversal.executed.items()
+        if fact == "yes" and (leaf := reading.ledger.leaves.get(node)) is not None
+    ]
+    if not leaves:
+        return []
+    # What the nodes on the way saved is what the gradient's own graph refers to.
+    used: set[int] = set()
+    opaque = False
+    for number in run.traversal.executed:
+        node = reading.ledger.nodes.get(number)
+        if node is None or node.keeps == "no":
+            continue
+        opaque = opaque or not node.saved
+        used.update(saved.of for saved in node.saved if saved.of is not None and saved.fact != "no")
+    referred = reading.ledger.ancestry(used).keys()
+    return [leaf for leaf in leaves if opaque or leaf.id in referred]
+
+
+def _kept(reading: Reading, loop: LoopRun, leaf: Leaf, index: int, run: Run, following: Run | None) -> bool:
+    """Whether the gradient that a backward left on a leaf still has its graph when the next one comes."""
+    made = iteration_in(leaf.at, loop)
+    if made:
+        return made == index and not _released(reading, leaf, run.position, None)
+    if following is None or leaf.id not in following.traversal.executed:
+        return False
+    if leaf.parameter and not _known(reading, leaf):
+        return False
+    return not _released(reading, leaf, run.position, following.position)
+
+
+def _known(reading: Reading, leaf: Leaf) -> bool:
+    """Whether it is sure that nothing unseen clears this parameter's gradient."""
+    owners = [optimizer for optimizer in reading.optimizers.values() if leaf.id in optimizer.params]
+    return bool(reading.cleared.get(leaf.id)) or any(optimizer.complete == "yes" for optimizer in owners)
+
+
+def _released(reading: Reading, leaf: Leaf, start: int, end: int | None) -> bool:
+    return any(
+        start < position
+        and (end is None or position < end)
+        and (event.to_none != "no" or event.detached != "no")
+        for position, event in reading.cleared.get(leaf.id, ())
+    )

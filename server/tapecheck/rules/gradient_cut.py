@@ -1,0 +1,317 @@
+"""TAPE402: an optimizer's parameters never get a gradient because the graph is cut on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading, Run, covered, with_sources
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import CUT_ADVICE, CUT_WORDS, called_from, join, line, quoted, span_facts
+from tapecheck.tape import Cut, Leaf
+
+_Identity = tuple[str, str, int, int]
+"""Name, file, line and column of a leaf: what makes it the same in several tapes."""
+
+
+class GradientCut(Rule):
+    """Parameters that an optimizer steps never receive a gradient, because the graph is cut between them and
+    every loss. Nothing raises: the optimizer skips parameters without a gradient, and they silently learn
+    nothing.
+
+    ## Why PyTorch does that
+
+    `.detach()`, `.data`, `.item()`, NumPy, `torch.no_grad()` and `torch.tensor(value)` give a value without
+    graph. If the loss reaches other parameters by another way, the backward succeeds. If it reaches none, the
+    backward raises (TAPE103), unless the loss was made a leaf again with `requires_grad_()`: then it succeeds
+    and trains nothing at all.
+
+    ## What to do
+
+    - Take the cut out where the finding stands.
+    - If the parameters are meant to stay as they are, do not give them to the optimizer, or set their
+      `requires_grad` to False, so that the next reader sees it.
+
+    ## What is not a finding
+
+    - A cut beside another way by which the parameters do get a gradient: stop-gradient branches, targets.
+    - Parameters that are set in another way, such as a momentum encoder or a moving average.
+    - Parameters that no optimizer steps, or that are not used at all.
+    """
+
+    code = "TAPE402"
+    name = "gradient-cut"
+    severity = "warning"
+    summary = "Parameters of an optimizer get no gradient: the graph is cut on the way to them"
+
+    VALID = (
+        Example(
+            "A stop-gradient beside a branch that is trained",
+            """\
+import torch
+from torch import nn
+
+encoder, predictor = nn.Linear(8, 6), nn.Linear(6, 6)
+optimizer = torch.optim.SGD([*encoder.parameters(), *predictor.parameters()], lr=0.05)
+similarity = nn.CosineSimilarity(dim=1)
+for step in range(3):
+    left, right = torch.randn(10, 8), torch.randn(10, 8)
+    first, second = encoder(left), encoder(right)
+    loss = -similarity(predictor(first), second.detach()).mean()
+    loss = loss - similarity(predictor(second), first.detach()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "The frozen encoder is not given to the optimizer",
+            """\
+import torch
+from torch import nn
+
+encoder, head = nn.Linear(8, 6), nn.Linear(6, 2)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.05)
+for step in range(3):
+    with torch.no_grad():
+        features = encoder(torch.randn(10, 8))
+    loss = nn.functional.cross_entropy(head(features), torch.randint(0, 2, (10,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "The encoder is stepped but its output is detached",
+            """\
+import torch
+from torch import nn
+
+encoder, decoder = nn.GRU(4, 8, batch_first=True), nn.GRU(4, 8, batch_first=True)
+encoder_optimizer = torch.optim.Adam(encoder.parameters())
+decoder_optimizer = torch.optim.Adam(decoder.parameters())
+for step in range(3):
+    encoder_optimizer.zero_grad()
+    decoder_optimizer.zero_grad()
+    _, hidden = encoder(torch.randn(2, 6, 4))
+    hidden = hidden.detach()
+    output, _ = decoder(torch.randn(2, 5, 4), hidden)
+    loss = output.pow(2).mean()
+    loss.backward()
+    encoder_optimizer.step()
+    decoder_optimizer.step()
+""",
+            line=11,
+        ),
+        Example(
+            "Attention weights through .data: key and query learn nothing",
+            """\
+import torch
+from torch import nn
+
+
+class Pool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score, self.value = nn.Linear(6, 1), nn.Linear(6, 6)
+
+    def forward(self, x):
+        weights = torch.softmax(self.score(x).data, dim=1)
+        return (weights * self.value(x)).sum(1)
+
+
+pool, head = Pool(), nn.Linear(6, 2)
+optimizer = torch.optim.Adam([*pool.parameters(), *head.parameters()])
+for step in range(3):
+    loss = nn.functional.cross_entropy(head(pool(torch.randn(8, 5, 6))), torch.randint(0, 2, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=11,
+        ),
+        Example(
+            "A loss made a leaf again trains nothing",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 10), nn.ReLU(), nn.Linear(10, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    predicted = model(torch.randn(8, 6)).argmax(1)
+    loss = (predicted != torch.randint(0, 4, (8,))).float().mean()
+    loss.requires_grad_(True)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=9,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        if not any(reading.steps and reading.runs for reading in readings):
+            return []
+        trained: set[_Identity] = set()
+        for reading in readings:
+            trained |= _trained(reading)
+        findings: list[Finding] = []
+        for reading in readings:
+            if reading.complete and reading.steps:
+                findings += self._of(reading, trained)
+        return findings
+
+    def _of(self, reading: Reading, trained: set[_Identity]) -> Iterable[Finding]:
+        stepped = {step.optimizer for _, step in reading.steps}
+        owner: dict[int, str] = {}
+        for number in stepped & reading.optimizers.keys():
+            optimizer = reading.optimizers[number]
+            for leaf in optimizer.params:
+                event = reading.ledger.leaves.get(leaf)
+                if event is not None and _identity(event) not in trained:
+                    owner.setdefault(leaf, optimizer.name)
+        if not owner:
+            return
+        places: dict[tuple[str, int], list[_Cause]] = {}
+        for cause in _causes(reading, owner.keys()):
+            places.setdefault((cause.cut.at.file, cause.cut.at.line), []).append(cause)
+        for causes in places.values():
+            yield self._finding(reading, causes, owner)
+
+    def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str]) -> Finding:
+        cut = causes[0].cut
+        home = cut.at.span
+        lost = sorted({leaf for cause in causes for leaf in cause.lost})
+        names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in lost))
+        named = [f"`{name}`" for name in names if name]
+        more = len(named) - 3
+        text = (
+            join([*named[:3], f"{more} more parameters"] if more > 0 else named) or f"{len(lost)} parameters"
+        )
+        optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
+        words = CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(
+            value=quoted(cut.name, "the value")
+        )
+        plural = len(lost) != 1
+        message = (
+            f"{words}, so {text} never {'get' if plural else 'gets'} a gradient, although "
+            f"{optimizers or 'an optimizer'} steps {'them' if plural else 'it'}"
+        )
+        labels = []
+        for source in {source.id: source for cause in causes for source in cause.before}.values():
+            what = CUT_WORDS.get(source.how, "{value} leaves its graph here")
+            labels.append(Label(source.at.span, what.format(value=quoted(source.name, "the value")), "cut"))
+        run = causes[0].run
+        labels.append(
+            Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path")
+        )
+        step = next(
+            (step for _, step in reading.steps if reading.optimizers[step.optimizer].name in owner.values()),
+            None,
+        )
+        if step is not None:
+            labels.append(Label(step.at.span, "stepped here without a gradient", "step"))
+        labels += called_from(cut.at, home)
+        advice = CUT_ADVICE.get(cut.how, "keep the value in the graph")
+        if cut.how == "leaf" and causes[0].before:
+            first = causes[0].before[0]
+            mend = CUT_ADVICE.get(first.how, "keep the value in the graph")
+            advice = f"{advice}, and mend the cut on {line(first.at.span, home)}: {mend}"
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
+            tuple(labels),
+            facts={
+                "how": cut.how,
+                "name": cut.name,
+                "parameters": names,
+                "cuts": [span_facts(source.at.span) for cause in causes for source in cause.before],
+            },
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Cause:
+    """A cut value that a backward's graph was built with, and the parameters behind it.
+
+    `before` are the cuts it was derived from.
+    """
+
+    cut: Cut
+    lost: set[int]
+    run: Run
+    before: list[Cut]
+
+
+def _identity(leaf: Leaf) -> _Identity:
+    return leaf.name, leaf.at.file, leaf.at.span.line, leaf.at.span.column
+
+
+def _trained(reading: Reading) -> set[_Identity]:
+    """The leaves that get, or may get, a gradient, or that the program sets in another way."""
+    reached: set[int] = set()
+    for run in reading.runs:
+        reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
+    for _, escape in reading.escapes:
+        reached.update(
+            node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves
+        )
+    written = {
+        change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration
+    }
+    return {
+        _identity(leaf)
+        for number, leaf in reading.ledger.leaves.items()
+        if number in reached or leaf.storage in written
+    }
+
+
+def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
+    """The cuts that keep parameters from the backwards of a tape, each at the place where it happens."""
+    wanted = set(lost)
+    done: set[int] = set()
+    for run in reading.runs:
+        roots = [root.node for root in run.backward.roots if root.node is not None]
+        numbers = {number for root in run.backward.roots for number in root.cuts}
+        for node in reading.graph_nodes(run.traversal.executed):
+            numbers.update(reading.ledger.nodes[node].cuts)
+        cuts = with_sources(reading, sorted(numbers - done))
+        done |= cuts.keys()
+        remade = [cut for cut in cuts.values() if cut.how == "leaf" and _starts(reading, cut, roots)]
+        for cut in remade:
+            before = [source for source in with_sources(reading, cut.sources).values() if source.id != cut.id]
+            behind = (
+                set().union(covered(reading, cut), *(covered(reading, source) for source in before)) & wanted
+            )
+            if behind:
+                yield _Cause(cut, behind, run, sorted(before, key=lambda source: source.id))
+        hidden = {source for cut in remade for source in with_sources(reading, cut.sources)}
+        direct = {
+            number: behind
+            for number, cut in cuts.items()
+            if cut.how not in ("grad", "leaf")
+            and number not in hidden
+            and (behind := covered(reading, cut) & wanted)
+        }
+        for number, behind in direct.items():
+            cut = cuts[number]
+            # Under one no_grad block each operation cuts; the first is the place.
+            if cut.how == "no_grad" and any(
+                source in direct and cuts[source].how == "no_grad"
+                for source in with_sources(reading, cut.sources)
+            ):
+                continue
+            yield _Cause(cut, behind, run, [])
+
+
+def _starts(reading: Reading, cut: Cut, roots: Sequence[int]) -> bool:
+    """Whether the new leaf that a cut made is what a backward starts from."""
+    for root in roots:
+        leaf = reading.ledger.leaves.get(root)
+        if leaf is not None and leaf.at.span.line == cut.at.span.line and leaf.at.file == cut.at.file:
+            return True
+    return False

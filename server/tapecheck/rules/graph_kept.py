@@ -1,0 +1,517 @@
+"""TAPE201: a value that outlives the iteration keeps its graph, and more of it each time round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.reading import Held, Reading, iteration_in
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import called_from, line, quoted, span_facts
+from tapecheck.tape import Node, Site, Span
+
+LARGE_BOUND = 64
+"""A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
+
+
+class GraphKeptAcrossIterations(Rule):
+    """A value that outlives the iteration still refers to the graph that made it, and each iteration adds its
+    own: memory grows for as long as the loop runs.
+
+    ## Why PyTorch does that
+
+    A tensor that an operation computed refers to its graph node, that node to the nodes before it, and they
+    live as long as the tensor. What is kept depends on the backward:
+
+    - Where **no backward ever frees** those nodes (validation without `torch.no_grad()`, a prediction put
+      into a list), each keeps its saved tensors: the activations of every batch stay in memory. This is a
+      warning.
+    - Where a backward **has freed** them (`total += loss` after `loss.backward()`), only the node objects are
+      left: a few hundred bytes each, small but growing, and slow to release in the end. This is a hint.
+
+    ## What to do
+
+    - For a number to print or plot, keep the number: `total += loss.item()`.
+    - For tensors to use later, keep them without graph: `outputs.append(out.detach())`.
+    - For a running value, detach what comes from the iteration: `mean = 0.9 * mean + 0.1 *
+      batch_mean.detach()`.
+    - For validation, run the loop under `torch.no_grad()` or `torch.inference_mode()`.
+
+    ## What is not a finding
+
+    - Losses summed over iterations and backwarded after the loop, or every few iterations with a reset.
+    - One value overwritten in each iteration (`self.last = out`): one graph stays alive, not one more each
+      time.
+    - A container with a small bound, such as `deque(maxlen=10)`.
+    - Loops within a forward pass: they are parts of one graph."""
+
+    code = "TAPE201"
+    name = "graph-kept-across-iterations"
+    severity = "warning"
+    summary = "A value that outlives the iteration keeps the graph of every iteration"
+
+    VALID = (
+        Example(
+            "The numbers are kept, not the tensors",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+total, history = 0.0, []
+for step in range(5):
+    loss = model(torch.randn(6, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+    history.append(loss.detach())
+print(total, history[-1])
+""",
+        ),
+        Example(
+            "The losses of an episode are summed and backwarded after it",
+            """\
+import torch
+from torch import nn
+
+policy = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(policy.parameters())
+for episode in range(3):
+    log_probs = []
+    for t in range(4):
+        choice = torch.distributions.Categorical(logits=policy(torch.randn(4)))
+        action = choice.sample()
+        log_probs.append(choice.log_prob(action))
+    loss = -torch.stack(log_probs).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "Validation under no_grad",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+outputs = []
+with torch.no_grad():
+    for batch in range(4):
+        outputs.append(model(torch.randn(6, 4)))
+print(torch.cat(outputs).argmax(1).float().mean().item())
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "The total of a log keeps every iteration's nodes",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+total = 0
+for step in range(5):
+    loss = model(torch.randn(6, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss
+print(float(total) / 5)
+""",
+            line=12,
+        ),
+        Example(
+            "Predictions of a validation that records graphs",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def validate(batches):
+    model.eval()
+    outputs = []
+    for batch in batches:
+        outputs.append(model(batch))
+    return torch.cat(outputs).argmax(1).float().mean().item()
+
+
+print(validate([torch.randn(6, 4) for _ in range(5)]))
+""",
+            line=11,
+        ),
+        Example(
+            "A running mean on the module keeps the graphs of all batches",
+            """\
+import torch
+from torch import nn
+
+
+class Normalize(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.mean = torch.zeros(width)
+
+    def forward(self, x):
+        batch_mean = x.mean(0)
+        self.mean = 0.9 * self.mean + 0.1 * batch_mean
+        return self.scale * (x - batch_mean)
+
+
+model = nn.Sequential(nn.Linear(4, 8), Normalize(8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(5):
+    loss = model(torch.randn(16, 4)).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=13,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        excused: set[_Place] = set()
+        level: set[_Place] = set()
+        grown: list[tuple[Reading, _Growth]] = []
+        for reading in readings:
+            reached: dict[int, dict[int, int]] = {}
+            for held in reading.held:
+                if len(held.holds) < 3:
+                    continue
+                if held.loop.id not in reached:
+                    reached[held.loop.id] = reading.iterations_reached(held.loop)
+                if len(_steps(reading, held, reached[held.loop.id])) < 2:
+                    level.add(_place(held))
+            grown += [(reading, growth) for growth in _growing(reading)]
+        wanted = {_place(growth.held) for _, growth in grown}
+        for reading in readings if wanted else ():
+            for held in reading.held:
+                if _place(held) in wanted - excused and _backwarded_later(reading, held):
+                    excused.add(_place(held))
+        return [
+            self._finding(reading, growth, certain=_place(growth.held) not in level)
+            for reading, growth in grown
+            if _place(growth.held) not in excused
+        ]
+
+    def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
+        held = growth.held
+        store = _store(reading, growth)
+        home = store.span
+        kept = _saved(reading, growth)
+        severity: Severity = "warning" if kept else "hint"
+        freeing = _freeing(reading, growth)
+        loop_line = line(held.loop.event.at.span, home)
+        message = (
+            f"{quoted(held.holder, 'a value')} {'keeps' if certain else 'may keep'} the graph of every "
+            f"iteration of the loop on {loop_line}, "
+            f"{growth.nodes} graph node{'s' if growth.nodes != 1 else ''} more each time"
+        )
+        if kept and freeing is None:
+            message += ": nothing ever frees them, so the activations of all iterations stay in memory"
+        elif kept:
+            message += ": some of them are never freed and keep their activations in memory"
+        elif freeing is not None:
+            where = line(freeing, home)
+            message += (
+                f": the backward on {where} has freed their saved tensors, so it is small, but it grows"
+            )
+        else:
+            message += ": they saved no tensors, so it is small, but it grows"
+        labels = []
+        example = growth.example
+        if example is not None and example.at.line != home.line:
+            labels.append(Label(example.at.span, "nodes built here are kept", "built"))
+        if freeing is not None and freeing != home:
+            labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
+        if store.span.line != held.last.at.span.line:
+            labels.append(
+                Label(
+                    held.last.at.span, f"{quoted(held.holder, 'it')} is stored for the next iteration", "kept"
+                )
+            )
+        labels += called_from(store, home)
+        labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
+        return Finding(
+            self.code, self.name, severity, home, message, _help(growth, kept, freeing is not None),
+            tuple(labels), certain,
+            facts={
+                "holder": held.holder,
+                "kind": "chain" if growth.chain else "container",
+                "stored": span_facts(held.last.at.span),
+                "loop": span_facts(held.loop.event.at.span),
+                "nodes_per_iteration": growth.nodes,
+                "saved_tensors_kept": kept,
+                "backwarded": freeing is not None,
+                "bound": held.last.bound,
+            },
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Growth:
+    """A holder that keeps more at the end of each iteration. `chain` says that its value is computed from its
+    value in the iteration before, `steps` are the iterations at which it grew."""
+
+    held: Held
+    chain: bool
+    steps: list[int]
+    reached: set[int]
+    nodes: int
+    example: Node | None
+
+
+_Place = tuple[str, str, int, Span]
+"""Holder, file and line of the store, and the loop: what makes a holder the same one in several tapes."""
+
+
+def _place(held: Held) -> _Place:
+    at = held.last.at
+    return held.holder, at.file, at.line, held.loop.event.at.span
+
+
+def _growing(reading: Reading) -> list[_Growth]:
+    """Holders that grow with the loop, one for each thing that would have to be cut."""
+    by_loop: dict[int, list[Held]] = {}
+    for held in reading.held:
+        loop = held.loop
+        if not loop.event.inside_forward and loop.iterations >= 3 and not _bounded(held):
+            by_loop.setdefault(loop.id, []).append(held)
+    growths = []
+    for group in by_loop.values():
+        reached = reading.iterations_reached(group[0].loop)
+        growing = [(held, steps) for held in group if len(steps := _steps(reading, held, reached)) >= 2]
+        if growing:
+            growths += _roots(reading, growing)
+    return [
+        growth for growth in growths if not _explained(reading, growth) and not _by_depth(reading, growth)
+    ]
+
+
+def _bounded(held: Held) -> bool:
+    bound = held.last.bound
+    if bound is None or bound > LARGE_BOUND:
+        return False
+    # A window that the whole loop never fills keeps every iteration like a list.
+    return not (held.loop.more == "no" and held.loop.iterations <= bound)
+
+
+def _steps(reading: Reading, held: Held, reached: dict[int, int]) -> list[int]:
+    """The iterations at which the graphs of more iterations were kept than before; none where it ever
+    shrinks."""
+    steps = []
+    before: int | None = None
+    for index in range(1, held.loop.iterations + 1):
+        if index not in held.nodes and (held.loop.id, index) not in reading.iterations_held:
+            # Nothing was noted for an iteration that a break or an exception ended.
+            continue
+        bits = 0
+        for node in held.nodes.get(index, ()):
+            bits |= reached.get(node, 0)
+        kept = bits.bit_count()
+        if before is not None:
+            if kept < before:
+                return []
+            if kept > before:
+                steps.append(index)
+        before = kept
+    return steps
+
+
+def _roots(reading: Reading, growing: list[tuple[Held, list[int]]]) -> list[_Growth]:
+    """Of the growing holders of one loop those that grow of themselves, not through another's value."""
+    growths = []
+    for held, steps in growing:
+        last = steps[-1]
+        before = held.nodes.get(_previous(held, last), set())
+        now = held.nodes[last]
+        reached = reading.graph_nodes(reading.ledger.ancestry(now))
+        onward = reading.graph_nodes(
+            reading.ledger.ancestry(s for node in now for s in reading.sources(node))
+        )
+        chain = bool(before & onward) and not before & now
+        if not before & reached:
+            continue
+        older = reading.graph_nodes(reading.ledger.ancestry(before))
+        example = _example(reading, held, older)
+        growths.append(_Growth(held, chain, steps, reached, len(reached - older), example))
+    kept: list[_Growth] = []
+    chains = [growth for growth in growths if growth.chain]
+    for growth in growths:
+        rivals = [other for other in chains if other is not growth]
+        if any(
+            _same(growth, other) and chains.index(other) < chains.index(growth)
+            for other in rivals
+            if growth.chain
+        ):
+            continue
+        blocking: set[int] = set()
+        for other in rivals:
+            if growth.chain and _same(growth, other):
+                continue
+            for nodes in other.held.nodes.values():
+                blocking |= nodes
+        if blocking:
+            around = reading.iterations_reached(growth.held.loop, frozenset(blocking))
+            if len(_steps(reading, growth.held, around)) < 2:
+                continue
+        kept.append(growth)
+    return kept
+
+
+def _same(left: _Growth, right: _Growth) -> bool:
+    return left.held.nodes == right.held.nodes
+
+
+def _previous(held: Held, index: int) -> int:
+    return max((other for other in held.nodes if other < index), default=0)
+
+
+def _example(reading: Reading, held: Held, older: set[int]) -> Node | None:
+    """The newest node of an earlier iteration that is kept: where the kept graph ends."""
+    candidates = [node for node in older if reading.iteration_of(node, held.loop)]
+    return reading.ledger.nodes[max(candidates)] if candidates else None
+
+
+def _explained(reading: Reading, growth: _Growth) -> bool:
+    """Whether a failing backward or a growing chain already tells this story."""
+    for run in reading.runs:
+        problem = run.traversal.problem
+        if problem is not None and problem.certain == "yes" and problem.node is not None:
+            if problem.node.id in growth.reached:
+                return True
+    for chain in reading.growing_chains:
+        for run in chain.runs[1:]:
+            now = iteration_in(run.at, growth.held.loop)
+            for index, nodes in growth.held.nodes.items():
+                if index < now and nodes & run.traversal.executed.keys():
+                    return True
+    return False
+
+
+def _by_depth(reading: Reading, growth: _Growth) -> bool:
+    """Whether each iteration applies other parameters: a loop over layers, part of one forward pass."""
+    used: dict[int, set[int]] = {}
+    for number in growth.reached:
+        iteration = reading.iteration_of(number, growth.held.loop)
+        if iteration:
+            parameters = {
+                source
+                for source in reading.sources(number)
+                if (leaf := reading.ledger.leaves.get(source)) is not None and leaf.parameter
+            }
+            used.setdefault(iteration, set()).update(parameters)
+    filled = [parameters for parameters in used.values() if parameters]
+    if len(filled) < 2:
+        return False
+    return sum(len(parameters) for parameters in filled) == len(set().union(*filled))
+
+
+def _backwarded_later(reading: Reading, held: Held) -> bool:
+    """Whether a later backward runs through what was held and the holder then lets it go, or the program
+    hands it to somebody who may do that."""
+    loop = held.loop
+    for index, position in held.positions.items():
+        direct = held.nodes[index]
+        if not direct:
+            continue
+        later = [run for run in reading.runs if run.position > position]
+        escapes = [escape for place, escape in reading.escapes if place > position]
+        if not later and not escapes:
+            continue
+        held_graph = reading.graph_nodes(reading.ledger.ancestry(direct))
+        old = {node for node in held_graph if 0 < reading.iteration_of(node, loop) <= index}
+        for run in later:
+            walked = old & run.traversal.executed.keys()
+            if walked and not any(
+                walked & reading.ledger.ancestry(held.nodes[after]).keys()
+                for after, place in held.positions.items()
+                if place > run.position
+            ):
+                return True
+        if escapes and not any(reading.ledger.is_freed(node) != "no" for node in old):
+            gone = reading.ledger.ancestry(node for escape in escapes for node in escape.nodes)
+            if direct & gone.keys():
+                return True
+    return False
+
+
+def _store(reading: Reading, growth: _Growth) -> Site:
+    """The line that stores, or, where a value is computed from its own old value in several lines, the
+    first."""
+    held = growth.held
+    index = growth.steps[-1]
+    before = held.nodes.get(_previous(held, index), set())
+    start = held.positions.get(_previous(held, index))
+    if growth.chain and start is not None:
+        stored = held.holds[index].at
+        for bind in reading.binds_in(held.holder, start, held.positions[index]):
+            if bind.node is None or bind.node in before or bind.at.stack != stored.stack:
+                continue
+            if before & reading.ledger.ancestry([bind.node]).keys():
+                return bind.at
+    return held.holds[index].at
+
+
+def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
+    """The kept nodes of iterations before the last."""
+    last = growth.steps[-1]
+    return [
+        reading.ledger.nodes[node]
+        for node in growth.reached
+        if 0 < reading.iteration_of(node, growth.held.loop) < last
+    ]
+
+
+def _saved(reading: Reading, growth: _Growth) -> bool:
+    """Whether kept nodes hold tensors that would be freed without them; parameters live on anyway."""
+    for node in _old_nodes(reading, growth):
+        if reading.ledger.keeps_saved(node.id) == "no":
+            continue
+        for saved in node.saved:
+            leaf = reading.ledger.leaves.get(saved.of) if saved.of is not None else None
+            if leaf is None or iteration_in(leaf.at, growth.held.loop):
+                return True
+        if not node.saved and node.keeps == "may" and reading.ledger.is_freed(node.id) == "no":
+            return True
+    return False
+
+
+def _freeing(reading: Reading, growth: _Growth) -> Span | None:
+    """Where a backward has freed the kept nodes."""
+    for node in sorted(_old_nodes(reading, growth), key=lambda node: -node.id):
+        backward = reading.ledger.freed_by(node.id)
+        if backward is not None:
+            return backward.at.span
+    return None
+
+
+def _help(growth: _Growth, kept: bool, backwarded: bool) -> str:
+    holder = quoted(growth.held.holder, "it")
+    if growth.chain:
+        if backwarded or not kept:
+            return (
+                f"detach what comes from the iteration, or use its number: `.detach()` or `.item()` where "
+                f"{holder} is "
+                "computed"
+            )
+        return (
+            f"detach {holder} before the next iteration uses it, or run the loop under `torch.no_grad()` if "
+            "nothing in "
+            "it is trained"
+        )
+    if backwarded or not kept:
+        return f"store the number or a detached tensor in {holder}: `.item()` or `.detach()`"
+    return (
+        f"store `.detach()` of the value in {holder}, or run the loop under `torch.no_grad()` if nothing in "
+        "it is trained"
+    )

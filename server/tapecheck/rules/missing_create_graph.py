@@ -1,0 +1,301 @@
+"""TAPE401: a gradient that is not differentiable goes into a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import (
+    always,
+    call_text,
+    called_from,
+    deciding,
+    line,
+    path_label,
+    quoted,
+    root_text,
+    span_facts,
+)
+from tapecheck.tape import Cut, Node
+
+_EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
+"""Cuts that say themselves that the value is meant as a constant from there on."""
+
+
+class MissingCreateGraph(Rule):
+    """A gradient that was taken without `create_graph=True` is used where it would have to be differentiated:
+    in a penalty on the loss, or in a second derivative. Either the next backward raises, or, worse, the
+    penalty is a constant that changes the loss and none of its gradients.
+
+    ## Why PyTorch does that
+
+    `autograd.grad` computes numbers. Only with `create_graph=True` does it also record how it computed them,
+    so that its result can be differentiated again; that costs memory, so it is not the default.
+    `retain_graph=True` is something else: it keeps the graph of the forward pass and gives the gradient none.
+    The same goes for a `.grad` that a plain `backward()` has filled.
+
+    ## What to do
+
+    Pass `create_graph=True` to the `autograd.grad` call whose result goes into the loss. It implies
+    `retain_graph=True`, which can go then.
+
+    ## What is not a finding
+
+    - A gradient that only scales or moves something: an adversarial step, a loss weight computed from
+      gradient norms, a sign, a mask. There it is meant as a number.
+    - A gradient that is detached, printed or logged.
+    - The outermost derivative, when nothing differentiates it again."""
+
+    code = "TAPE401"
+    name = "missing-create-graph"
+    severity = "warning"
+    summary = "A gradient taken without create_graph=True goes into a loss as a constant"
+
+    VALID = (
+        Example(
+            "A gradient penalty with create_graph=True",
+            """\
+import torch
+from torch import nn
+
+critic = nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 1))
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    real, fake = torch.randn(16, 6), torch.randn(16, 6)
+    x = (0.5 * real + 0.5 * fake).requires_grad_(True)
+    (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+    penalty = ((gradient.norm(dim=1) - 1) ** 2).mean()
+    loss = critic(fake).mean() - critic(real).mean() + 10 * penalty
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "An adversarial step uses the gradient as a number",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x, y = torch.randn(8, 6, requires_grad=True), torch.randint(0, 3, (8,))
+    (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(model(x), y), x)
+    attacked = x.detach() + 0.1 * gradient.sign()
+    loss = nn.functional.cross_entropy(model(attacked), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "The penalty is a constant: it trains nothing",
+            """\
+import torch
+from torch import nn
+
+critic = nn.Sequential(nn.Linear(6, 24), nn.Tanh(), nn.Linear(24, 1))
+optimizer = torch.optim.Adam(critic.parameters())
+
+
+def gradient_penalty(real, fake):
+    x = (0.5 * real + 0.5 * fake).requires_grad_(True)
+    (gradient,) = torch.autograd.grad(critic(x).sum(), x, retain_graph=True)
+    return ((gradient.norm(dim=1) - 1) ** 2).mean()
+
+
+for step in range(3):
+    real, fake = torch.randn(16, 6), torch.randn(16, 6)
+    loss = critic(fake).mean() - critic(real).mean() + 10 * gradient_penalty(real, fake)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=16,
+        ),
+        Example(
+            "A second derivative of a gradient without graph",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    t = torch.rand(32, 1, requires_grad=True)
+    u = model(t)
+    first = torch.autograd.grad(u.sum(), t)[0]
+    second = torch.autograd.grad(first.sum(), t)[0]
+    loss = (second + u).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=10,
+            raises="element 0 of tensors does not require grad",
+        ),
+        Example(
+            "The weights of the inner step never reach the outer loss",
+            """\
+import torch
+
+w = torch.randn(4, 1, requires_grad=True)
+x, y = torch.randn(10, 4), torch.randn(10, 1)
+weights = torch.zeros(10, 1, requires_grad=True)
+inner = ((x @ w - y).pow(2) * weights).sum()
+(step,) = torch.autograd.grad(inner, w)
+outer = (x @ (w - 0.1 * step) - y).pow(2).mean()
+(importance,) = torch.autograd.grad(outer, weights)
+print(importance.abs().sum().item())
+""",
+            line=9,
+            raises="The differentiated Tensor at index 0 appears to not have been used in the graph",
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings: list[Finding] = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is not None and problem.kind == "no-graph" and problem.certain == "yes":
+                    root = run.backward.roots[problem.root]
+                    cuts = [cut for cut in with_sources(reading, root.cuts).values() if cut.how == "grad"]
+                    if cuts:
+                        findings.append(
+                            self._raising(readings, reading, run, cuts, problem.root, unused=None)
+                        )
+                elif problem is not None and problem.kind == "unused":
+                    cuts = _cut_off_from(reading, run, problem.root)
+                    if cuts:
+                        findings.append(self._raising(readings, reading, run, cuts, 0, unused=problem.root))
+                if problem is None or problem.certain != "yes":
+                    findings += self._silent(reading, run)
+        return findings
+
+    def _raising(
+        self,
+        readings: Sequence[Reading],
+        reading: Reading,
+        run: Run,
+        cuts: list[Cut],
+        index: int,
+        unused: int | None,
+    ) -> Finding:
+        home = run.at.span
+        first = min(cuts, key=lambda cut: cut.id)
+        taken = line(first.at.span, home)
+        certain = always(readings, reading, run) if unused is None else True
+        root = root_text(run.backward.roots[index])
+        if unused is None:
+            verb = "cannot" if certain else "may not be able to"
+            message = (
+                f"{call_text(run.backward, index)} {verb} differentiate {root}: it comes from the gradient "
+                "taken on "
+                f"{taken} without `create_graph=True`, which has no graph of its own"
+            )
+        else:
+            target = run.backward.inputs[unused] if run.backward.inputs is not None else None
+            leaf = reading.name(target) if target is not None else None
+            message = (
+                f"{call_text(run.backward, index)} finds no way to "
+                f"{quoted(leaf[0] if leaf else '', 'its input')}: the only "
+                f"one leads through the gradient taken on {taken} without `create_graph=True`"
+            )
+        labels = _labels(cuts)
+        decision = None if certain else deciding(readings, reading, run)
+        if decision is not None:
+            labels.append(path_label(decision))
+        labels += called_from(run.at, home)
+        return Finding(
+            self.code, self.name, "error", home, message,
+            f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`)",
+            tuple(labels), certain,
+            facts={
+                "kind": "raises",
+                "gradients": [span_facts(cut.at.span) for cut in cuts],
+                "root": run.backward.roots[index].name,
+            },
+        )  # fmt: skip
+
+    def _silent(self, reading: Reading, run: Run) -> Iterable[Finding]:
+        terms = sorted({term for root in run.backward.roots for term in root.constant_terms})
+        for term in terms:
+            cut = reading.ledger.cuts.get(term)
+            node = _meeting(reading, run, term) if cut is not None else None
+            if cut is None or node is None:
+                continue
+            home = node.at.span
+            taken = line(cut.at.span, home)
+            message = (
+                f"the gradient taken on {taken} goes into {root_text(run.backward.roots[0])} as a constant: "
+                "without "
+                "`create_graph=True` it has no graph, so this term changes the loss and none of its gradients"
+            )
+            labels = _labels([cut])
+            if run.at.span != home:
+                labels.append(Label(run.at.span, "this backward does not see the term", "path"))
+            labels += called_from(node.at, home)
+            yield Finding(
+                self.code, self.name, "warning", home, message,
+                f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`); if "
+                "the term is "
+                "meant as a constant, say so with `.detach()`",
+                tuple(labels),
+                facts={
+                    "kind": "silent",
+                    "gradients": [span_facts(cut.at.span)],
+                    "root": run.backward.roots[0].name,
+                },
+            )  # fmt: skip
+
+
+def _labels(cuts: Iterable[Cut]) -> list[Label]:
+    labels = []
+    for cut in sorted(cuts, key=lambda cut: cut.id):
+        labels.append(Label(cut.at.span, "not differentiable: taken here without `create_graph=True`", "cut"))
+        labels += called_from(cut.at, cut.at.span, 1)
+    return labels
+
+
+def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
+    """The first operation that takes the constant gradient into the graph of the backward's root."""
+    roots = [root.node for root in run.backward.roots if root.node is not None]
+    for number in sorted(reading.graph_nodes(reading.ledger.ancestry(roots))):
+        node = reading.ledger.nodes[number]
+        for cut in node.cuts:
+            if cut == term or term in _derived(reading, cut):
+                return node
+    return None
+
+
+def _derived(reading: Reading, number: int) -> set[int]:
+    """The gradients that a cut value was made of, unless it was made a constant on purpose."""
+    found: set[int] = set()
+    stack = [number]
+    while stack:
+        cut = reading.ledger.cuts.get(stack.pop())
+        if cut is None or cut.id in found or cut.how in _EXPLICIT:
+            continue
+        found.add(cut.id)
+        stack.extend(cut.sources)
+    return found
+
+
+def _cut_off_from(reading: Reading, run: Run, index: int) -> list[Cut]:
+    """The gradients without graph that would have led from the roots of a grad call to one of its inputs."""
+    backward = run.backward
+    if backward.inputs is None or index >= len(backward.inputs):
+        return []
+    target = backward.inputs[index]
+    roots = [root.node for root in backward.roots if root.node is not None]
+    numbers = {cut for root in backward.roots for cut in root.cuts}
+    for node in reading.graph_nodes(reading.ledger.ancestry(roots)):
+        numbers.update(reading.ledger.nodes[node].cuts)
+    cuts = with_sources(reading, numbers).values()
+    return [cut for cut in cuts if cut.how == "grad" and target in reading.ledger.ancestry(cut.nodes)]

@@ -1,0 +1,221 @@
+"""TAPE301: retain_graph=True where nothing traverses the graph again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import call_text, span_facts
+from tapecheck.tape import Span
+
+
+class NeedlessRetainGraph(Rule):
+    """`retain_graph=True` is passed to a backward although no later backward runs through a node of this
+    graph that holds saved tensors. The argument changes no result; it only keeps memory alive for longer.
+
+    ## Why PyTorch does that
+
+    `retain_graph=True` tells the engine not to free what the nodes saved once they have run. That is needed
+    only if another backward runs through the same nodes. Two losses, two models or two backward calls are no
+    reason by themselves: two forward passes, even through one model, make two graphs.
+
+    ## What to do
+
+    Remove the argument. The gradients stay the same, and the memory of the graph is released during the
+    backward instead of when the last tensor that refers to it goes away.
+
+    ## What is not a finding
+
+    - Several losses on one forward pass: every backward but the last needs it.
+    - `retain_graph=True` beside `create_graph=True`: it only states the default.
+    - A loop over losses that share a graph: the call is needed there, even if its last run would not need it.
+    - A backward through sums and means alone does not need a retained graph, but calling it twice is legal.
+    """
+
+    code = "TAPE301"
+    name = "needless-retain-graph"
+    severity = "info"
+    summary = "retain_graph=True where no later backward runs through this graph"
+
+    VALID = (
+        Example(
+            "Two losses on one forward pass: the first backward must retain",
+            """\
+import torch
+from torch import nn
+
+trunk = nn.Sequential(nn.Linear(6, 16), nn.ReLU())
+age, kind = nn.Linear(16, 1), nn.Linear(16, 3)
+for step in range(3):
+    features = trunk(torch.randn(8, 6))
+    age_loss = age(features).pow(2).mean()
+    kind_loss = nn.functional.cross_entropy(kind(features), torch.randint(0, 3, (8,)))
+    trunk.zero_grad()
+    age_loss.backward(retain_graph=True)
+    age_norm = trunk[0].weight.grad.norm().item()
+    kind_loss.backward()
+    print(age_norm, trunk[0].weight.grad.norm().item())
+""",
+        ),
+        Example(
+            "Beside create_graph=True it only states the default",
+            """\
+import torch
+from torch import nn
+
+critic = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1))
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    x = torch.randn(8, 6, requires_grad=True)
+    score = critic(x).sum()
+    (gradient,) = torch.autograd.grad(score, x, create_graph=True, retain_graph=True)
+    loss = ((gradient.norm(dim=1) - 1) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "Rows of a Jacobian, each from the same graph",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+x = torch.randn(4, requires_grad=True)
+y = model(x)
+rows = []
+for row in range(3):
+    rows.append(torch.autograd.grad(y[row], x, retain_graph=True)[0])
+print(torch.stack(rows).shape)
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "Two networks with inputs of their own",
+            """\
+import torch
+from torch import nn
+
+left, right = nn.Linear(6, 3), nn.Linear(4, 3)
+left_optimizer = torch.optim.SGD(left.parameters(), lr=0.1)
+right_optimizer = torch.optim.SGD(right.parameters(), lr=0.1)
+for step in range(4):
+    left_loss = left(torch.randn(5, 6)).pow(2).mean()
+    right_loss = right(torch.randn(5, 4)).pow(2).mean()
+    left_optimizer.zero_grad()
+    right_optimizer.zero_grad()
+    left_loss.backward(retain_graph=True)
+    right_loss.backward()
+    left_optimizer.step()
+    right_optimizer.step()
+""",
+            line=12,
+        ),
+        Example(
+            "The fake batch is detached for the discriminator",
+            """\
+import torch
+from torch import nn
+
+generator = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+discriminator = nn.Sequential(nn.Linear(3, 8), nn.LeakyReLU(), nn.Linear(8, 1))
+g_optimizer = torch.optim.Adam(generator.parameters())
+d_optimizer = torch.optim.Adam(discriminator.parameters())
+for step in range(3):
+    fake = generator(torch.randn(4, 2))
+    d_loss = discriminator(fake.detach()).mean() - discriminator(torch.randn(4, 3)).mean()
+    d_optimizer.zero_grad()
+    d_loss.backward(retain_graph=True)
+    d_optimizer.step()
+    g_loss = -discriminator(fake).mean()
+    g_optimizer.zero_grad()
+    g_loss.backward()
+    g_optimizer.step()
+""",
+            line=12,
+        ),
+        Example(
+            "The last backward on a graph need not retain it",
+            """\
+import torch
+from torch import nn
+
+gru, first_head, second_head = nn.GRU(2, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+_, hidden = gru(torch.randn(5, 3, 2))
+first = first_head(hidden).pow(2).mean()
+second = second_head(hidden).abs().mean()
+first.backward(retain_graph=True)
+second.backward(retain_graph=True)
+""",
+            line=9,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        needed: set[Span] = set()
+        seen: dict[Span, Run] = {}
+        for reading in readings:
+            chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
+            for span, runs in reading.runs_by_site.items():
+                retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
+                if not retaining or span in needed:
+                    continue
+                if span in chains or not reading.complete or not _all_needless(reading, retaining):
+                    needed.add(span)
+                    continue
+                sure = next((run for run in retaining if run.backward.retain_argument == "yes"), retaining[0])
+                if span not in seen or seen[span].backward.retain_argument != "yes":
+                    seen[span] = sure
+        return [self._finding(run) for span, run in seen.items() if span not in needed]
+
+    def _finding(self, run: Run) -> Finding:
+        home = run.at.span
+        argument = run.backward.retain_span
+        always = run.backward.retain_argument == "yes"
+        what = "`retain_graph=True`" if always else "the `retain_graph` argument"
+        message = (
+            f"{what} is not needed: no later backward runs through the graph of {call_text(run.backward)} "
+            "where it holds "
+            "saved tensors"
+        )
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            "remove the argument: the gradients stay the same and the graph's memory is released during this "
+            "call",
+            (), True, True,
+            facts={
+                "argument": span_facts(argument) if argument is not None else None,
+                "call": run.backward.call,
+            },
+        )  # fmt: skip
+
+
+def _all_needless(reading: Reading, runs: list[Run]) -> bool:
+    return all(_needless(reading, run) for run in runs)
+
+
+def _needless(reading: Reading, run: Run) -> bool:
+    """Whether nothing after a retaining backward depends on what it retained."""
+    backward = run.backward
+    if backward.create != "no" or run.traversal.problem is not None:
+        return False
+    kept = {node for node in run.traversal.executed if node in reading.ledger.nodes and _keeps(reading, node)}
+    for later in reading.runs:
+        if later.position <= run.position:
+            continue
+        if any(backward.id in retained_by for retained_by in later.traversal.retraversed.values()):
+            return False
+        if later.traversal.problem is not None:
+            # A failing backward stops early: what it would have walked counts.
+            roots = [root.node for root in later.backward.roots if root.node is not None]
+            if kept & reading.ledger.ancestry(roots).keys():
+                return False
+    return not any(kept & reading.ledger.ancestry(escape.nodes).keys() for _, escape in reading.escapes)
+
+
+def _keeps(reading: Reading, node: int) -> bool:
+    return reading.ledger.nodes[node].keeps != "no"

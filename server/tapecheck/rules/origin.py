@@ -1,0 +1,113 @@
+"""How a backward came to an old graph: carried over iterations, built before the loop, or shared by two
+losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.tape import Node, Site
+
+_SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Why two backwards meet at one node.
+
+    carried: `name`, stored at `at`, refers to the graph of an earlier `iteration`. outside: `name`, set at
+    `at`, was computed before the loop. shared: `name` is part of what both were computed from in one
+    iteration. same: both start from one tensor. `node` is the node of that value; `summed` says that the way
+    to it leads through sums alone."""
+
+    kind: Literal["carried", "outside", "shared", "same"]
+    name: str = ""
+    at: Site | None = None
+    iteration: int = 0
+    node: int | None = None
+    summed: bool = False
+
+    @property
+    def text(self) -> str:
+        if self.name:
+            return f"`{self.name}`"
+        return {"carried": "a value", "outside": "a value", "shared": "a value", "same": "the tensor"}[
+            self.kind
+        ]
+
+
+def trace(reading: Reading, run: Run, node: Node, other: Run | None) -> Origin:
+    """Follow a backward from its roots down to a node of an older graph and say what led there.
+
+    `other` is the earlier backward that ran through the node too, None where there was none.
+    """
+    roots = [root.node for root in run.backward.roots if root.node is not None]
+    way = reading.path(roots, node.id)
+    for step, number in enumerate(way):
+        site = reading.site(number)
+        if site is None:
+            continue
+        summed = all(_is_sum(reading, above) for above in way[:step])
+        carried = _earlier_iteration(site, run.at)
+        if carried is not None:
+            loop_id, iteration = carried
+            loop = reading.loops.get(loop_id)
+            found = reading.carried_by(number, loop, iteration, run.position) if loop is not None else None
+            name, at = found if found is not None else ("", site)
+            return Origin("carried", name, at, iteration, number, summed and step > 0)
+        if _built_before(site, run.at) and _runs_again(run, other):
+            found = reading.name(number, run.position)
+            name, at = found if found is not None else ("", site)
+            return Origin("outside", name, at, 0, number, summed and step > 0)
+    if other is not None:
+        first = {root.node for root in other.backward.roots}
+        if way and way[0] in first:
+            return Origin("same", run.backward.roots[0].name, None, 0, way[0])
+        shared = next((number for number in way if number in other.traversal.executed), None)
+        if shared is not None:
+            named = next(
+                (
+                    (number, found)
+                    for number in _downwards(reading, shared, node.id)
+                    if (found := reading.name(number, run.position)) is not None
+                ),
+                None,
+            )
+            if named is not None:
+                return Origin("shared", named[1][0], named[1][1], 0, named[0])
+            return Origin("shared", "", reading.site(shared), 0, shared)
+    return Origin("shared", "", None, 0, None)
+
+
+def _downwards(reading: Reading, start: int, end: int) -> list[int]:
+    return reading.path([start], end) or [start]
+
+
+def _is_sum(reading: Reading, number: int) -> bool:
+    node = reading.ledger.nodes.get(number)
+    return node is not None and plain(node.op) in _SUMS
+
+
+def plain(op: str) -> str:
+    """An op's bare name: "add" for "AddBackward0", "torch.add" and "add_"."""
+    return op.rsplit(".", 1)[-1].lower().split("backward")[0].strip("_")
+
+
+def _earlier_iteration(site: Site, now: Site) -> tuple[int, int] | None:
+    current = dict(now.iteration)
+    for number, index in site.iteration:
+        if number in current and index < current[number]:
+            return number, index
+    return None
+
+
+def _built_before(site: Site, now: Site) -> bool:
+    """Whether something was built outside a loop that runs now."""
+    then = {number for number, _ in site.iteration}
+    return any(number not in then for number, _ in now.iteration)
+
+
+def _runs_again(run: Run, other: Run | None) -> bool:
+    """Whether the earlier backward was an earlier iteration of a loop that runs now."""
+    return other is not None and _earlier_iteration(other.at, run.at) is not None

@@ -1,0 +1,388 @@
+"""A tape as the rules read it: replayed once, indexed once, shared by all rules."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tapecheck.tape import (
+    Backward,
+    Bind,
+    Cut,
+    Decision,
+    End,
+    Escape,
+    Fact,
+    GradientCleared,
+    Hold,
+    InPlace,
+    Iteration,
+    Leaf,
+    Ledger,
+    Loop,
+    LoopEnd,
+    Node,
+    Optimizer,
+    Raised,
+    Site,
+    Span,
+    Step,
+    Tape,
+    Traversal,
+)
+
+
+@dataclass(slots=True)
+class LoopRun:
+    """One run of a loop, from entering it to leaving it; positions count events of the tape.
+
+    `iterations` is the highest iteration that began, `more` whether the real loop would go on after it.
+    """
+
+    event: Loop
+    start: int
+    end: int | None = None
+    iterations: int = 0
+    more: Fact = "may"
+
+    @property
+    def id(self) -> int:
+        return self.event.id
+
+    @property
+    def depth(self) -> int:
+        """How many loops run around this one: its place in every `Site.iteration` inside it."""
+        return len(self.event.at.iteration)
+
+
+@dataclass(slots=True)
+class Run:
+    """One backward of the tape with the position of its event and what the engine makes of it."""
+
+    position: int
+    traversal: Traversal
+
+    @property
+    def backward(self) -> Backward:
+        return self.traversal.backward
+
+    @property
+    def at(self) -> Site:
+        return self.traversal.backward.at
+
+    @property
+    def failed(self) -> bool:
+        """Whether this backward certainly raises."""
+        return self.traversal.problem is not None and self.traversal.problem.certain == "yes"
+
+
+HolderKey = tuple[int, str, str, int]
+"""Loop id, holder, file and line of the store."""
+
+
+@dataclass(slots=True)
+class Held:
+    """What one holder keeps at the end of each iteration of one loop, by iteration."""
+
+    loop: LoopRun
+    holder: str
+    holds: dict[int, Hold] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    nodes: dict[int, set[int]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Hold:
+        return self.holds[max(self.holds)]
+
+
+class Reading:
+    """One tape, replayed through a ledger, with the indexes that rules ask for."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.ledger = Ledger()
+        self.runs: list[Run] = []
+        self.loops: dict[int, LoopRun] = {}
+        self.steps: list[tuple[int, Step]] = []
+        self.optimizers: dict[int, Optimizer] = {}
+        self.changes: list[tuple[int, InPlace]] = []
+        self.cleared: dict[int, list[tuple[int, GradientCleared]]] = {}
+        self.escapes: list[tuple[int, Escape]] = []
+        self.raised: list[Raised] = []
+        self.decisions: list[tuple[int, Decision]] = []
+        self._holds: list[tuple[int, Hold]] = []
+        self._binds: list[tuple[int, Bind]] = []
+        self._nodes: list[int] = []
+        self._node_positions: list[int] = []
+        for position, event in enumerate(tape.events):
+            traversal = self.ledger.feed(event)
+            if traversal is not None:
+                self.runs.append(Run(position, traversal))
+            elif isinstance(event, Node):
+                self._nodes.append(event.id)
+                self._node_positions.append(position)
+            elif isinstance(event, Bind):
+                self._binds.append((position, event))
+            elif isinstance(event, Hold):
+                self._holds.append((position, event))
+            elif isinstance(event, InPlace):
+                self.changes.append((position, event))
+            elif isinstance(event, Loop):
+                self.loops[event.id] = LoopRun(event, position)
+            elif isinstance(event, Iteration):
+                if event.loop in self.loops:
+                    self.loops[event.loop].iterations = max(self.loops[event.loop].iterations, event.index)
+            elif isinstance(event, LoopEnd):
+                if event.loop in self.loops:
+                    run = self.loops[event.loop]
+                    run.end, run.more = position, event.more
+            elif isinstance(event, Step):
+                self.steps.append((position, event))
+            elif isinstance(event, Optimizer):
+                self.optimizers[event.id] = event
+            elif isinstance(event, GradientCleared):
+                self.cleared.setdefault(event.leaf, []).append((position, event))
+            elif isinstance(event, Escape):
+                self.escapes.append((position, event))
+            elif isinstance(event, Raised):
+                self.raised.append(event)
+            elif isinstance(event, Decision):
+                self.decisions.append((position, event))
+
+    @property
+    def complete(self) -> bool:
+        return self.tape.complete
+
+    @property
+    def ended(self) -> str:
+        """How the tape ends: finished, raised, budget, stopped, or nothing where its writer died."""
+        last = self.tape.events[-1] if self.tape.events else None
+        return last.how if isinstance(last, End) else ""
+
+    # -- nodes ----------------------------------------------------------------------------------------------
+
+    def site(self, node: int) -> Site | None:
+        event: Node | Leaf | None = self.ledger.nodes.get(node) or self.ledger.leaves.get(node)
+        return event.at if event is not None else None
+
+    def iteration_of(self, node: int, loop: LoopRun) -> int:
+        """The iteration of a loop's run that built a node, 0 where it was built outside."""
+        site = self.site(node)
+        return iteration_in(site, loop) if site is not None else 0
+
+    def sources(self, node: int) -> tuple[int, ...]:
+        event = self.ledger.nodes.get(node)
+        return event.inputs if event is not None else ()
+
+    def graph_nodes(self, reached: Iterable[int]) -> set[int]:
+        """The nodes among nodes and leaves."""
+        return {node for node in reached if node in self.ledger.nodes}
+
+    def path(self, roots: Iterable[int], target: int) -> list[int]:
+        """A shortest way through the graph from one of the roots down to a node, both included."""
+        came: dict[int, int | None] = dict.fromkeys(roots)
+        queue = list(came)
+        for node in queue:
+            if node == target:
+                way = [node]
+                while (before := came[way[-1]]) is not None:
+                    way.append(before)
+                return way[::-1]
+            for source in self.sources(node):
+                if source not in came and source >= target:
+                    came[source] = node
+                    queue.append(source)
+        return []
+
+    def iterations_reached(self, loop: LoopRun, blocked: frozenset[int] = frozenset()) -> dict[int, int]:
+        """For each node built in a loop's run: the iterations whose nodes it reaches, as bits.
+
+        Only ways that certainly exist count, and none that leads through a blocked node.
+        """
+        depth, identity = loop.depth, loop.id
+        reached: dict[int, int] = {}
+        first = bisect_left(self._node_positions, loop.start)
+        last = len(self._nodes) if loop.end is None else bisect_left(self._node_positions, loop.end)
+        for number in self._nodes[first:last]:
+            event = self.ledger.nodes[number]
+            iteration = event.at.iteration
+            if len(iteration) <= depth or iteration[depth][0] != identity:
+                continue
+            if number in blocked:
+                continue
+            bits = 1 << iteration[depth][1]
+            if event.linked == "yes":
+                for source in event.inputs:
+                    bits |= reached.get(source, 0)
+            reached[number] = bits
+        return reached
+
+    # -- names ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def binds(self) -> dict[int, list[tuple[int, Bind]]]:
+        """The names each node was bound to, with the positions, in order."""
+        found: dict[int, list[tuple[int, Bind]]] = {}
+        for position, bind in self._binds:
+            if bind.node is not None:
+                found.setdefault(bind.node, []).append((position, bind))
+        return found
+
+    def name(self, node: int, before: int | None = None) -> tuple[str, Site] | None:
+        """The last name a node was bound to (before a position), with the place."""
+        for position, bind in reversed(self.binds.get(node, ())):
+            if before is None or position < before:
+                return bind.name, bind.at
+        leaf = self.ledger.leaves.get(node)
+        return (leaf.name, leaf.at) if leaf is not None and leaf.name else None
+
+    def binds_in(self, name: str, start: int, end: int) -> Iterator[Bind]:
+        """The tensors bound to a name between two positions, in order."""
+        for position, bind in self._binds:
+            if start <= position < end and bind.name == name:
+                yield bind
+
+    def carried_by(self, node: int, loop: LoopRun, iteration: int, before: int) -> tuple[str, Site] | None:
+        """Who still refers to a node after the iteration that built it: the holder's name, and where it
+        stored."""
+        for position, hold in self._holds:
+            if position < before and hold.loop == loop.id and hold.index >= iteration and node in hold.nodes:
+                return hold.holder, hold.at
+        return self.name(node, before)
+
+    # -- holders --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def held(self) -> list[Held]:
+        """Who keeps what over the iterations of which loop, by holder and line of the store."""
+        groups: dict[HolderKey, Held] = {}
+        for position, hold in self._holds:
+            loop = self.loops.get(hold.loop)
+            if loop is None:
+                continue
+            key = (hold.loop, hold.holder, hold.at.file, hold.at.line)
+            held = groups.setdefault(key, Held(loop, hold.holder))
+            held.holds.setdefault(hold.index, hold)
+            held.positions[hold.index] = position
+            held.nodes.setdefault(hold.index, set()).update(hold.nodes)
+        return list(groups.values())
+
+    @cached_property
+    def iterations_held(self) -> set[tuple[int, int]]:
+        """The iterations (loop, index) at whose end anything was held at all."""
+        return {(hold.loop, hold.index) for _, hold in self._holds}
+
+    # -- backwards ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def runs_by_site(self) -> dict[Span, list[Run]]:
+        """The runs of each call, in order."""
+        found: dict[Span, list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(run.at.span, []).append(run)
+        return found
+
+    @cached_property
+    def run_of(self) -> dict[int, Run]:
+        return {run.backward.id: run for run in self.runs}
+
+    def step_between(self, earlier: int, later: int) -> Step | None:
+        """The first optimizer step between two positions."""
+        return next((step for position, step in self.steps if earlier < position < later), None)
+
+    def caught(self, run: Run) -> Raised | None:
+        """The exception of a backward that the program swallows."""
+        return next(
+            (raised for raised in self.raised if raised.caught and raised.backward == run.backward.id), None
+        )
+
+    @cached_property
+    def growing_chains(self) -> list[Chain]:
+        """Calls whose retained backward walks the graphs of all earlier iterations, longer each time."""
+        return list(_growing_chains(self))
+
+
+@dataclass(slots=True)
+class Chain:
+    """Successive runs of one call in one loop, each walking all earlier iterations too."""
+
+    loop: LoopRun
+    runs: list[Run]
+    lengths: list[int]
+
+
+def _growing_chains(reading: Reading) -> Iterator[Chain]:
+    for runs in reading.runs_by_site.values():
+        if len(runs) < 3 or all(run.backward.retain == "no" for run in runs):
+            continue
+        for loop_id, _ in runs[-1].at.iteration:
+            loop = reading.loops.get(loop_id)
+            if loop is not None:
+                chain = _growing_chain(reading, loop, runs)
+                if chain is not None:
+                    yield chain
+
+
+def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | None:
+    by_iteration: dict[int, list[Run]] = {}
+    for run in runs:
+        iteration = iteration_in(run.at, loop)
+        if iteration:
+            by_iteration.setdefault(iteration, []).append(run)
+    if any(run.failed for group in by_iteration.values() for run in group):
+        return None
+    steady: list[tuple[set[int], list[Run]]] = []
+    for iteration in sorted(by_iteration):
+        group = by_iteration[iteration]
+        walked = {
+            reading.iteration_of(node, loop)
+            for run in group
+            for node, fact in run.traversal.executed.items()
+            if fact == "yes" and node in reading.ledger.nodes
+        } - {0}
+        again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed} - {
+            0
+        }
+        before = steady[-1][0] if steady else set()
+        grows = walked > before and iteration in walked and (not steady or bool(again & before))
+        if not grows:
+            steady = []
+            if iteration not in walked:
+                continue
+        steady.append((walked, group))
+        if len(steady) == 3:
+            chosen = [group[-1] for _, group in steady]
+            lengths = [len(reading.graph_nodes(run.traversal.executed)) for run in chosen]
+            if lengths[0] < lengths[1] < lengths[2] and len(steady[-1][0]) >= 3:
+                return Chain(loop, chosen, lengths)
+            steady = steady[1:]
+    return None
+
+
+def iteration_in(site: Site, loop: LoopRun) -> int:
+    """Which iteration of a loop's run a site belongs to, 0 where it lies outside."""
+    depth = loop.depth
+    if len(site.iteration) > depth and site.iteration[depth][0] == loop.id:
+        return site.iteration[depth][1]
+    return next((index for number, index in site.iteration if number == loop.id), 0)
+
+
+def covered(reading: Reading, cut: Cut) -> set[int]:
+    """Nodes and leaves that a cut value would have led back to."""
+    return set(reading.ledger.ancestry(cut.nodes)) | set(cut.leaves)
+
+
+def with_sources(reading: Reading, cuts: Iterable[int]) -> dict[int, Cut]:
+    """Cuts with all that they were derived from, in order of the search."""
+    found: dict[int, Cut] = {}
+    stack = list(cuts)[::-1]
+    while stack:
+        number = stack.pop()
+        cut = reading.ledger.cuts.get(number)
+        if cut is None or number in found:
+            continue
+        found[number] = cut
+        stack.extend(reversed(cut.sources))
+    return found

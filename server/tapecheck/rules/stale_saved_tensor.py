@@ -1,0 +1,304 @@
+"""TAPE102: a backward reaches a node whose saved tensor was changed in place since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.origin import Origin, trace
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import (
+    always,
+    call_text,
+    called_from,
+    deciding,
+    line,
+    path_label,
+    quoted,
+    span_facts,
+    when,
+)
+from tapecheck.tape import InPlace, Problem
+
+_MODIFIED = "one of the variables needed for gradient computation has been modified by an inplace operation"
+
+
+class StaleSavedTensor(Rule):
+    """A backward reaches a node that saved a tensor in the forward pass, and that tensor has been changed in
+    place since. PyTorch raises "one of the variables needed for gradient computation has been modified by an
+    inplace operation".
+
+    ## Why PyTorch does that
+
+    A node that saves a tensor notes the tensor's version counter. Every in-place change (`x += 1`, `relu_`,
+    `h[t] = …`, `copy_`, and also `optimizer.step()`, which changes the parameters in place) moves the
+    counter. With the changed values the gradient would be wrong, so PyTorch compares the counters and
+    refuses. Views share the counter of their base: writing one row makes every saved row stale.
+
+    ## What to do
+
+    - **`optimizer.step()` between two backwards**: run all backwards first, then step; or do a forward pass
+      again after the step. `retain_graph=True` keeps the graph, not the values: it is no way out.
+    - **An in-place operation between forward and backward**: use the form that makes a new tensor, `x = x +
+      1` instead of `x += 1`, `torch.relu(x)` instead of `x.relu_()`.
+    - **Filling a preallocated tensor step by step**: collect the steps in a list and `torch.stack` them.
+
+    ## What is not a finding
+
+    - A change of a tensor that no node saved. One `nn.Linear` on data does not save its weight (the gradient
+      of the weight needs only the input), so retain, step, backward is legal there.
+    - Writes through `.data`: PyTorch does not see them. The gradient may be wrong, but nothing raises."""
+
+    code = "TAPE102"
+    name = "stale-saved-tensor"
+    severity = "error"
+    summary = "A backward needs a tensor that was changed in place after the forward pass saved it"
+
+    VALID = (
+        Example(
+            "Both backwards before the steps",
+            """\
+import torch
+from torch import nn
+
+policy, critic = nn.Linear(4, 2), nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
+policy_optimizer = torch.optim.Adam(policy.parameters())
+critic_optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    state = torch.randn(8, 4)
+    critic_loss = critic(torch.cat([state, torch.randn(8, 2)], 1)).pow(2).mean()
+    policy_loss = -critic(torch.cat([state, policy(state)], 1)).mean()
+    policy_optimizer.zero_grad()
+    policy_loss.backward()
+    critic_optimizer.zero_grad()
+    critic_loss.backward()
+    policy_optimizer.step()
+    critic_optimizer.step()
+""",
+        ),
+        Example(
+            "One linear layer on data saves no weight: step and backward again are legal",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(10, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loss = nn.functional.mse_loss(model(torch.randn(4, 10)), torch.randn(4, 1))
+loss.backward(retain_graph=True)
+optimizer.step()
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "The optimizer steps between two backwards on one graph",
+            """\
+import torch
+from torch import nn
+
+gru = nn.GRU(4, 8)
+optimizer = torch.optim.Adam(gru.parameters(), lr=1e-3)
+for step in range(3):
+    output, _ = gru(torch.randn(6, 2, 4))
+    first = output.pow(2).mean()
+    second = output.abs().mean()
+    optimizer.zero_grad()
+    first.backward(retain_graph=True)
+    optimizer.step()
+    second.backward()
+    optimizer.step()
+""",
+            line=13,
+            raises=_MODIFIED,
+        ),
+        Example(
+            "The policy's loss runs through a critic that was stepped in between",
+            """\
+import torch
+from torch import nn
+
+policy, critic = nn.Linear(4, 2), nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
+policy_optimizer = torch.optim.Adam(policy.parameters())
+critic_optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    state = torch.randn(8, 4)
+    critic_loss = critic(torch.cat([state, torch.randn(8, 2)], 1)).pow(2).mean()
+    policy_loss = -critic(torch.cat([state, policy(state)], 1)).mean()
+    critic_optimizer.zero_grad()
+    critic_loss.backward()
+    critic_optimizer.step()
+    policy_optimizer.zero_grad()
+    policy_loss.backward()
+    policy_optimizer.step()
+""",
+            line=15,
+            raises=_MODIFIED,
+        ),
+        Example(
+            "An activation is changed in place after it was saved",
+            """\
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        hidden = torch.sigmoid(self.inner(x))
+        out = self.outer(hidden)
+        hidden += x
+        return out + hidden
+
+
+block = Block()
+loss = block(torch.randn(4, 6)).pow(2).mean()
+loss.backward()
+""",
+            line=19,
+            raises=_MODIFIED,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        findings = []
+        for reading in readings:
+            for run in reading.runs:
+                problem = run.traversal.problem
+                if problem is not None and problem.kind == "stale" and problem.certain == "yes":
+                    findings.append(self._finding(readings, reading, run, problem))
+        return findings
+
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
+        assert problem.node is not None and problem.saved is not None and problem.changed_by is not None
+        home, node, change = run.at.span, problem.node, problem.changed_by
+        origin = trace(reading, run, node, None)
+        certain = always(readings, reading, run)
+        saved = _saved_name(reading, problem)
+        culprit = _culprit(reading, change)
+        needs = "needs" if certain else "may need"
+        message = (
+            f"{call_text(run.backward)} {needs} {quoted(saved, 'a saved tensor')} as it was when "
+            f"{line(node.at.span, home)} used it, but {culprit} on {line(change.at.span, home)}"
+            f"{when(change.at, run.at)} has changed it in place"
+        )
+        version = problem.saved.version
+        labels = [
+            Label(
+                node.at.span, f"`{node.op}` saved {quoted(saved, 'it')} here, at version {version}", "built"
+            ),
+            Label(change.at.span, f"changed in place here by {culprit}", "changed"),
+        ]
+        if origin.kind == "carried" and origin.at is not None:
+            message += f"; {origin.text} still refers to the graph of iteration {origin.iteration}"
+            labels.append(
+                Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried")
+            )
+        labels += called_from(node.at, home)
+        labels += [
+            Label(span, "the change is called from here", "called")
+            for span in change.at.stack[:2]
+            if span != home
+        ]
+        decision = None if certain else deciding(readings, reading, run)
+        if decision is not None:
+            labels.append(path_label(decision))
+        swallowed = reading.caught(run)
+        if swallowed is not None:
+            message += "; the exception is swallowed, so this step is silently skipped"
+        retained = next(
+            (
+                other
+                for other in reading.runs
+                if other.position < run.position
+                and node.id in other.traversal.executed
+                and other.backward.retain != "no"
+            ),
+            None,
+        )
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            _help(reading, run, origin, change, culprit, retained, saved),
+            tuple(labels), certain,
+            facts={
+                "kind": origin.kind if origin.kind == "carried" else "in-place",
+                "name": origin.name if origin.kind == "carried" else "",
+                "iteration": origin.iteration,
+                "stored": span_facts(origin.at.span) if origin.at is not None else None,
+                "built": span_facts(node.at.span),
+                "changed": span_facts(change.at.span),
+                "how": change.how,
+                "optimizer": _optimizer_name(reading, change),
+                "saved": saved,
+                "retained": span_facts(retained.at.span) if retained is not None else None,
+                "roots": [root.name for root in run.backward.roots],
+                "op": node.op,
+            },
+        )  # fmt: skip
+
+
+def _saved_name(reading: Reading, problem: Problem) -> str:
+    assert problem.saved is not None and problem.changed_by is not None
+    if problem.saved.of is not None:
+        leaf = reading.ledger.leaves.get(problem.saved.of)
+        if leaf is not None and leaf.name:
+            return leaf.name
+    return problem.changed_by.name or problem.saved.name
+
+
+def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
+    if change.optimizer is None:
+        return None
+    optimizer = reading.optimizers.get(change.optimizer)
+    return optimizer.name if optimizer is not None else ""
+
+
+def _culprit(reading: Reading, change: InPlace) -> str:
+    optimizer = _optimizer_name(reading, change)
+    if optimizer is not None:
+        return f"`{optimizer}.step()`" if optimizer else "the optimizer's step"
+    return f"`{change.how}`" if change.how else "an in-place operation"
+
+
+def _help(
+    reading: Reading,
+    run: Run,
+    origin: Origin,
+    change: InPlace,
+    culprit: str,
+    retained: Run | None,
+    saved: str,
+) -> str:
+    home = run.at.span
+    if origin.kind == "carried":
+        name = origin.name or "state"
+        advice = f"cut the graph between iterations, `{name} = {name}.detach()` before `{name}` is used again"
+        if retained is not None:
+            return f"{advice}; `retain_graph=True` keeps the graph but not the values, so leave it out then"
+        return advice
+    if change.optimizer is not None:
+        advice = (
+            f"run every backward before the step: move {culprit} ({line(change.at.span, home)}) below this "
+            "line, or do the forward pass again after it"
+        )
+        if retained is not None:
+            return f"{advice}; `retain_graph=True` keeps the graph but not the values"
+        return advice
+    if change.on_view or "[" in change.how or "setitem" in change.how:
+        return (
+            "do not write into a tensor that the graph still needs: collect the parts in a list and "
+            "`torch.stack` them, "
+            f"or write into a `.clone()` of {quoted(change.name or saved, 'it')}"
+        )
+    return (
+        f"use the form that makes a new tensor instead of changing {quoted(change.name or saved, 'it')} in "
+        "place "
+        "(`x = x + 1` for `x += 1`, `torch.relu(x)` for `x.relu_()`), or make the change after the backward"
+    )

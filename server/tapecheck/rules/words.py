@@ -1,0 +1,174 @@
+"""How findings speak: places, times and calls in words, the same in every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.tape import Backward, Decision, Root, Site, Span
+
+MAX_LABELS = 8
+
+CUT_WORDS = {
+    "detach": "`.detach()` takes {value} out of its graph",
+    "data": "`.data` reads or writes {value} past autograd",
+    "no_grad": "{value} is computed under `torch.no_grad()`: no graph is recorded",
+    "item": "`.item()` makes a Python number of {value}",
+    "numpy": "{value} goes through NumPy, which autograd does not see",
+    "grad": "{value} is a gradient taken without `create_graph=True`: a constant",
+    "copy": "the new tensor copies the value of {value} and not its graph",
+    "nondifferentiable": "this operation on {value} is not differentiable",
+    "leaf": "{value} is made a new leaf here: nothing leads back from it",
+    "checkpoint": "reentrant checkpointing drops the graph of {value}: none of its inputs requires grad",
+}
+
+CUT_ADVICE = {
+    "detach": "leave the `.detach()` out",
+    "data": "leave the `.data` out",
+    "no_grad": "compute it outside `torch.no_grad()`",
+    "item": "use the tensor itself instead of `.item()`",
+    "numpy": "use torch functions instead of NumPy",
+    "copy": "use the tensor itself, or `torch.stack` for several, instead of copying its value",
+    "nondifferentiable": "use a differentiable form (the logits or a softmax instead of `argmax`, "
+    "a smooth loss instead of a comparison)",
+    "leaf": "leave the `requires_grad` out: it hides the error and trains nothing",
+    "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
+}
+
+
+def call_text(backward: Backward, index: int = 0) -> str:
+    """The call as it stands in the source, as far as the tape knows it, in backticks."""
+    root = backward.roots[index] if index < len(backward.roots) else None
+    name = root.name if root is not None else ""
+    if backward.call == "grad":
+        return f"`autograd.grad({name}, …)`" if name else "`autograd.grad(…)`"
+    return f"`{name}.backward()`" if name else "this `.backward()`"
+
+
+def root_text(root: Root) -> str:
+    return f"`{root.name}`" if root.name else "the tensor"
+
+
+def quoted(name: str, otherwise: str) -> str:
+    return f"`{name}`" if name else otherwise
+
+
+def line(span: Span, home: Span) -> str:
+    """A place in words, as seen from another: "line 16", or "models.py:16" in another file."""
+    if span.file == home.file:
+        return f"line {span.line}"
+    return f"{span.file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{span.line}"
+
+
+def when(earlier: Site, later: Site) -> str:
+    """How much earlier something happened in the loops that run around both, with a blank in front."""
+    now = dict(later.iteration)
+    for number, index in earlier.iteration:
+        if number in now and now[number] != index:
+            return " on the previous iteration" if now[number] - index == 1 else f" on iteration {index}"
+    return ""
+
+
+def freed_text(freeing: Run, failing: Run) -> str:
+    """Which backward freed a graph: "the backward on line 27", "this same call on the previous iteration"."""
+    time = when(freeing.at, failing.at)
+    if freeing.at.span == failing.at.span:
+        return f"this same call{time or ' the time before'}"
+    what = "backward" if freeing.backward.call == "backward" else "`autograd.grad`"
+    return f"the {what} on {line(freeing.at.span, failing.at.span)}{time}"
+
+
+def span_facts(span: Span) -> dict[str, Any]:
+    """A span as JSON-able data."""
+    return {
+        "file": span.file,
+        "line": span.line,
+        "column": span.column,
+        "end_line": span.end_line,
+        "end_column": span.end_column,
+    }
+
+
+def called_from(site: Site, home: Span, limit: int = 3) -> list[Label]:
+    """Labels for the calls that led to a place."""
+    return [Label(span, "called from here", "called") for span in site.stack[:limit] if span != home]
+
+
+def join(texts: Iterable[str]) -> str:
+    """Words in a row: "a", "a and b", "a, b and c"."""
+    items = list(texts)
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def deduped(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Each place of a role once, the first wording kept."""
+    kept: dict[tuple[str, str, int], Label] = {}
+    for label in labels:
+        kept.setdefault((label.role, label.span.file, label.span.line), label)
+    return tuple(list(kept.values())[:MAX_LABELS])
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for each rule, file and line: the most certain story, with the other lines of the rest.
+
+    Stories are told in the order of the tapes; a shorter way to the place (an earlier iteration) wins a draw.
+    """
+    weight = {"error": 0, "warning": 1, "info": 2, "hint": 3}
+    groups: dict[tuple[str, str, int], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.key, []).append(finding)
+    answer = []
+    for group in groups.values():
+        best = min(group, key=lambda finding: (not finding.certain, weight[finding.severity]))
+        best.labels = deduped([*best.labels, *(label for other in group for label in other.labels)])
+        answer.append(best)
+    return answer
+
+
+# -- several ways through one program -----------------------------------------------------------------------
+
+
+def ordinal(reading: Reading, run: Run) -> int:
+    """How many times the call had run before in its tape."""
+    return next(number for number, other in enumerate(reading.runs_by_site[run.at.span]) if other is run)
+
+
+def always(readings: Iterable[Reading], reading: Reading, run: Run) -> bool:
+    """Whether this call certainly raises in every tape that reaches it as often."""
+    return not _passing(readings, run, ordinal(reading, run))
+
+
+def _passing(readings: Iterable[Reading], run: Run, count: int) -> list[tuple[Reading, Run]]:
+    """The tapes that get past the call the same number of times."""
+    found = []
+    for other in readings:
+        runs = other.runs_by_site.get(run.at.span, ())
+        if len(runs) > count and not runs[count].failed:
+            found.append((other, runs[count]))
+    return found
+
+
+def deciding(readings: Iterable[Reading], reading: Reading, run: Run) -> Decision | None:
+    """The undecided condition that tells the failing way from one that passes, if there is just that."""
+    passing = _passing(readings, run, ordinal(reading, run))
+    if not passing:
+        return None
+    other, there = passing[0]
+    taken = {
+        (decision.at.span, decision.taken)
+        for position, decision in other.decisions
+        if position < there.position
+    }
+    for position, decision in reading.decisions:
+        if position < run.position and (decision.at.span, decision.taken) not in taken:
+            return decision
+    return None
+
+
+def path_label(decision: Decision) -> Label:
+    way = "true" if decision.taken else "false"
+    return Label(decision.at.span, f"this happens where `{decision.text}` is {way}", "path")
