@@ -121,7 +121,7 @@ class _Scan:
             name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
             if isinstance(item, (Tensor, Unknown)):
                 if value.stamps.get(key, -1) < self.clock:
-                    if item.node is not None and not _is_leaf(item):
+                    if item.node is not None and not is_leaf(item):
                         kept.append(item)
                         last = value.stores.get(key) or last
                 elif self.reaches_back(item) and self.read_across(value, key):
@@ -173,7 +173,7 @@ class _Scan:
         return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
 
     def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
-        nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not _is_leaf(value)))
+        nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
         if at is not None and nodes:
             self.world.emit(Hold(at, self.loop, self.index, path, nodes, bound))
 
@@ -187,7 +187,8 @@ class _NoStore:
 _INERT = (int, float, str, bytes, bool, type(None))
 
 
-def _is_leaf(value: Value) -> bool:
+def is_leaf(value: Value) -> bool:
+    """Whether a value is a leaf tensor."""
     return isinstance(value, Tensor) and value.is_leaf
 
 

@@ -591,6 +591,8 @@ class Machine:
             while outer is not None and name not in outer.vars:
                 outer = outer.parent
             home = outer or env
+        if home is not env:
+            self.touched(home)
         home.vars[name] = value
         if isinstance(value, _HOLDERS):
             home.stores[name] = self.world.site(statement)
@@ -614,20 +616,29 @@ class Machine:
                 carry.stored(self, owner, name, node)
                 self.name_parameter(owner, name, value)
         elif isinstance(owner, Class):
+            self.touched(owner.module.env)
             owner.namespace[name] = value
             if isinstance(value, _HOLDERS):
                 carry.stored(self, owner, name, node)
         elif isinstance(owner, Tensor):
             self.torch.set_tensor_attribute(owner, name, value, node)
         elif isinstance(owner, Module):
+            self.touched(owner.env)
             owner.env.vars[name] = value
         elif isinstance(owner, Function):
+            self.touched(owner.env.globals)
             owner.attrs[name] = value
         elif isinstance(owner, Unknown):
             if owner.attrs is None:
                 owner.attrs = {}
             owner.attrs[name] = value
             self.escape(value, node, owner.name)
+
+    def touched(self, env: Env) -> None:
+        """A module's own state was changed: it can't serve the next run as it is."""
+        module = env.globals.vars.get("__module__object")
+        if isinstance(module, Module):
+            self.project.forget(module.path)
 
     def name_parameter(self, owner: Instance, name: str, value: Value) -> None:
         if isinstance(value, Tensor) and owner.module and not value.name:
@@ -647,7 +658,7 @@ class Machine:
 
     def escape(self, value: Value, node: ast.AST, to: str) -> None:
         """Note that graph nodes leave what the dry run sees."""
-        nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not tensor.is_leaf))
+        nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not carry.is_leaf(tensor)))
         if nodes:
             self.world.emit(Escape(self.world.site(node), tuple(n for n in nodes if n is not None), to))
 
@@ -704,7 +715,7 @@ class Machine:
         answer = self.known_truth(value)
         if answer is None:
             default = builtin.default_branch(node)
-            answer = self.world.choose(expression, default, ast.unparse(expression))
+            answer = self.world.choose(expression, default, _text(expression), inert=builtin.inert(node))
             self.settle(value, answer)
         return answer
 
@@ -1078,7 +1089,7 @@ class Machine:
             if truth is None:
                 if index == len(node.values) - 1:
                     return value
-                truth = self.world.choose(part, not wanted if isinstance(value, Tensor) else True, ast.unparse(part))
+                truth = self.world.choose(part, not wanted if isinstance(value, Tensor) else True, _text(part))
                 self.settle(value, truth)
             if truth == wanted:
                 return value
@@ -1341,6 +1352,15 @@ class Machine:
 
 
 _HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
+
+
+def _text(node: ast.expr) -> str:
+    """The source of a condition, worked out once."""
+    text = getattr(node, "_tapecheck_text", None)
+    if text is None:
+        text = ast.unparse(node)
+        node._tapecheck_text = text  # type: ignore[attr-defined]
+    return str(text)
 
 
 def concrete(value: Value) -> Value:

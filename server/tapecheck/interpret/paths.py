@@ -23,6 +23,7 @@ MAX_RUNS = 24
 MAX_ENTRY_RUNS = 8
 RUN_BUDGET = 120_000
 TOTAL_BUDGET = 700_000
+_TOUCHES = frozenset("backward grad manual_backward autograd requires_grad_ create_graph retain_graph".split())
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
 
@@ -63,11 +64,12 @@ def interpret(source: Source, *, cancelled: Callable[[], bool] | None = None) ->
     try:
         budget = _Budget(TOTAL_BUDGET)
         called: set[int] = set()
-        _explore(source, None, result, budget, called, cancelled, MAX_RUNS)
+        project = Project(source.path, _PARSED)
+        _explore(source, project, None, result, budget, called, cancelled, MAX_RUNS)
         for entry in _entries(source.tree):
             if id(entry.node) not in called and budget.left > 0:
                 result.entries.append(entry.name)
-                _explore(source, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
+                _explore(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
     finally:
         sys.setrecursionlimit(limit)
     return result
@@ -92,28 +94,40 @@ def _entries(tree: ast.Module) -> list[_Entry]:
             for member in statement.body:
                 if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.name != "__init__":
                     found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
-    relevant = [entry for entry in found if _may_matter(entry.node)]
+    # A function matters when it, or one of this file that it names, runs a backward or collects in a loop.
+    used = {entry.name: _names_used(entry.node) for entry in found}
+    matters = {entry.node.name for entry in found if used[entry.name] & _TOUCHES}
+    while True:
+        wider = matters | {entry.node.name for entry in found if used[entry.name] & matters}
+        if wider == matters:
+            break
+        matters = wider
+    relevant = [entry for entry in found if entry.node.name in matters or _collects(entry.node)]
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
     return relevant
 
 
-def _may_matter(node: ast.AST) -> bool:
-    """Whether a function itself touches autograd: a backward, a grad call, a loop with tensors kept."""
-    for child in ast.walk(node):
-        if isinstance(child, ast.Attribute) and child.attr in ("backward", "grad", "manual_backward", "step", "training_step"):
-            return True
-        if isinstance(child, (ast.For, ast.While)):
-            return True
-        if isinstance(child, ast.Name) and child.id in ("grad", "backward"):
-            return True
-        if isinstance(child, ast.Call):
-            return True
+def _names_used(node: ast.AST) -> set[str]:
+    names = {child.attr for child in ast.walk(node) if isinstance(child, ast.Attribute)}
+    return names | {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def _collects(node: ast.AST) -> bool:
+    """Whether a loop adds something up or collects it."""
+    for loop in ast.walk(node):
+        if isinstance(loop, (ast.For, ast.While)):
+            for child in ast.walk(loop):
+                if isinstance(child, ast.AugAssign):
+                    return True
+                if isinstance(child, ast.Attribute) and child.attr in ("append", "appendleft", "update"):
+                    return True
     return False
 
 
 def _explore(
     source: Source,
+    project: Project,
     entry: _Entry | None,
     result: Interpretation,
     budget: _Budget,
@@ -129,7 +143,7 @@ def _explore(
         policy = queue.pop(0)
         world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
         started = world.work
-        machine = _run(source, entry, world)
+        machine = _run(source, project, entry, world)
         budget.left -= started - world.work + 50
         runs += 1
         result.runs += 1
@@ -146,7 +160,7 @@ def _explore(
             # Nothing that matters hangs on the condition that was turned round: go no further from here.
             continue
         for place, asked in world.asked.items():
-            if place in policy.patterns:
+            if place in policy.patterns or asked.inert:
                 continue
             patterns = [(not asked.default,)]
             if asked.times > 1:
@@ -165,8 +179,7 @@ def _signature(tape: Tape) -> tuple[object, ...]:
     return tuple(hash(event) for event in tape.events if not isinstance(event, Decision))
 
 
-def _run(source: Source, entry: _Entry | None, world: World) -> Machine:
-    project = Project(source.path, _PARSED)
+def _run(source: Source, project: Project, entry: _Entry | None, world: World) -> Machine:
     machine = Machine(world, project)
     env = Env(None, None)
     module = Module("__main__", source.path, env, source.lines, source)

@@ -7,7 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret.values import Env, Lib, Module, Value
+from tapecheck.interpret.values import (
+    Class,
+    Dict,
+    Env,
+    Generator,
+    Instance,
+    Lib,
+    List,
+    Module,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+)
 from tapecheck.source import Source, SourceError, read_source
 
 if TYPE_CHECKING:
@@ -25,10 +38,13 @@ class Project:
     """Finds and parses the modules that a file imports; one for each analysed file.
 
     `parsed` may be shared between analyses: sources by path with the modification time they were read at.
+    `settled` are modules without state of their own, run once for all ways through the program.
     """
 
     root_file: str
     parsed: dict[str, tuple[float, Source]] = field(default_factory=dict)
+    settled: dict[str, Module] = field(default_factory=dict)
+    found: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def import_module(self, machine: Machine, name: str, level: int, from_file: str) -> Value:
         """The module of that name: run from its source where it is the user's, else a library name."""
@@ -38,7 +54,7 @@ class Project:
         path = self.find(name, level, from_file)
         if path is None:
             return _library(name) if level == 0 else _library(f"relative.{name}")
-        loaded = machine.modules.get(path)
+        loaded = machine.modules.get(path) or self.settled.get(path)
         if loaded is not None:
             return loaded
         source = self._source(path)
@@ -48,11 +64,24 @@ class Project:
         module = Module(name, path, env, source.lines, source)
         env.vars["__module__object"] = module
         machine.modules[path] = module
+        before = len(machine.world.tape.events)
         machine.run_module(module, source.tree, name)
+        if len(machine.world.tape.events) == before and _stateless(module):
+            self.settled[path] = module
         return module
+
+    def forget(self, path: str) -> None:
+        """Run a module anew the next time."""
+        self.settled.pop(path, None)
 
     def find(self, name: str, level: int, from_file: str) -> str | None:
         """The file of a module that lies beside the importing file or above it."""
+        key = (from_file, "." * level + name)
+        if key not in self.found:
+            self.found[key] = self._find(name, level, from_file)
+        return self.found[key]
+
+    def _find(self, name: str, level: int, from_file: str) -> str | None:
         folder = Path(from_file).parent
         parts = [part for part in name.split(".") if part]
         if level:
@@ -87,6 +116,23 @@ def _module_file(folder: Path, parts: list[str]) -> str | None:
         if candidate.is_file():
             return str(candidate)
     return None
+
+
+def _stateless(module: Module) -> bool:
+    """Whether a module only defines things: no container, object or unknown value that a run could change."""
+    for name, value in module.env.vars.items():
+        if name.startswith("__"):
+            continue
+        if isinstance(value, Class):
+            members = [member for member in value.namespace.values() if isinstance(member, _STATE)]
+            if members:
+                return False
+        elif isinstance(value, _STATE) or isinstance(value, tuple) and any(isinstance(item, _STATE) for item in value):
+            return False
+    return True
+
+
+_STATE = (List, Dict, Set, Instance, Unknown, Tensor, Generator)
 
 
 def _library(name: str) -> Value:
