@@ -64,7 +64,7 @@ def check(
                 Finding(
                     "TAPE101", "backward-twice", "error", span, "this graph was freed", "sum the losses",
                     labels=(Label(first, "freed here", "freed"),),
-                )  # fmt: skip
+                )
             )
         at = line.find("retain_graph=True")
         if at >= 0:
@@ -74,7 +74,7 @@ def check(
                 Finding(
                     "TAPE301", "needless-retain-graph", "info", span, "nothing needs the graph again",
                     "remove it", unnecessary=True, facts={"argument": argument},
-                )  # fmt: skip
+                )
             )
     kept = [one for one in findings if (select is None or one.code in select) and one.code not in ignore]
     return Report(source, Interpretation(), kept)

@@ -20,7 +20,7 @@ CAPTURES = sorted(path.stem for path in (HERE / "captures").glob("*.json"))
 FAKE = [sys.executable, str(HERE / "fake_server.py")]
 REAL = [sys.executable, "-m", "tapecheck.lsp"]
 WAIT = 20.0
-"""Seconds after which something that should have come counts as missing; nothing waits this long when all is well."""
+"""Seconds after which something that should have come counts as missing."""
 
 
 def make_client() -> LanguageClient:
@@ -63,6 +63,7 @@ class Editor:
         self.client = client
         self.result = result
         self.folder = folder
+        self.name = ""
         self.versions: dict[str, int] = {}
 
     @property
@@ -74,8 +75,8 @@ class Editor:
 
     def open(self, name: str, text: str, language: str = "python") -> str:
         uri = self.uri(name)
-        self.versions[uri] = 1
-        item = t.TextDocumentItem(uri=uri, language_id=language, version=1, text=text)
+        self.versions[uri] = self.versions.get(uri, 0) + 1
+        item = t.TextDocumentItem(uri=uri, language_id=language, version=self.versions[uri], text=text)
         self.client.text_document_did_open(t.DidOpenTextDocumentParams(item))
         return uri
 

@@ -7,11 +7,14 @@ not, and every later edit would land on the wrong line.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
+# One count for all: a file that is closed and opened again must not look like its former self.
+_generations = itertools.count(1)
 _BREAK = re.compile(r"\r\n|\n|\r")
 
 
@@ -68,13 +71,12 @@ class Document:
         self.path = path
         self.version = version
         self.language = language
-        self.generation = 0
         self._set(text)
 
     def _set(self, text: str) -> None:
         self.text = text
         self.digest = digest_of(text)
-        self.generation += 1
+        self.generation = next(_generations)
         self._starts: list[int] | None = None
 
     @property
@@ -102,6 +104,10 @@ class Document:
             return len(self.text)
         line = self.line(position.line)
         return starts[position.line] + to_characters(line, position.character, encoding)
+
+    def touch(self) -> None:
+        """Make what is known of the present text count as outdated."""
+        self.generation = next(_generations)
 
     def replace(self, text: str, version: int | None) -> None:
         """Take a whole new text."""

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 SECTION = "tapecheck"
 RUN_COMMAND = "tapecheck.run"
 FIX_ALL = "source.fixAll.tapecheck"
+RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
 MIN_DELAY, MAX_DELAY = 0.01, 0.25
 """Seconds to wait for the next keystroke: half of what the last analysis took, within these."""
@@ -502,6 +503,8 @@ def serve(session: Session | None = None) -> int:
     """
     form = "%(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=form)
+    # The dry run raises the limit while it works and puts it back: two of them at once must find it high.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))
     source, sink = _own_streams()
     server = create_server(session)
     server.start_io(source, sink)

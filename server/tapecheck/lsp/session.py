@@ -154,7 +154,7 @@ class Session:
         document = self.documents.pop(uri, None)
         self._analyses.pop(uri, None)
         if document is not None:
-            document.generation += 1
+            document.touch()
 
     def configure(self, settings: Settings, folders: Mapping[str, Settings] | None = None) -> None:
         """Take new settings, for everything and for single folders (by path); what was cached is dropped."""
@@ -167,7 +167,7 @@ class Session:
         self._analyses.clear()
         self._fixes.clear()
         for document in self.documents.values():
-            document.generation += 1
+            document.touch()
 
     def settings_for(self, path: str) -> Settings:
         """The settings of the innermost folder that has its own."""
