@@ -58,7 +58,7 @@ def begin(machine: Machine, loop: int, index: int) -> tuple[int, int]:
 
 def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> None:
     """Note what the iteration that ends leaves behind."""
-    if machine.world.inside_forward:
+    if machine.world.inside_forward or not machine.world.tape_has_nodes:
         return
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
@@ -78,11 +78,12 @@ class _Scan:
         while env is not None and id(env) not in self.seen:
             self.seen.add(id(env))
             for name, value in list(env.vars.items()):
-                if not isinstance(value, _INERT):
-                    self.entry(value, name, env, name, top=True)
+                if isinstance(value, _INERT) or (isinstance(value, Tensor) and (value.node is None or value.is_leaf)):
+                    continue
+                self.entry(value, name, env, name)
             env = env.parent
 
-    def entry(self, value: Value, path: str, owner: Any, key: Any, *, top: bool = False) -> None:
+    def entry(self, value: Value, path: str, owner: Any, key: Any) -> None:
         """A value kept under a name, attribute or key, which may be stored anew in every iteration."""
         if isinstance(value, (Tensor, Unknown)):
             if self.reaches_back(value) and self.read_across(owner, key):
@@ -137,8 +138,9 @@ class _Scan:
         self.seen.add(id(value))
         if isinstance(value, Instance):
             for name, item in list(value.attrs.items()):
-                if not isinstance(item, _INERT):
-                    self.entry(item, f"{path}.{name}", value, name)
+                if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
+                    continue
+                self.entry(item, f"{path}.{name}", value, name)
             if value.cls is not None:
                 self.object(value.cls, value.cls.name)
         elif isinstance(value, Class):

@@ -130,13 +130,18 @@ class World:
 
     def span(self, node: ast.AST) -> Span:
         frame = self.frames[-1]
+        known = getattr(node, "_tapecheck_span", None)
+        if known is not None and known.file == frame.file:
+            return known  # type: ignore[no-any-return]
         line = getattr(node, "lineno", 1)
         end_line = getattr(node, "end_lineno", None) or line
         column = getattr(node, "col_offset", 0)
         end = getattr(node, "end_col_offset", None) or column + 1
-        return Span(
+        span = Span(
             frame.file, line, _characters(frame.lines, line, column), end_line, _characters(frame.lines, end_line, end)
         )
+        node._tapecheck_span = span  # type: ignore[attr-defined]
+        return span
 
     def site(self, node: ast.AST) -> Site:
         key = (id(node), self._frame_stamp, self.clock)
@@ -202,6 +207,11 @@ class World:
     def new_storage(self) -> Storage:
         self._storages += 1
         return Storage(self._storages)
+
+    @property
+    def tape_has_nodes(self) -> bool:
+        """Whether any graph was built so far."""
+        return bool(self.ledger.nodes)
 
     @property
     def last_id(self) -> int:
