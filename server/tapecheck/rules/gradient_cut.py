@@ -9,7 +9,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import CUT_ADVICE, CUT_WORDS, called_from, join, line, quoted, span_facts
-from tapecheck.tape import Cut, Leaf
+from tapecheck.tape import Cut, Leaf, Root, Site
 
 _Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
@@ -178,12 +178,12 @@ for step in range(3):
             return
         places: dict[tuple[str, int], list[_Cause]] = {}
         for cause in _causes(reading, owner.keys()):
-            places.setdefault((cause.cut.at.file, cause.cut.at.line), []).append(cause)
+            places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         for causes in places.values():
             yield self._finding(reading, causes, owner)
 
     def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str]) -> Finding:
-        cut = causes[0].cut
+        cut = causes[0]
         home = cut.at.span
         lost = sorted({leaf for cause in causes for leaf in cause.lost})
         names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in lost))
@@ -238,10 +238,12 @@ for step in range(3):
 class _Cause:
     """A cut value that a backward's graph was built with, and the parameters behind it.
 
-    `before` are the cuts it was derived from.
-    """
+    `how` and `name` are the cut's, `at` its place, `before` the cuts that came before a value was made a leaf
+    again."""
 
-    cut: Cut
+    how: str
+    name: str
+    at: Site
     lost: set[int]
     run: Run
     before: list[Cut]
@@ -275,27 +277,30 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
     wanted = set(lost)
     done: set[int] = set()
     for run in reading.runs:
-        roots = [root.node for root in run.backward.roots if root.node is not None]
+        for root in run.backward.roots:
+            made = _made_again(reading, root)
+            if made is not None:
+                sources = with_sources(reading, root.cuts)
+                done |= sources.keys()
+                before = sorted(
+                    (cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id
+                )
+                behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted
+                if behind:
+                    yield _Cause("leaf", root.name or made.name, made.at, behind, run, before)
         numbers = {number for root in run.backward.roots for number in root.cuts}
         for node in reading.graph_nodes(run.traversal.executed):
             numbers.update(reading.ledger.nodes[node].cuts)
-        cuts = with_sources(reading, sorted(numbers - done))
+        cuts = {
+            number: cut
+            for number, cut in with_sources(reading, sorted(numbers)).items()
+            if number not in done
+        }
         done |= cuts.keys()
-        remade = [cut for cut in cuts.values() if cut.how == "leaf" and _starts(reading, cut, roots)]
-        for cut in remade:
-            before = [source for source in with_sources(reading, cut.sources).values() if source.id != cut.id]
-            behind = (
-                set().union(covered(reading, cut), *(covered(reading, source) for source in before)) & wanted
-            )
-            if behind:
-                yield _Cause(cut, behind, run, sorted(before, key=lambda source: source.id))
-        hidden = {source for cut in remade for source in with_sources(reading, cut.sources)}
         direct = {
             number: behind
             for number, cut in cuts.items()
-            if cut.how not in ("grad", "leaf")
-            and number not in hidden
-            and (behind := covered(reading, cut) & wanted)
+            if cut.how not in ("grad", "leaf") and (behind := covered(reading, cut) & wanted)
         }
         for number, behind in direct.items():
             cut = cuts[number]
@@ -303,15 +308,13 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
             if cut.how == "no_grad" and any(
                 source in direct and cuts[source].how == "no_grad"
                 for source in with_sources(reading, cut.sources)
+                if source != number
             ):
                 continue
-            yield _Cause(cut, behind, run, [])
+            yield _Cause(cut.how, cut.name, cut.at, behind, run, [])
 
 
-def _starts(reading: Reading, cut: Cut, roots: Sequence[int]) -> bool:
-    """Whether the new leaf that a cut made is what a backward starts from."""
-    for root in roots:
-        leaf = reading.ledger.leaves.get(root)
-        if leaf is not None and leaf.at.span.line == cut.at.span.line and leaf.at.file == cut.at.file:
-            return True
-    return False
+def _made_again(reading: Reading, root: Root) -> Leaf | None:
+    """The leaf that a backward starts from although its value was computed: a loss made a leaf of its own."""
+    leaf = reading.ledger.leaves.get(root.node) if root.node is not None else None
+    return leaf if leaf is not None and root.cuts and not leaf.parameter else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.reading import Held, Reading, iteration_in
+from tapecheck.rules.reading import Held, Reading, Run, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, line, quoted, span_facts
 from tapecheck.tape import Node, Site, Span
@@ -185,11 +185,11 @@ for step in range(5):
         for reading in readings:
             reached: dict[int, dict[int, int]] = {}
             for held in reading.held:
-                if len(held.holds) < 3:
+                if len(held.holds) < 2:
                     continue
                 if held.loop.id not in reached:
                     reached[held.loop.id] = reading.iterations_reached(held.loop)
-                if len(_steps(reading, held, reached[held.loop.id])) < 2:
+                if len(_steps(held, reached[held.loop.id])) < 2:
                     level.add(_place(held))
             grown += [(reading, growth) for growth in _growing(reading)]
         wanted = {_place(growth.held) for _, growth in grown}
@@ -289,7 +289,7 @@ def _growing(reading: Reading) -> list[_Growth]:
     growths = []
     for group in by_loop.values():
         reached = reading.iterations_reached(group[0].loop)
-        growing = [(held, steps) for held in group if len(steps := _steps(reading, held, reached)) >= 2]
+        growing = [(held, steps) for held in group if len(steps := _steps(held, reached)) >= 2]
         if growing:
             growths += _roots(reading, growing)
     return [
@@ -305,25 +305,21 @@ def _bounded(held: Held) -> bool:
     return not (held.loop.more == "no" and held.loop.iterations <= bound)
 
 
-def _steps(reading: Reading, held: Held, reached: dict[int, int]) -> list[int]:
+def _steps(held: Held, reached: dict[int, int]) -> list[int]:
     """The iterations at which the graphs of more iterations were kept than before; none where it ever
     shrinks."""
-    steps = []
-    before: int | None = None
-    for index in range(1, held.loop.iterations + 1):
-        if index not in held.nodes and (held.loop.id, index) not in reading.iterations_held:
-            # Nothing was noted for an iteration that a break or an exception ended.
-            continue
+    steps: list[int] = []
+    before = 1
+    for index in sorted(held.nodes):
         bits = 0
-        for node in held.nodes.get(index, ()):
+        for node in held.nodes[index]:
             bits |= reached.get(node, 0)
         kept = bits.bit_count()
-        if before is not None:
-            if kept < before:
-                return []
-            if kept > before:
-                steps.append(index)
-        before = kept
+        if steps and (kept < before or index - 1 not in held.nodes):
+            return []
+        if kept > before:
+            steps.append(index)
+        before = max(kept, 1)
     return steps
 
 
@@ -362,7 +358,7 @@ def _roots(reading: Reading, growing: list[tuple[Held, list[int]]]) -> list[_Gro
                 blocking |= nodes
         if blocking:
             around = reading.iterations_reached(growth.held.loop, frozenset(blocking))
-            if len(_steps(reading, growth.held, around)) < 2:
+            if len(_steps(growth.held, around)) < 2:
                 continue
         kept.append(growth)
     return kept
@@ -417,31 +413,67 @@ def _by_depth(reading: Reading, growth: _Growth) -> bool:
 
 
 def _backwarded_later(reading: Reading, held: Held) -> bool:
-    """Whether a later backward runs through what was held and the holder then lets it go, or the program
-    hands it to somebody who may do that."""
+    """Whether what was held is there for a later backward.
+
+    That is so where a backward runs through it and the holder then lets it go, where it is used as a constant
+    in a later loss, and where it is handed to somebody who may still call backward."""
     loop = held.loop
     for index, position in held.positions.items():
         direct = held.nodes[index]
-        if not direct:
-            continue
         later = [run for run in reading.runs if run.position > position]
         escapes = [escape for place, escape in reading.escapes if place > position]
         if not later and not escapes:
             continue
-        held_graph = reading.graph_nodes(reading.ledger.ancestry(direct))
-        old = {node for node in held_graph if 0 < reading.iteration_of(node, loop) <= index}
+        reached = reading.ledger.ancestry(direct)
+        old = {node for node in reached if 0 < reading.iteration_of(node, loop) <= index}
+        unfreed = not any(reading.ledger.is_freed(node) != "no" for node in old)
         for run in later:
             walked = old & run.traversal.executed.keys()
-            if walked and not any(
-                walked & reading.ledger.ancestry(held.nodes[after]).keys()
-                for after, place in held.positions.items()
-                if place > run.position
-            ):
+            if walked and not _held_on(reading, held, walked, run) and not _aimed_at(reading, held, reached):
                 return True
-        if escapes and not any(reading.ledger.is_freed(node) != "no" for node in old):
+        if not unfreed:
+            continue
+        if _constant_later(reading, direct, later):
+            return True
+        if escapes:
             gone = reading.ledger.ancestry(node for escape in escapes for node in escape.nodes)
             if direct & gone.keys():
                 return True
+    return False
+
+
+def _held_on(reading: Reading, held: Held, walked: set[int], run: Run) -> bool:
+    """Whether nodes that a backward ran through are still held after it."""
+    return any(
+        walked & reading.ledger.ancestry(held.nodes[index]).keys()
+        for index, place in held.positions.items()
+        if place > run.position
+    )
+
+
+def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
+    """Whether each iteration takes the gradient at the held value itself, and nothing trained lies behind it.
+
+    An input that is changed step by step by its own gradient: a later backward through all the steps is an
+    accident, not what they were kept for.
+    """
+    direct = set().union(*held.nodes.values())
+    if not any(direct & set(run.backward.inputs or ()) for run in reading.runs):
+        return False
+    stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
+    leaves = [reading.ledger.leaves[node] for node in reached if node in reading.ledger.leaves]
+    return not any(leaf.parameter or leaf.id in stepped for leaf in leaves)
+
+
+def _constant_later(reading: Reading, direct: set[int], later: list[Run]) -> bool:
+    """Whether held values are detached after this and then go into the graph of a loss."""
+    constants: set[int] = set()
+    for run in later:
+        for node in reading.graph_nodes(run.traversal.executed):
+            constants.update(reading.ledger.nodes[node].cuts)
+    for cut in with_sources(reading, constants).values():
+        if cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys():
+            return True
     return False
 
 

@@ -18,7 +18,7 @@ from tapecheck.rules.words import (
     root_text,
     span_facts,
 )
-from tapecheck.tape import Cut, Node
+from tapecheck.tape import Cut, Node, Span
 
 _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
 """Cuts that say themselves that the value is meant as a constant from there on."""
@@ -253,6 +253,18 @@ print(importance.abs().sum().item())
                     "root": run.backward.roots[0].name,
                 },
             )  # fmt: skip
+
+
+def gradients_taken(readings: Sequence[Reading]) -> set[Span]:
+    """The calls that this rule wants `create_graph=True` for."""
+    if not any(cut.how == "grad" for reading in readings for cut in reading.ledger.cuts.values()):
+        return set()
+    return {
+        label.span
+        for finding in MissingCreateGraph().judge(readings)
+        for label in finding.labels
+        if label.role == "cut"
+    }
 
 
 def _labels(cuts: Iterable[Cut]) -> list[Label]:

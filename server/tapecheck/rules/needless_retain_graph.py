@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.missing_create_graph import gradients_taken
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import call_text, span_facts
@@ -30,6 +31,7 @@ class NeedlessRetainGraph(Rule):
 
     - Several losses on one forward pass: every backward but the last needs it.
     - `retain_graph=True` beside `create_graph=True`: it only states the default.
+    - `retain_graph=True` where `create_graph=True` was meant, see TAPE401.
     - A loop over losses that share a graph: the call is needed there, even if its last run would not need it.
     - A backward through sums and means alone does not need a retained graph, but calling it twice is legal.
     """
@@ -156,7 +158,8 @@ second.backward(retain_graph=True)
     )
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        needed: set[Span] = set()
+        # There the argument is not one too many, it is the wrong one.
+        needed: set[Span] = gradients_taken(readings)
         seen: dict[Span, Run] = {}
         for reading in readings:
             chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}

@@ -199,7 +199,7 @@ class Reading:
     def iterations_reached(self, loop: LoopRun, blocked: frozenset[int] = frozenset()) -> dict[int, int]:
         """For each node built in a loop's run: the iterations whose nodes it reaches, as bits.
 
-        Only ways that certainly exist count, and none that leads through a blocked node.
+        Only nodes and ways that certainly exist count, and none that leads through a blocked node.
         """
         depth, identity = loop.depth, loop.id
         reached: dict[int, int] = {}
@@ -210,7 +210,7 @@ class Reading:
             iteration = event.at.iteration
             if len(iteration) <= depth or iteration[depth][0] != identity:
                 continue
-            if number in blocked:
+            if number in blocked or number not in self.grounded:
                 continue
             bits = 1 << iteration[depth][1]
             if event.linked == "yes":
@@ -218,6 +218,21 @@ class Reading:
                     bits |= reached.get(source, 0)
             reached[number] = bits
         return reached
+
+    @cached_property
+    def grounded(self) -> set[int]:
+        """The nodes that certainly exist: they lead to a leaf, or certainly hold something for a backward."""
+        found: set[int] = set()
+        for number in self._nodes:
+            event = self.ledger.nodes[number]
+            if event.linked != "yes":
+                if event.keeps == "yes":
+                    found.add(number)
+            elif any(source in found or source in self.ledger.leaves for source in event.inputs) or (
+                not event.inputs and event.keeps == "yes"
+            ):
+                found.add(number)
+        return found
 
     # -- names ----------------------------------------------------------------------------------------------
 
@@ -269,11 +284,6 @@ class Reading:
             held.nodes.setdefault(hold.index, set()).update(hold.nodes)
         return list(groups.values())
 
-    @cached_property
-    def iterations_held(self) -> set[tuple[int, int]]:
-        """The iterations (loop, index) at whose end anything was held at all."""
-        return {(hold.loop, hold.index) for _, hold in self._holds}
-
     # -- backwards ------------------------------------------------------------------------------------------
 
     @cached_property
@@ -317,7 +327,7 @@ def _growing_chains(reading: Reading) -> Iterator[Chain]:
     for runs in reading.runs_by_site.values():
         if len(runs) < 3 or all(run.backward.retain == "no" for run in runs):
             continue
-        for loop_id, _ in runs[-1].at.iteration:
+        for loop_id in dict.fromkeys(number for run in runs for number, _ in run.at.iteration):
             loop = reading.loops.get(loop_id)
             if loop is not None:
                 chain = _growing_chain(reading, loop, runs)
