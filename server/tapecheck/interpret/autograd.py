@@ -217,7 +217,7 @@ class Autograd:
         if isinstance(value, Unknown):
             graph: Fact = "may"
             if value.node is not None:
-                graph = "yes"
+                graph = "yes" if value.certain else "may"
             elif value.cuts and value.data:
                 graph = "no"
             return Root(value.node, graph, value.name, value.cuts)

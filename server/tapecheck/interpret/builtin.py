@@ -64,6 +64,7 @@ def attribute_of_unknown(owner: Unknown, name: str) -> Value:
         child = Unknown(f"{owner.name}.{name}" if owner.name else name, owner.node, owner.cuts)
         child.oldest = owner.oldest
         child.data = owner.data
+        child.certain = owner.certain
         child.owner, child.attr = owner, name
         owner.attrs[name] = child
     return owner.attrs[name]
@@ -78,6 +79,7 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
         child = Unknown(f"{owner.name}[...]", owner.node, owner.cuts)
         child.oldest = owner.oldest
         child.data = owner.data
+        child.certain = owner.certain
         if not isinstance(index, _CONSTANTS):
             return child
         owner.items[key] = child
@@ -561,6 +563,7 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
                 made = Unknown(f"{child.name}[{index}]", child.node, child.cuts)
                 made.oldest = child.oldest
                 made.data = child.node is None
+                made.certain = child.certain
                 fresh[index] = made
             return fresh[index]
 

@@ -33,12 +33,36 @@ if TYPE_CHECKING:
 
 _MAX_SEEN = 4_000
 _MAX_LOADS = 6
+_MAX_BACK = 40
 
 
 def stored(machine: Machine, owner: Any, key: Any, node: ast.AST) -> None:
     """Remember where and when an attribute or key was stored."""
     owner.stores[key] = machine.world.site(node)
     owner.stamps[key] = machine.world.clock
+
+
+def restored(machine: Machine, owner: Any, key: Any, before: Value, value: Value) -> bool:
+    """Whether a store only goes on from a store of the same iteration: `x = x + step` and then `x = x.clamp()`.
+
+    The line that joined the old graph to the new one is then the one that carries.
+    """
+    if owner.stamps.get(key) != machine.world.clock or key not in owner.stores:
+        return False
+    if not isinstance(before, (Tensor, Unknown)) or not isinstance(value, (Tensor, Unknown)):
+        return False
+    if before.node is None or value.node is None or before.oldest is None:
+        return False
+    if owner.stores[key].iteration != machine.world.iteration:
+        return False
+    queue = [value.node]
+    for number in queue:
+        if number == before.node:
+            return True
+        node = machine.world.ledger.nodes.get(number)
+        if node is not None and len(queue) < _MAX_BACK:
+            queue.extend(source for source in node.inputs if source >= before.node)
+    return False
 
 
 def loaded(machine: Machine, owner: Any, key: Any) -> None:

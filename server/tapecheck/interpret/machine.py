@@ -593,9 +593,11 @@ class Machine:
             home = outer or env
         if home is not env:
             self.touched(home)
+        before = home.vars.get(name)
         home.vars[name] = value
         if isinstance(value, _HOLDERS):
-            home.stores[name] = self.world.site(statement)
+            if not carry.restored(self, home, name, before, value):
+                home.stores[name] = self.world.site(statement)
             home.stamps[name] = self.world.clock
             if isinstance(value, Tensor):
                 if not value.name or value.node is None or not value.is_leaf:

@@ -82,7 +82,7 @@ class Torch:
             return value.graph
         if isinstance(value, Unknown):
             if value.node is not None:
-                return "yes"
+                return "yes" if value.certain else "may"
             return "no" if value.data or value.concrete is not None else "may"
         return "no"
 
@@ -517,9 +517,9 @@ class Torch:
         wanted = builtin.concrete(wanted)
         if wanted is True:
             if owner.graph == "no" and owner.dtype == "float":
-                cuts = owner.cuts
+                if owner.cuts:
+                    owner.cuts = self.world.derived_cut("leaf", node, owner.cuts, owner.name)
                 self.world.make_leaf(owner, node)
-                owner.extra = {**(owner.extra or {}), "made_from": cuts}
         elif wanted is False:
             if owner.is_leaf and owner.node is not None:
                 leaf = owner.node
@@ -635,8 +635,9 @@ class Torch:
             dtype = "int"
         result = world.data(cuts=cuts, dtype=dtype)
         if builtin.concrete(kwargs.get("requires_grad")) is True:
+            if cuts:
+                result.cuts = world.derived_cut("leaf", node, cuts, "")
             world.make_leaf(result, node)
-            result.extra = {"made_from": cuts}
         sizes = args[0] if args and isinstance(args[0], (tuple, List)) else tuple(args)
         first = builtin.known_items(self.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
         if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(builtin.concrete(first[0]), int):
@@ -717,12 +718,13 @@ class Torch:
 
     def _opaque(self, name: str, values: list[Value], node: ast.AST, *, linked: Fact, keeps: Fact) -> Value:
         world = self.world
-        carriers = [value for value in values if self.requires(value) == "yes"]
+        carriers = [value for value in values if value.node is not None]
         cuts = cuts_of(*[value for value in values if value.node is None])
         result = Unknown(f"{name}()", None, cuts)
         if carriers and world.grad_mode != "no":
             built = world.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts)
             result.node, result.oldest = built.node, built.oldest
+            result.certain = linked == "yes"
         elif carriers:
             for value in carriers:
                 result.cuts = merge_cuts(world.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts)
@@ -742,7 +744,7 @@ class Torch:
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.tensors(arg)]
         if function.leaf is not None:
             return self._opaque(function.name, [function.leaf, *values], node, linked="yes", keeps="yes")
-        if function.node is not None and function.owner is not None:
+        if function.owner is not None and (function.node is not None or function.owner.cuts):
             values.append(function.owner)
         result = self._opaque(function.name, values, node, linked="may", keeps="may")
         if function.owner is not None and function.owner.node is None:
@@ -801,12 +803,18 @@ class Torch:
 
     def call_wrapped(self, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if wrapped.kind in ("no_grad", "enable_grad", "inference_mode"):
-            self.world.grad_modes.append("yes" if wrapped.kind == "enable_grad" else "no")
+            on = wrapped.kind == "enable_grad"
+            outermost = not on and self.world.grad_mode != "no" and self.world.frames
+            self.world.grad_modes.append("yes" if on else "no")
             depth = len(self.world.grad_modes)
+            if outermost:
+                self.world.cut_site = self.world.site(node)
             try:
                 return self.machine.call(wrapped.function, args, kwargs, node)
             finally:
                 del self.world.grad_modes[depth - 1 :]
+                if outermost:
+                    self.world.cut_site = None
         return self.machine.call(wrapped.function, args, kwargs, node)
 
     def decorator(self, path: str, function: Value) -> Value:

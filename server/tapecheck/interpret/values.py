@@ -84,17 +84,25 @@ class Tensor:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"
 
 
+_PLAIN = frozenset(
+    "number len text index key bool size count shape dtype device test not comparison name isinstance hasattr any all "
+    "type item() ndim layout lr numpy handle".split()
+)
+"""Names of unknown values that are no tensors."""
+
+
 class Unknown:
     """A value nobody can know.
 
     `node` is set where it may carry a graph (the result of an unknown call on tensors). `concrete` is set once
     the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
     model, which is trained as one opaque differentiable module. `data` says that it is data: no graph.
-    `owner` and `attr` say which attribute of which unknown value it is.
+    `owner` and `attr` say which attribute of which unknown value it is; `certain` whether it surely carries the
+    graph of `node`.
     """
 
     __slots__ = (
-        "attr", "attrs", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest", "owner",
+        "attr", "attrs", "certain", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest", "owner",
         "storage", "tests", "trained", "truth",
     )  # fmt: skip
 
@@ -112,7 +120,8 @@ class Unknown:
         self.leaf: Tensor | None = None
         self.trained = False
         self.storage: Storage | None = None
-        self.data = False
+        self.data = name in _PLAIN
+        self.certain = True
         self.owner: Unknown | None = None
         self.attr = ""
 

@@ -100,6 +100,7 @@ class World:
         self._frame_stamp = 0
         self._frame_stamps: list[int] = []
         self._stack_spans: list[tuple[Span, ...]] = [()]
+        self.cut_site: Site | None = None
         self.leaf_tensors: dict[int, Tensor] = {}
         self.lines_run: set[tuple[str, int]] = set()
         self.branches: dict[tuple[str, int, int], set[bool]] = {}
@@ -252,8 +253,16 @@ class World:
             return before
         self._cuts += 1
         nodes = (graph_node,) if graph_node is not None else ()
-        self.emit(Cut(self._cuts, how, self.site(node), nodes, leaves, name, before))
+        # What a function under @torch.no_grad() computes is cut where it is called.
+        at = self.cut_site if self.cut_site is not None and how == "no_grad" else self.site(node)
+        self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before))
         return merge_cuts((self._cuts,), before)
+
+    def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
+        """A further cut of a value that is cut already; answers the cuts of the result."""
+        self._cuts += 1
+        self.emit(Cut(self._cuts, how, self.site(node), (), (), name, sources))
+        return (self._cuts,)
 
     def build(
         self,
@@ -280,8 +289,11 @@ class World:
                 oldest = value.oldest
         number = self.new_id()
         self.emit(
-            Node(number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), linked, cuts[:MAX_CUTS])
-        )
+            Node(
+                number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
+                cuts[:MAX_CUTS],
+            )
+        )  # fmt: skip
         return Tensor(
             storage or self.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
         )
