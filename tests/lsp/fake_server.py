@@ -62,7 +62,12 @@ def check(
                 continue
             findings.append(
                 Finding(
-                    "TAPE101", "backward-twice", "error", span, "this graph was freed", "sum the losses",
+                    "TAPE101",
+                    "backward-twice",
+                    "error",
+                    span,
+                    "this graph was freed",
+                    "sum the losses",
                     labels=(Label(first, "freed here", "freed"),),
                 )
             )
@@ -72,8 +77,14 @@ def check(
             argument = [number, at + 1, number, at + 1 + len("retain_graph=True")]
             findings.append(
                 Finding(
-                    "TAPE301", "needless-retain-graph", "info", span, "nothing needs the graph again",
-                    "remove it", unnecessary=True, facts={"argument": argument},
+                    "TAPE301",
+                    "needless-retain-graph",
+                    "info",
+                    span,
+                    "nothing needs the graph again",
+                    "remove it",
+                    unnecessary=True,
+                    facts={"argument": argument},
                 )
             )
     kept = [one for one in findings if (select is None or one.code in select) and one.code not in ignore]

@@ -7,10 +7,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
 from lsprotocol import types as t
 from pygls.lsp.server import LanguageServer
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from tapecheck.fixes import Fix
 
 logger = logging.getLogger(__name__)
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 SECTION = "tapecheck"
 RUN_COMMAND = "tapecheck.run"
@@ -129,6 +133,11 @@ class Server(LanguageServer):
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
         return analysis
+
+    async def off_loop(self, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+        """Run what reads whole tapes where analyses run, so that typing is not held up."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.analysing, partial(work, *arguments, **named))
 
     def refresh(self, uri: str, *, at_once: bool = False) -> None:
         """See to it that the client gets the diagnostics of the present text, soon."""
@@ -376,7 +385,7 @@ async def hover(ls: Server, params: t.HoverParams) -> t.Hover | None:
     if analysis is None:
         return None
     lines = analysis.report.source.lines
-    found = ls.session.hover(analysis, *ls.converter.place(lines, params.position))
+    found = await ls.off_loop(ls.session.hover, analysis, *ls.converter.place(lines, params.position))
     if found is None:
         return None
     return t.Hover(ls.converter.hover_text(found.markdown), ls.converter.range(lines, found.span))
@@ -397,7 +406,7 @@ async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
             ),
             command=t.Command(title=lens.title, command=command, arguments=arguments),
         )
-        for lens in ls.session.lenses(analysis)
+        for lens in await ls.off_loop(ls.session.lenses, analysis)
     ]
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from tapecheck.lsp import hover as explain
 from tapecheck.lsp.document import Document, digest_of, split_lines
+from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import MAX_BYTES, Source, from_text
@@ -69,6 +69,13 @@ class Analysis:
 
     snapshot: Snapshot
     report: Report
+    _explainer: Explainer | None = None
+
+    @property
+    def explainer(self) -> Explainer:
+        if self._explainer is None:
+            self._explainer = Explainer(self.report.source, self.tapes)
+        return self._explainer
 
     @property
     def digest(self) -> str:
@@ -314,9 +321,9 @@ class Session:
         lines = sorted(loops) or sorted(backwards)[:1]
         return [Lens(line, title) for line in lines]
 
-    def hover(self, analysis: Analysis, line: int, column: int) -> explain.Hover | None:
+    def hover(self, analysis: Analysis, line: int, column: int) -> Hover | None:
         """What the tapes say of the expression at a place, in markdown."""
-        return explain.hover(analysis.report.source, analysis.tapes, line, column)
+        return analysis.explainer.hover(line, column)
 
     # Fixes
 
