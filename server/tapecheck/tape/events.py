@@ -292,13 +292,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception; `backward` is the backward that raised it, `caught` where the program goes on."""
+    """An exception; `backward` is the backward that raised it, `caught` where the program goes on.
+
+    `node` is the node that failed, where the run could tell.
+    """
 
     at: Site
     exception: str
     message: str = ""
     backward: int | None = None
     caught: bool = False
+    node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
