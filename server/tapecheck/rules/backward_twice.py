@@ -11,6 +11,7 @@ from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
     always,
+    built_text,
     call_text,
     called_from,
     deciding,
@@ -224,7 +225,7 @@ for step in range(3):
         reason = _reason(origin, home)
         if reason:
             message += f"; {reason}"
-        labels = [Label(node.at.span, f"`{node.op}` was built here and saved tensors", "built")]
+        labels = [Label(node.at.span, built_text(node), "built")]
         labels += called_from(node.at, home)
         if freeing.at.span == home:
             labels.append(Label(home, f"freed here{_time(freed)}, needed again now", "freed"))
@@ -234,8 +235,11 @@ for step in range(3):
             labels.append(
                 Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried")
             )
-        elif origin.kind in ("outside", "shared") and origin.at is not None:
-            labels.append(Label(origin.at.span, f"{origin.text} belongs to both graphs", "path"))
+        elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
+            what = (
+                "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
+            )
+            labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
         decision = None if certain else deciding(readings, reading, run)
         if decision is not None:
             labels.append(path_label(decision))
@@ -259,9 +263,9 @@ def _time(freed: str) -> str:
 def _reason(origin: Origin, home: Any) -> str:
     if origin.kind == "carried":
         return f"{origin.text} still refers to the graph of iteration {origin.iteration}"
-    if origin.kind == "outside" and origin.at is not None:
-        return f"{origin.text} is computed once, before the loop"
-    if origin.kind == "shared" and origin.at is not None:
+    if origin.kind == "outside":
+        return f"{quoted(origin.name, 'that part')} is computed once, before the loop"
+    if origin.kind == "shared" and origin.name and origin.at is not None:
         return f"{origin.text} ({line(origin.at.span, home)}) is part of both"
     return ""
 
@@ -311,6 +315,12 @@ def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_firs
         return (
             f"the backward on {line(freeing.at.span, home)} trains nothing that {origin.text} was computed "
             f"from: give its loss `{origin.name or 'value'}.detach()`"
+        )
+    if freeing.at.span == home:
+        return (
+            f"compute {quoted(origin.name, 'what both have in common')} anew before each backward, or add "
+            "the losses "
+            "and call backward once"
         )
     total = " + ".join(run_.backward.roots[0].name or "…" for run_ in (freeing, run) if run_.backward.roots)
     advice = f"add the losses and call backward once, `({total}).backward()`"

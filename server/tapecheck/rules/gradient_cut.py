@@ -167,12 +167,14 @@ for step in range(3):
 
     def _of(self, reading: Reading, trained: set[_Identity]) -> Iterable[Finding]:
         stepped = {step.optimizer for _, step in reading.steps}
+        # Whoever switches requires_grad off means the parameter to stay as it is.
+        frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
         owner: dict[int, str] = {}
         for number in stepped & reading.optimizers.keys():
             optimizer = reading.optimizers[number]
             for leaf in optimizer.params:
                 event = reading.ledger.leaves.get(leaf)
-                if event is not None and _identity(event) not in trained:
+                if event is not None and leaf not in frozen and _identity(event) not in trained:
                     owner.setdefault(leaf, optimizer.name)
         if not owner:
             return
@@ -189,8 +191,8 @@ for step in range(3):
         names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in lost))
         named = [f"`{name}`" for name in names if name]
         more = len(named) - 3
-        text = (
-            join([*named[:3], f"{more} more parameters"] if more > 0 else named) or f"{len(lost)} parameters"
+        text = join([*named[:3], f"{more} more parameters"] if more > 0 else named) or (
+            "a parameter" if len(lost) == 1 else f"{len(lost)} parameters"
         )
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
         words = CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(
@@ -285,7 +287,8 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
                 before = sorted(
                     (cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id
                 )
-                behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted
+                # A backward from a leaf reaches nothing else, whatever the value was made of.
+                behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
                 if behind:
                     yield _Cause("leaf", root.name or made.name, made.at, behind, run, before)
         numbers = {number for root in run.backward.roots for number in root.cuts}
@@ -315,6 +318,6 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
 
 
 def _made_again(reading: Reading, root: Root) -> Leaf | None:
-    """The leaf that a backward starts from although its value was computed: a loss made a leaf of its own."""
+    """The leaf that a backward starts from: a loss that was made a leaf of its own."""
     leaf = reading.ledger.leaves.get(root.node) if root.node is not None else None
-    return leaf if leaf is not None and root.cuts and not leaf.parameter else None
+    return leaf if leaf is not None and not leaf.parameter else None

@@ -507,13 +507,15 @@ def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
 def _saved(reading: Reading, growth: _Growth) -> bool:
     """Whether kept nodes hold tensors that would be freed without them; parameters live on anyway."""
     for node in _old_nodes(reading, growth):
-        if reading.ledger.keeps_saved(node.id) == "no":
+        if _freed_in_loop(reading, growth, node) is not None and reading.ledger.is_freed(node.id) == "yes":
+            continue
+        if node.keeps == "no":
             continue
         for saved in node.saved:
             leaf = reading.ledger.leaves.get(saved.of) if saved.of is not None else None
             if leaf is None or iteration_in(leaf.at, growth.held.loop):
                 return True
-        if not node.saved and node.keeps == "may" and reading.ledger.is_freed(node.id) == "no":
+        if not node.saved and node.keeps == "may":
             return True
     return False
 
@@ -521,10 +523,18 @@ def _saved(reading: Reading, growth: _Growth) -> bool:
 def _freeing(reading: Reading, growth: _Growth) -> Span | None:
     """Where a backward has freed the kept nodes."""
     for node in sorted(_old_nodes(reading, growth), key=lambda node: -node.id):
-        backward = reading.ledger.freed_by(node.id)
-        if backward is not None:
-            return backward.at.span
+        run = _freed_in_loop(reading, growth, node)
+        if run is not None:
+            return run.at.span
     return None
+
+
+def _freed_in_loop(reading: Reading, growth: _Growth, node: Node) -> Run | None:
+    """The backward that freed a node while the loop still ran."""
+    backward = reading.ledger.freed_by(node.id)
+    run = reading.run_of[backward.id] if backward is not None else None
+    end = growth.held.loop.end
+    return run if run is not None and (end is None or run.position < end) else None
 
 
 def _help(growth: _Growth, kept: bool, backwarded: bool) -> str:

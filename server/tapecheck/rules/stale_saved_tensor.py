@@ -191,9 +191,7 @@ loss.backward()
         )
         version = problem.saved.version
         labels = [
-            Label(
-                node.at.span, f"`{node.op}` saved {quoted(saved, 'it')} here, at version {version}", "built"
-            ),
+            Label(node.at.span, f"{quoted(saved, 'it')} was saved here, at version {version}", "built"),
             Label(change.at.span, f"changed in place here by {culprit}", "changed"),
         ]
         if origin.kind == "carried" and origin.at is not None:

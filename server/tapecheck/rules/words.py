@@ -7,7 +7,7 @@ from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.tape import Backward, Decision, Root, Site, Span
+from tapecheck.tape import Backward, Decision, Node, Root, Site, Span
 
 MAX_LABELS = 8
 
@@ -18,7 +18,8 @@ CUT_WORDS = {
     "item": "`.item()` makes a Python number of {value}",
     "numpy": "{value} goes through NumPy, which autograd does not see",
     "grad": "{value} is a gradient taken without `create_graph=True`: a constant",
-    "copy": "the new tensor copies the value of {value} and not its graph",
+    "copy": "a new tensor is made of {value}: it has the value and not the graph",
+    "frozen": "`requires_grad` of {value} is switched off here",
     "nondifferentiable": "this operation on {value} is not differentiable",
     "leaf": "{value} is made a new leaf here: nothing leads back from it",
     "checkpoint": "reentrant checkpointing drops the graph of {value}: none of its inputs requires grad",
@@ -33,6 +34,7 @@ CUT_ADVICE = {
     "copy": "use the tensor itself, or `torch.stack` for several, instead of copying its value",
     "nondifferentiable": "use a differentiable form (the logits or a softmax instead of `argmax`, "
     "a smooth loss instead of a comparison)",
+    "frozen": "leave `requires_grad` on for what is to be trained",
     "leaf": "leave the `requires_grad` out: it hides the error and trains nothing",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
 }
@@ -78,6 +80,13 @@ def freed_text(freeing: Run, failing: Run) -> str:
         return f"this same call{time or ' the time before'}"
     what = "backward" if freeing.backward.call == "backward" else "`autograd.grad`"
     return f"the {what} on {line(freeing.at.span, failing.at.span)}{time}"
+
+
+def built_text(node: Node) -> str:
+    """What a label says of the node that a backward fails at."""
+    if node.op.endswith(("Backward", "Backward0", "Backward1")):
+        return f"`{node.op}` was built here and saved tensors"
+    return "the graph was built here and saved tensors"
 
 
 def span_facts(span: Span) -> dict[str, Any]:
