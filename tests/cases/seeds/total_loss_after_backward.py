@@ -1,0 +1,16 @@
+import torch
+import torch.nn as nn
+
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+criterion = nn.MSELoss()
+batches = [(torch.randn(4, 8), torch.randn(4, 1)) for _ in range(5)]
+
+total_loss = 0
+for inputs, targets in batches:
+    optimizer.zero_grad()
+    loss = criterion(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    total_loss += loss
+print(total_loss / len(batches))
