@@ -1,0 +1,253 @@
+"""Runs the user's script as Python would, under the recorder."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import io
+import os
+import sys
+import types
+from importlib.machinery import SourceFileLoader
+from typing import Any, Dict, List, NoReturn, Optional, Tuple
+
+from . import PRODUCER
+from .recorder import Limits, Recorder
+from .sources import Sources
+from .writer import Writer
+
+NO_TORCH = 97
+USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
+       [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] SCRIPT [ARGS...]
+"""
+_OWN = os.path.dirname(os.path.abspath(__file__))
+
+
+class Options:
+    """The probe's own options; everything from the script on is the user's."""
+
+    def __init__(self, arguments: List[str]) -> None:
+        self.tape = "tapecheck-run.jsonl"
+        self.name = ""
+        self.watch: List[str] = []
+        numbers: Dict[str, float] = {}
+        rest = list(arguments)
+        while rest and rest[0].startswith("--"):
+            option = rest.pop(0)
+            if option == "--":
+                break
+            option, _, value = option.partition("=")
+            if option not in _OPTIONS:
+                fail("unknown option " + option)
+            if not value:
+                if not rest:
+                    fail(option + " needs a value")
+                value = rest.pop(0)
+            if option == "--tape":
+                self.tape = value
+            elif option == "--name":
+                self.name = value
+            elif option == "--watch":
+                self.watch.append(value)
+            else:
+                try:
+                    numbers[option] = float(value)
+                except ValueError:
+                    fail("%s needs a number, not %r" % (option, value))
+        if not rest:
+            fail("no script given")
+        self.script = rest[0]
+        self.arguments = rest
+        self.limits = Limits(
+            int(numbers.get("--max-iterations", 0)), int(numbers.get("--max-backward", 0)),
+            numbers.get("--timeout", 0.0), int(numbers.get("--max-tape-bytes", 256_000_000)),
+        )  # fmt: skip
+
+
+_OPTIONS = ("--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes")
+
+
+def fail(message: str) -> NoReturn:
+    sys.stderr.write("tapecheck: %s\n%s" % (message, USAGE))
+    raise SystemExit(2)
+
+
+class TorchFinder:
+    """Sees torch being imported and attaches the recorder once it has been executed."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                self._wrap(spec.loader)
+                return spec
+        return None
+
+    def _wrap(self, loader: Any) -> None:
+        if loader is None or not hasattr(loader, "exec_module"):
+            return
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            # Torch makes some 200,000 calls while it is imported, none of them of interest.
+            trace = sys.gettrace()
+            sys.settrace(None)
+            try:
+                execute(module)
+            finally:
+                sys.settrace(trace)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)  # type: ignore[arg-type]
+            attach(self.recorder, module)
+
+        loader.exec_module = exec_module
+
+
+def attach(recorder: Recorder, torch: Any) -> None:
+    try:
+        recorder.attach(torch)
+    except Exception:
+        recorder.failed()
+        recorder.torch = None
+
+
+def absolute(script: str) -> str:
+    """The script's `__file__` as Python gives it: joined to the working directory, not normalised."""
+    if os.path.isabs(script):
+        return script
+    return os.path.join(os.getcwd(), script[2:] if script.startswith("./") else script)
+
+
+def strip(error: BaseException, seen: Optional[set] = None) -> None:  # type: ignore[type-arg]
+    """Take the probe's own frames off the traceback of an exception and of those it came from."""
+    seen = set() if seen is None else seen
+    if id(error) in seen:
+        return
+    seen.add(id(error))
+    frames = []
+    step = error.__traceback__
+    while step is not None:
+        if os.path.dirname(step.tb_frame.f_code.co_filename) != _OWN:
+            frames.append(step)
+        step = step.tb_next
+    kept: Optional[types.TracebackType] = None
+    for step in reversed(frames):
+        kept = types.TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    error.__traceback__ = kept
+    for other in (error.__cause__, error.__context__):
+        if other is not None:
+            strip(other, seen)
+
+
+def watched(values: List[str], sources: Sources) -> Dict[Tuple[str, int], int]:
+    lines: Dict[Tuple[str, int], int] = {}
+    for value in values:
+        name, _, numbers = value.rpartition(":")
+        for number in numbers.split(","):
+            if name and number.isdigit():
+                lines[(sources.resolve(name), int(number))] = 0
+    return lines
+
+
+def main() -> None:
+    options = Options(sys.argv[1:])
+    path = absolute(options.script)
+    if sys.path and os.path.abspath(sys.path[0]) == _OWN:
+        del sys.path[0]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    writer = Writer(options.tape, PRODUCER)
+    sources = Sources(path, options.name or options.script)
+    recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
+    if importlib.util.find_spec("torch") is None:
+        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
+        sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
+        raise SystemExit(NO_TORCH)
+    try:
+        with io.open_code(path) as file:
+            text = file.read()
+    except OSError as error:
+        sys.stderr.write("tapecheck: can't open file %r: %s\n" % (options.script, error))
+        recorder.finish("stopped", "can't open the script: %s" % error)
+        raise SystemExit(2) from None
+    ending = Ending(recorder)
+    # Registered first, so run last: what the user's own exit handlers do is still on the tape.
+    atexit.register(ending.write)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=recorder.forked)
+    sys.argv[:] = options.arguments
+    run(path, text, recorder, ending)
+
+
+class Ending:
+    """How the program ended, for the last line of the tape."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.how = "finished"
+        self.detail = ""
+
+    def write(self) -> None:
+        self.recorder.finish(self.how, self.detail)
+        self.recorder.tracer.stop()
+
+
+def run(path: str, text: bytes, recorder: Recorder, ending: Ending) -> None:
+    module = types.ModuleType("__main__")
+    space = module.__dict__
+    space["__file__"] = path
+    space["__loader__"] = SourceFileLoader("__main__", path)
+    space["__builtins__"] = sys.modules["builtins"]
+    if sys.version_info < (3, 14):
+        space["__cached__"] = None
+    keep = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        code = compile(text, path, "exec", dont_inherit=True)
+        if "torch" in sys.modules:
+            attach(recorder, sys.modules["torch"])
+        else:
+            sys.meta_path.insert(0, TorchFinder(recorder))  # type: ignore[arg-type]
+        try:
+            recorder.tracer.start()
+        except Exception:
+            recorder.failed()
+        exec(code, space)
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            ending.detail = "exit code %s" % (error.code,)
+        raise
+    except BaseException as error:
+        ending.how, ending.detail = "raised", "%s: %s" % (type(error).__name__, str(error).split("\n")[0])
+        try:
+            recorder.uncaught(error)
+        except Exception:
+            recorder.failed()
+        strip(error)
+        report(error)
+    finally:
+        del keep
+
+
+def report(error: BaseException) -> NoReturn:
+    """Show an uncaught exception and end as Python does."""
+    kind, trace = type(error), error.__traceback__
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(kind, error, trace)
+    finally:
+        if isinstance(error, KeyboardInterrupt):
+            # Python ends by the signal itself then, so that a shell sees an interrupt.
+            sys.excepthook = lambda *parts: None
+            raise error
+        raise SystemExit(1)

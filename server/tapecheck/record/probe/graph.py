@@ -1,0 +1,318 @@
+"""Reads autograd graphs without keeping or changing anything: nodes, edges, saved tensors and their versions."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+LEAF_SEQUENCE = (1 << 64) - 1
+_KEY = "_tapecheck"
+_FIRST_NODE = 1 << 32
+_GAP = 8
+_MAX_REMEMBERED = 500_000
+
+
+class Known(NamedTuple):
+    """What is remembered of a node, in the node's own metadata, so that it dies with the node."""
+
+    id: int
+    oldest: int
+    depth: int
+
+
+class SavedTensor(NamedTuple):
+    storage: int
+    version: int
+    name: str
+    address: int
+    hooked: bool
+
+
+class NewNode(NamedTuple):
+    """A node met for the first time, with all that the tape tells of it."""
+
+    id: int
+    sequence: int
+    op: str
+    inputs: Tuple[int, ...]
+    saved: Tuple[SavedTensor, ...]
+    keeps: bool
+    foreign: bool
+    depth: int
+
+
+class NewLeaf(NamedTuple):
+    id: int
+    tensor: Any
+    storage: int
+    parameter: bool
+
+
+class Reader:
+    """Gives nodes, leaves and storages their numbers on the tape.
+
+    Node numbers grow with the autograd sequence number and a node's is always greater than those of its inputs;
+    leaves are numbered below all nodes.
+    """
+
+    def __init__(self, torch: Any, max_depth: int) -> None:
+        self.torch = torch
+        self.max_depth = max_depth
+        self.skipped = 0
+        self.storages: Dict[int, int] = {}
+        self.leaf_of_storage: Dict[int, int] = {}
+        self.saved_storages: Set[int] = set()
+        self.leaves: Dict[int, Tuple[Any, int]] = {}
+        self.hooks_possible = False
+        self._ids: Set[int] = set()
+        self._next_leaf = 1
+        self._next_storage = 1
+        self._raw: Dict[type, Tuple[str, ...]] = {}
+        self._accumulate: Any = None
+
+    # Numbers
+
+    def known(self, node: Any) -> Optional[Known]:
+        """What was remembered of a node, None for one never met."""
+        return node.metadata.get(_KEY)
+
+    def number(self, node: Any) -> Optional[int]:
+        """The tape's number of a node or of the leaf behind an AccumulateGrad node."""
+        if node._sequence_nr() == LEAF_SEQUENCE:
+            variable = getattr(node, "variable", None)
+            entry = self.leaves.get(id(variable))
+            return entry[1] if entry is not None and entry[0]() is variable else None
+        known = self.known(node)
+        return known.id if known is not None else None
+
+    def storage(self, address: int) -> int:
+        number = self.storages.get(address)
+        if number is None:
+            number = self.storages[address] = self._next_storage
+            self._next_storage += 1
+        return number
+
+    def leaf(self, tensor: Any, found: List[NewLeaf]) -> int:
+        """The number of a leaf tensor; a new one is added to `found`."""
+        key = id(tensor)
+        entry = self.leaves.get(key)
+        if entry is not None and entry[0]() is tensor:
+            return entry[1]
+        number = self._next_leaf
+        self._next_leaf += 1
+        self.leaves[key] = (weakref.ref(tensor), number)
+        storage = 0
+        address = address_of(tensor)
+        if address:
+            storage = self.storage(address)
+            self.leaf_of_storage[storage] = number
+        found.append(NewLeaf(number, tensor, storage, isinstance(tensor, self.torch.nn.Parameter)))
+        return number
+
+    def forget_dead_leaves(self) -> None:
+        if len(self.leaves) > 4096:
+            self.leaves = {key: entry for key, entry in self.leaves.items() if entry[0]() is not None}
+
+    # Walking
+
+    def walk(self, roots: Iterable[Any]) -> Tuple[List[NewNode], List[NewLeaf]]:
+        """Every node and leaf reachable from `roots` that was not met before, inputs first.
+
+        Each node is visited once in its life: what lies below a known node is known.
+        """
+        nodes: List[NewNode] = []
+        leaves: List[NewLeaf] = []
+        limit = self.max_depth
+        stack: List[Tuple[Any, Any]] = [(root, None) for root in roots if root is not None]
+        pending: Set[Any] = set()
+        while stack:
+            node, children = stack.pop()
+            if children is None:
+                if node in pending or self.known(node) is not None:
+                    continue
+                if node._sequence_nr() == LEAF_SEQUENCE:
+                    variable = getattr(node, "variable", None)
+                    if variable is not None:
+                        self.leaf(variable, leaves)
+                    continue
+                pending.add(node)
+                children = [child for child, _ in node.next_functions if child is not None]
+                stack.append((node, children))
+                stack.extend((child, None) for child in children if child not in pending)
+                if len(pending) > limit:
+                    self.skipped += 1
+                    return [], leaves
+                continue
+            nodes.append(self._meet(node, children, leaves))
+        pending.clear()
+        return nodes, leaves
+
+    def _meet(self, node: Any, children: List[Any], leaves: List[NewLeaf]) -> NewNode:
+        sequence = node._sequence_nr()
+        inputs: List[int] = []
+        newest, oldest, depth = 0, sequence, 1
+        for child in children:
+            known = self.known(child)
+            if known is not None:
+                inputs.append(known.id)
+                newest = max(newest, known.id)
+                oldest = min(oldest, known.oldest)
+                depth = max(depth, known.depth + 1)
+            else:
+                variable = getattr(child, "variable", None)
+                if variable is not None:
+                    inputs.append(self.leaf(variable, leaves))
+        number = _FIRST_NODE + (sequence + 1) * _GAP
+        # A number below an input's was handed out by another thread's counter (double backward on a device thread).
+        foreign = number <= newest or sequence == LEAF_SEQUENCE
+        if foreign:
+            number = newest + 1
+        while number in self._ids:
+            number += 1
+        if len(self._ids) > _MAX_REMEMBERED:
+            self._ids.clear()
+        self._ids.add(number)
+        saved, keeps = self._saved(node)
+        node.metadata[_KEY] = Known(number, oldest, depth)
+        name = node.name().rsplit("::", 1)[-1]
+        return NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth)
+
+    def walk_all(self, roots: Iterable[Any], cap: int) -> Iterator[Any]:
+        """Every node reachable from `roots`, leaves left out, at most `cap` of them; none is kept."""
+        seen: Set[Any] = set()
+        stack = [root for root in roots if root is not None]
+        while stack and len(seen) < cap:
+            node = stack.pop()
+            if node in seen or node._sequence_nr() == LEAF_SEQUENCE:
+                continue
+            seen.add(node)
+            yield node
+            stack.extend(child for child, _ in node.next_functions if child is not None and child not in seen)
+        seen.clear()
+
+    # Saved tensors
+
+    def raw(self, node: Any) -> Iterator[Tuple[str, Any]]:
+        """The saved-tensor slots of a node, not unpacked: no hook runs, no checkpoint is recomputed."""
+        kind = type(node)
+        names = self._raw.get(kind)
+        if names is None:
+            names = self._raw[kind] = tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+        for name in names:
+            try:
+                value = getattr(node, name)
+            except RuntimeError:
+                continue
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if item is not None:
+                    yield name[len("_raw_saved_") :], item
+
+    def data(self, node: Any, name: str, slot: Any) -> Tuple[Any, bool]:
+        """The tensor in a slot, None where it was freed, and whether a user's pack hook holds it instead."""
+        if hasattr(slot, "data"):
+            hooked = slot.unpack_hook is not None
+            return (None if hooked else slot.data), hooked
+        # Before torch 2.7 a slot can only be read by unpacking, which runs the hooks of a checkpoint.
+        if self.hooks_possible:
+            return None, True
+        try:
+            value = getattr(node, "_saved_" + name)
+        except (RuntimeError, AttributeError) as error:
+            return None, "modified by an inplace" in str(error)
+        return (value if isinstance(value, self.torch.Tensor) else None), False
+
+    def _saved(self, node: Any) -> Tuple[Tuple[SavedTensor, ...], bool]:
+        found: List[SavedTensor] = []
+        keeps = False
+        for name, slot in self.raw(node):
+            tensor, hooked = self.data(node, name, slot)
+            if hooked:
+                keeps = True
+            if not isinstance(tensor, self.torch.Tensor):
+                continue
+            keeps = True
+            address = address_of(tensor)
+            if not address:
+                continue
+            storage = self.storage(address)
+            self.saved_storages.add(storage)
+            found.append(SavedTensor(storage, version_of(tensor), name, address, hooked))
+        return tuple(found), keeps
+
+    def saved_bytes(self, nodes: Iterable[Any]) -> int:
+        """Bytes of the distinct storages that nodes hold, those of leaves that require grad left out."""
+        sizes: Dict[int, int] = {}
+        for node in nodes:
+            for name, slot in self.raw(node):
+                tensor, _ = self.data(node, name, slot)
+                if isinstance(tensor, self.torch.Tensor):
+                    address = address_of(tensor)
+                    if address and self.storages.get(address, 0) not in self.leaf_of_storage:
+                        sizes[address] = size_of(tensor)
+        return sum(sizes.values())
+
+    def stale(self, node: Any) -> Optional[Tuple[str, str, int, int]]:
+        """The saved tensor of a node whose version moved: slot name, torch's message, versions now and then."""
+        import re
+
+        for name in dict.fromkeys(name for name, _ in self.raw(node)):
+            attribute = "saved_tensors" if name == "tensors" else "_saved_" + name
+            try:
+                getattr(node, attribute)
+            except RuntimeError as error:
+                text = str(error)
+                if "modified by an inplace" in text:
+                    match = re.search(r"is at version (\d+); expected version (\d+)", text)
+                    return (name, text, int(match.group(1)), int(match.group(2))) if match else (name, text, 0, 0)
+            except AttributeError:
+                continue
+        return None
+
+
+def address_of(tensor: Any) -> int:
+    """What identifies a tensor's storage while it is alive; 0 where it has none."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError):
+        return 0
+
+
+def size_of(tensor: Any) -> int:
+    try:
+        return int(tensor.untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError, AttributeError, TypeError):
+        return 0
+
+
+def version_of(tensor: Any) -> int:
+    """The version counter of a tensor; inference tensors have none."""
+    try:
+        return int(tensor._version)
+    except (RuntimeError, AttributeError):
+        return 0
+
+
+def raise_stack_limit() -> int:
+    """Make room for freeing deep graphs; answers how deep a chain may be walked.
+
+    A chain that Python once walked is freed recursively by torch (2.13 and 2.15: about 140 bytes of stack a node).
+    """
+    try:
+        import resource
+    except ImportError:
+        return 2_000
+    wanted = 1 << 30
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_STACK, (limit, hard))
+            soft = limit
+        except (ValueError, OSError):
+            pass
+    if sys.platform != "linux":
+        return 20_000
+    # The kernel leaves at least 128 MB below the stack, whatever the limit says.
+    size = (128 << 20) if soft == resource.RLIM_INFINITY else min(soft, 128 << 20)
+    return size // 400

@@ -1,0 +1,108 @@
+"""Where torch is watched: the engine as it is looked up, and optimizers around their steps."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import FrameType
+from typing import Any, List
+
+
+class Engine:
+    """Stands in for torch's autograd engine and hands out the real one's methods.
+
+    The real `run_backward` is called by torch itself, so no frame of the recorder ever stands in the traceback of
+    a failing backward: everything worth knowing is read when torch looks the method up.
+    """
+
+    def __init__(self, engine: Any, recorder: Any) -> None:
+        self._engine = engine
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    @property
+    def run_backward(self) -> Any:
+        try:
+            _announce(self._recorder, sys._getframe(1))
+        except Exception:
+            self._recorder.failed()
+        return self._engine.run_backward
+
+
+def _announce(recorder: Any, frame: FrameType) -> None:
+    functorch = getattr(recorder.torch._C, "_functorch", None)
+    peek = getattr(functorch, "peek_interpreter_stack", None)
+    if peek is not None and peek() is not None:
+        # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
+        return
+    local = frame.f_locals
+    if "args" in local and "t_outputs" in local:
+        # torch >= 2.4: _engine_run_backward(t_outputs, grads, retain, create, inputs, ..., accumulate_grad=)
+        args, words = local["args"], local.get("kwargs") or {}
+        retain, create, inputs = args[1], args[2], args[3] if len(args) > 3 else ()
+        accumulates = words.get("accumulate_grad", True)
+    elif "t_outputs" in local:
+        retain, create, inputs, accumulates = local["retain_graph"], local["create_graph"], local["t_inputs"], False
+    elif "tensors" in local:
+        retain, create, inputs, accumulates = local["retain_graph"], local["create_graph"], local["inputs"], True
+    else:
+        return
+    wanted = list(inputs) if inputs else None
+    recorder.backward(frame, roots_of(frame), wanted, bool(retain), bool(create), bool(accumulates))
+
+
+def roots_of(frame: FrameType) -> List[Any]:
+    """The roots of the backward that a frame of torch's own hands to the engine."""
+    local = frame.f_locals
+    roots = local.get("t_outputs", local.get("tensors", ()))
+    return list(roots) if isinstance(roots, (list, tuple)) else [roots]
+
+
+def install(torch: Any, recorder: Any) -> None:
+    """Watch a freshly imported torch."""
+    variable = torch.autograd.Variable
+    variable._execution_engine = Engine(variable._execution_engine, recorder)
+    optimizers = importlib.import_module("torch.optim.optimizer")
+
+    def before(optimizer: Any, args: Any, words: Any) -> None:
+        try:
+            recorder.before_step(optimizer)
+        except Exception:
+            recorder.failed()
+
+    def after(optimizer: Any, args: Any, words: Any) -> None:
+        try:
+            recorder.after_step(optimizer)
+        except Exception:
+            recorder.failed()
+
+    if hasattr(optimizers, "register_optimizer_step_pre_hook"):
+        optimizers.register_optimizer_step_pre_hook(before)
+        optimizers.register_optimizer_step_post_hook(after)
+    patch = getattr(optimizers.Optimizer, "_patch_step_function", None)
+    if patch is not None:
+
+        def made(optimizer: Any) -> Any:
+            try:
+                recorder.optimizer_made(optimizer)
+            except Exception:
+                recorder.failed()
+            return patch(optimizer)
+
+        optimizers.Optimizer._patch_step_function = made
+    if not hasattr(torch._C._autograd.SavedTensor, "data"):
+        _watch_saved_tensor_hooks(torch, recorder)
+
+
+def _watch_saved_tensor_hooks(torch: Any, recorder: Any) -> None:
+    # Before torch 2.7 a saved tensor can be read only by unpacking it: that must stop once somebody packs.
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    enter = hooks.__enter__
+
+    def entered(self: Any) -> Any:
+        recorder.reader.hooks_possible = True
+        return enter(self)
+
+    hooks.__enter__ = entered

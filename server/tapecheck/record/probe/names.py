@@ -1,0 +1,145 @@
+"""Finds what the user calls a tensor, by plain lookups that run no user code and keep nothing alive."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .sources import CallText, Sources
+
+_MAX_MODULES = 2_000
+
+
+def locals_of(frame: FrameType) -> Dict[str, Any]:
+    """The local variables of a frame; call `release` afterwards."""
+    return frame.f_locals
+
+
+def release(frame: FrameType, local: Any) -> None:
+    """Drop the snapshot of locals that Python 3.12 leaves on a frame: it would keep old tensors alive.
+
+    Up to 3.11 the running trace function makes Python refresh it at the next line; from 3.13 there is none.
+    """
+    if sys.version_info[:2] == (3, 12) and frame.f_code.co_flags & 1 and sys.gettrace() is None:
+        local.clear()
+
+
+def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameType]:
+    while frame is not None:
+        if sources.is_user(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def members(value: Any) -> Dict[str, Any]:
+    """An object's attributes as they are stored; parameters, buffers and submodules of a module are among them."""
+    found = getattr(value, "__dict__", None) if not isinstance(value, type) else None
+    return found if isinstance(found, dict) else {}
+
+
+def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
+    """The parameters of a module and its submodules with their dotted names."""
+    stack: List[Tuple[str, Any]] = [("", module)]
+    seen = set()
+    while stack and len(seen) < _MAX_MODULES:
+        prefix, current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        stored = members(current)
+        for name, tensor in (stored.get("_parameters") or {}).items():
+            if tensor is not None:
+                yield prefix + name, tensor
+        for name, child in (stored.get("_modules") or {}).items():
+            if child is not None:
+                stack.append((prefix + name + ".", child))
+
+
+def leaf_names(torch: Any, tensors: List[Any], frame: Optional[FrameType], sources: Sources) -> Dict[int, str]:
+    """The names of leaf tensors as seen from a frame: `model.fc.weight`, `x`, `self.scale`."""
+    wanted = {id(tensor) for tensor in tensors}
+    names: Dict[int, str] = {}
+    scopes: List[Dict[str, Any]] = []
+    held: List[Tuple[FrameType, Any]] = []
+    for step in user_frames(frame or sys._getframe(1), sources):
+        local = locals_of(step)
+        held.append((step, local))
+        scopes.append(local)
+        if step.f_globals is not local and not any(step.f_globals is scope for scope in scopes):
+            scopes.append(step.f_globals)
+    for scope in scopes:
+        for name, value in list(scope.items()):
+            if name.startswith("__"):
+                continue
+            _name(torch, value, name, wanted, names)
+            if not isinstance(value, torch.nn.Module):
+                for attribute, inner in list(members(value).items())[:64]:
+                    if isinstance(inner, (torch.nn.Module, torch.Tensor)):
+                        _name(torch, inner, name + "." + attribute, wanted, names)
+        if len(names) == len(wanted):
+            break
+    for step, local in held:
+        release(step, local)
+    return names
+
+
+def _name(torch: Any, value: Any, name: str, wanted: Any, names: Dict[int, str]) -> None:
+    if isinstance(value, torch.nn.Module):
+        for inner, tensor in parameters(value):
+            if id(tensor) in wanted:
+                names.setdefault(id(tensor), name + "." + inner)
+    elif isinstance(value, torch.Tensor):
+        if id(value) in wanted:
+            names.setdefault(id(value), name)
+    elif type(value) in (list, tuple) and len(value) <= 256:
+        for index, item in enumerate(value):
+            if id(item) in wanted:
+                names.setdefault(id(item), "%s[%d]" % (name, index))
+    elif type(value) is dict and len(value) <= 256:
+        for key, item in value.items():
+            if id(item) in wanted:
+                names.setdefault(id(item), "%s[%r]" % (name, key))
+
+
+def describe(call: Optional[CallText], index: int, count: int, root: Any, frame: FrameType) -> str:
+    """What the user calls a root of a backward: the text before `.backward()`, or the argument."""
+    if call is None:
+        return ""
+    if call.function == "backward" and count == 1 and call.receiver and not call.arguments:
+        return call.receiver
+    for text in ([call.receiver] if count == 1 else []) + list(call.arguments):
+        if text.isidentifier():
+            local = locals_of(frame)
+            same = local.get(text, frame.f_globals.get(text)) is root
+            release(frame, local)
+            if same:
+                return text
+    return call.receiver if call.function == "backward" and call.receiver not in ("torch.autograd", "autograd") else ""
+
+
+def resolve(path: Tuple[str, ...], frame: FrameType, torch: Any) -> List[Tuple[str, Any]]:
+    """The tensors that a path of names leads to, by plain lookups that run no user code."""
+    local = locals_of(frame)
+    value = local.get(path[0], frame.f_globals.get(path[0]))
+    release(frame, local)
+    for name in path[1:]:
+        stored = members(value)
+        found = stored.get(name)
+        if found is None:
+            for part in ("_parameters", "_buffers", "_modules"):
+                store = stored.get(part)
+                if isinstance(store, dict) and name in store:
+                    found = store[name]
+                    break
+        value = found
+    text = ".".join(path)
+    if isinstance(value, torch.Tensor):
+        return [(text, value)]
+    if type(value) in (list, tuple) and len(value) <= 64:
+        return [(text, item) for item in value if isinstance(item, torch.Tensor)]
+    if type(value) is dict and len(value) <= 64:
+        return [(text, item) for item in value.values() if isinstance(item, torch.Tensor)]
+    if isinstance(value, torch.nn.Module):
+        return [(text + "." + name, item) for name, item in parameters(value)][:64]
+    return []

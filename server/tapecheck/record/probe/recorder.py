@@ -1,0 +1,653 @@
+"""Puts what is observed onto the tape: the one place where tracing, graphs and hooks meet."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import PRODUCER
+from .graph import NewLeaf, NewNode, Reader, address_of, raise_stack_limit, version_of
+from .holds import HoldFinder
+from .names import describe, leaf_names, resolve
+from .sources import CallText, Extent, Sources, call_end
+from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
+from .writer import Writer, span
+
+_MAX_PENDING = 256
+_SECOND_TIME = "backward through the graph a second time"
+_INPLACE = "modified by an inplace operation"
+_OF_INTEREST = (
+    _SECOND_TIME, _INPLACE, "does not require grad", "a leaf Variable that requires grad",
+    "leaf Variable that requires grad is being used in an in-place operation",
+    "appears to not have been used in the graph", "a leaf variable has been moved into the graph interior",
+)  # fmt: skip
+
+
+class Limits(NamedTuple):
+    """When to end the run: iterations of one training loop, backward calls, seconds, bytes of tape; 0 is no limit."""
+
+    iterations: int = 0
+    backwards: int = 0
+    seconds: float = 0.0
+    tape_bytes: int = 0
+
+
+class Change(NamedTuple):
+    """An in-place change seen, not yet known to matter."""
+
+    stamp: int
+    thread: int
+    place: Any
+    iteration: Tuple[Tuple[int, int], ...]
+    how: str
+    name: str
+    optimizer: Optional[int]
+    leaf: Optional[int]
+
+
+class Recorder(Listener):
+    """Records one process. Whatever fails in here is noted on the tape and never reaches the user's program."""
+
+    def __init__(self, sources: Sources, writer: Writer, limits: Limits, watch: Dict[Tuple[str, int], int]) -> None:
+        self.sources = sources
+        self.writer = writer
+        self.limits = limits
+        self.tracer = Tracer(sources, self)
+        self.tracer.watched = dict(watch)
+        self.tracer.failed = self.failed
+        self.torch: Any = None
+        self.reader: Any = None
+        self.holds: Any = None
+        self.began = time.monotonic()
+        self.failures = 0
+        self.first_failure = ""
+        self.backwards = 0
+        self.training_iterations: Dict[Any, int] = {}
+        self.training_loops: set = set()  # type: ignore[type-arg]
+        self.optimizers: Dict[int, Tuple[Any, int, Any]] = {}
+        self.optimizer_places: Dict[int, Tuple[Any, Any]] = {}
+        self.gradients: Dict[int, List[int]] = {}
+        self.had_gradient: set = set()  # type: ignore[type-arg]
+        self.cleared_at: Any = None
+        self.changes: Dict[int, List[Change]] = {}
+        self.written_changes: Dict[int, List[int]] = {}
+        self.stepping: Dict[int, List[Tuple[Any, int]]] = {}
+        self.last_backward = threading.local()
+        self.told: Any = None
+        self.hits: Dict[Tuple[str, int], int] = {}
+        self.names: Dict[int, str] = {}
+        self.lock = threading.RLock()
+        self.ended = False
+        self.disabled = False
+        self._pid = os.getpid()
+
+    # Life
+
+    def attach(self, torch: Any) -> None:
+        """Begin to watch a torch that has just been imported."""
+        from .hooks import install
+
+        self.torch = torch
+        self.reader = Reader(torch, raise_stack_limit())
+        self.holds = HoldFinder(torch, self.reader, self.sources)
+        self.tracer.sequence = torch._C._autograd._get_sequence_nr
+        for lines in self.tracer.threads.values():
+            lines.seen = self.tracer.sequence()
+        install(torch, self)
+
+    def forked(self) -> None:
+        """In a forked child (a data-loader worker): watch nothing, write nothing."""
+        self.disabled = True
+        self.writer.forget()
+        self.tracer.stop()
+
+    def failed(self) -> None:
+        """Note a failure of the recorder itself; called while handling the exception."""
+        self.failures += 1
+        if self.failures == 1:
+            error = sys.exc_info()[1]
+            where = ""
+            step = error.__traceback__ if error is not None else None
+            while step is not None:
+                where = "%s:%d" % (os.path.basename(step.tb_frame.f_code.co_filename), step.tb_lineno)
+                step = step.tb_next
+            self.first_failure = "%s: %s (%s)" % (type(error).__name__, error, where)
+        if self.failures >= 100 and not self.disabled:
+            self.disabled = True
+            self.tracer.stop()
+
+    @contextmanager
+    def group(self) -> Iterator[Any]:
+        """One group of events: serialised, without torch functions of subclasses, written out at its end."""
+        with self.lock:
+            if self.torch is not None:
+                with self.torch._C.DisableTorchFunction():
+                    yield self.tracer.lines()
+            else:
+                yield self.tracer.lines()
+            self.writer.flush()
+        if self.limits.tape_bytes and self.writer.bytes > self.limits.tape_bytes and not self.ended:
+            self.finish("stopped", "the tape reached its limit of %d bytes, the program ran on" % self.limits.tape_bytes)
+            self.disabled = True
+            self.tracer.stop()
+
+    def finish(self, how: str, detail: str = "") -> None:
+        """Write what is only known at the end, and the end."""
+        if self.ended or self.disabled or os.getpid() != self._pid:
+            return
+        try:
+            with self.lock:
+                self.ended = True
+                self.flush_raised(caught=True)
+                self._summary()
+        except Exception:
+            self.failed()
+        if self.failures:
+            detail += "%sthe recorder failed %d times, first with %s" % (
+                "; " if detail else "", self.failures, self.first_failure,
+            )  # fmt: skip
+        self.writer.event("End", how=how, detail=detail)
+        self.writer.flush()
+
+    def stop_program(self, why: str) -> None:
+        """End the process at once: no handler, no `finally` and no atexit of a half-trained program runs."""
+        self.finish("stopped", why)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+        os._exit(0)
+
+    def check_limits(self) -> None:
+        limits = self.limits
+        if limits.backwards and self.backwards >= limits.backwards:
+            self.stop_program("after %d backward calls, as asked" % self.backwards)
+        if limits.seconds and time.monotonic() - self.began > limits.seconds:
+            self.stop_program("after %g seconds, as asked" % limits.seconds)
+
+    # Sites
+
+    def site(self, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], extent: Optional[Extent] = None) -> int:
+        """The number of the site for a place; a place that is unknown is the script's first line."""
+        key = (place, iteration, extent)
+
+        def make() -> Tuple[Any, str, Any, Any]:
+            if place is None:
+                return span(self.sources.shown, (1, 1, 1, 1)), "<unknown>", [], iteration
+            text = place.context.function.text
+            where = span(self.sources.name(place.filename), extent or text.line_extent(place.line))
+            stack = [
+                span(self.sources.name(caller.filename), caller.context.function.text.line_extent(caller.line))
+                for caller in place.stack()
+            ]
+            return where, place.context.function.code.co_name, stack, iteration
+
+        return self.writer.site(key, make)
+
+    def here(self, lines: ThreadLines) -> int:
+        return self.site(lines.place, lines.iteration())
+
+    def declare_loops(self, lines: ThreadLines) -> None:
+        """Write the loops and iterations that run now, as far as they are not on the tape yet."""
+        for call in lines.stack:
+            for loop in call.loops:
+                self.declare(lines, loop)
+
+    def declare(self, lines: ThreadLines, loop: RunningLoop) -> None:
+        if not loop.written:
+            loop.written = True
+            around = []
+            for other in lines.running():
+                if other is loop:
+                    break
+                if other.index:
+                    around.append((other.id, other.index))
+            place: Optional[Place] = loop.place
+            inside = False
+            step: Any = loop.place
+            while step is not None:
+                inside = inside or step.context.function.code.co_name == "forward"
+                step = step.context.caller
+            self.writer.event(
+                "Loop", id=loop.id, at=self.site(place, tuple(around), loop.text.extent), inside_forward=inside
+            )
+        if loop.index and loop.written_index != loop.index:
+            loop.written_index = loop.index
+            self.writer.event("Iteration", loop=loop.id, index=loop.index)
+
+    # Graph onto tape
+
+    def describe_graph(self, roots: List[Any], frame: Optional[FrameType]) -> None:
+        """Write every node and leaf reachable from `roots` that the tape does not have yet."""
+        reader = self.reader
+        nodes, leaves = reader.walk(roots)
+        if leaves:
+            self.write_leaves(leaves, frame)
+        self.write_changes()
+        nodes.sort(key=lambda node: node.id)
+        for node in nodes:
+            self._write_node(node)
+        reader.forget_dead_leaves()
+
+    def write_leaves(self, leaves: List[NewLeaf], frame: Optional[FrameType]) -> None:
+        names = leaf_names(self.torch, [leaf.tensor for leaf in leaves], frame, self.sources)
+        lines = self.tracer.lines()
+        at = self.here(lines)
+        for leaf in leaves:
+            name = names.get(id(leaf.tensor), "")
+            self.names[leaf.id] = name
+            self.writer.event(
+                "Leaf", id=leaf.id, name=name, at=at, storage=leaf.storage, parameter=leaf.parameter
+            )
+
+    def _write_node(self, node: NewNode) -> None:
+        place: Optional[Place]
+        if node.foreign:
+            place, iteration = getattr(self.last_backward, "place", None), getattr(self.last_backward, "iteration", ())
+        else:
+            place, iteration = self.tracer.where(node.sequence)
+        saved = []
+        for item in node.saved:
+            version = self._version_then(item.storage, node.sequence)
+            saved.append(
+                {"storage": item.storage, "version": version, "name": item.name,
+                 "of": self.reader.leaf_of_storage.get(item.storage), "fact": "yes"}
+            )  # fmt: skip
+        self.writer.event(
+            "Node", id=node.id, op=node.op, at=self.site(place, iteration), inputs=node.inputs, saved=saved,
+            keeps="yes" if node.keeps else "no",
+        )  # fmt: skip
+
+    def _version_then(self, storage: int, sequence: int) -> int:
+        """How many in-place changes of a storage the tape has from before a node was built."""
+        stamps = self.written_changes.get(storage, ())
+        return sum(1 for stamp in stamps if stamp <= sequence)
+
+    # In-place changes
+
+    def change(self, tensor: Any, place: Optional[Place], lines: ThreadLines, how: str, name: str,
+               optimizer: Optional[int] = None) -> None:  # fmt: skip
+        """Remember a change; it goes onto the tape once some node is known to have saved that storage."""
+        address = address_of(tensor)
+        if not address:
+            return
+        storage = self.reader.storage(address)
+        leaf = None
+        if tensor.is_leaf and tensor.requires_grad:
+            found: List[NewLeaf] = []
+            leaf = self.reader.leaf(tensor, found)
+            if found:
+                self.write_leaves(found, None)
+        waiting = self.changes.setdefault(storage, [])
+        stamp = self.tracer.sequence()
+        waiting.append(Change(stamp, threading.get_ident(), place, lines.iteration(), how, name, optimizer, leaf))
+        if len(waiting) > _MAX_PENDING:
+            del waiting[0]
+        if len(self.changes) > 20_000:
+            self.changes = {key: value for key, value in self.changes.items() if key in self.reader.saved_storages}
+
+    def write_changes(self) -> None:
+        """Write the changes of storages that some node saved."""
+        saved = self.reader.saved_storages
+        due = [key for key in self.changes if key in saved]
+        events = sorted(((change.stamp, key, change) for key in due for change in self.changes.pop(key)), key=lambda e: e[:2])
+        for stamp, storage, change in events:
+            self.written_changes.setdefault(storage, []).append(stamp)
+            self.writer.event(
+                "InPlace", at=self.site(change.place, change.iteration), storage=storage, how=change.how,
+                name=change.name or self.names.get(change.leaf or 0, ""), leaf=change.leaf, grad_mode="no" if
+                change.optimizer is not None else "yes", optimizer=change.optimizer,
+            )  # fmt: skip
+
+    # Listener
+
+    def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any:
+        if place.watched:
+            self._count(lines, place)
+        if place.clears:
+            self.cleared_at = (place, lines.iteration())
+        if not place.written or self.torch is None or self.disabled:
+            return None
+        found = []
+        for path in place.written:
+            for name, tensor in resolve(path, frame, self.torch):
+                found.append((weakref.ref(tensor), version_of(tensor), name))
+        return (place, found, self.torch.is_grad_enabled()) if found else None
+
+    def line_ran(self, lines: ThreadLines, watch: Any, frame: Optional[FrameType]) -> None:
+        place, found, _ = watch
+        moved = []
+        for reference, version, name in found:
+            tensor = reference()
+            if tensor is not None and version_of(tensor) != version:
+                moved.append((tensor, name))
+        if moved:
+            with self.lock, self.torch._C.DisableTorchFunction():
+                for tensor, name in moved:
+                    self.change(tensor, place, lines, "in-place statement", name)
+
+    def _count(self, lines: ThreadLines, place: Place) -> None:
+        key = (place.filename, place.line)
+        count = self.hits[key] = self.hits.get(key, 0) + 1
+        if count & (count - 1) == 0:
+            # Powers of two reach the tape at once: a run that is killed still tells reached from not reached.
+            with self.group():
+                self._write_hits(key, count, place)
+
+    def _write_hits(self, key: Tuple[str, int], count: int, place: Optional[Place]) -> None:
+        at = self.writer.site(
+            ("hits", key), lambda: (span(self.sources.name(key[0]), self.sources.text(key[0]).line_extent(key[1])), "", [], ())
+        )
+        self.writer.event("Measure", at=at, name="line-hits", value=count, unit="times")
+
+    def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
+        if self.torch is None or self.disabled or self.ended:
+            return
+        if lines.seen != loop.began or loop.written_index == loop.index:
+            with self.group():
+                self.flush_raised(caught=True)
+                for running in lines.running():
+                    self.declare(lines, running)
+                if lines.seen != loop.began:
+                    self.holds.iteration_ended(self, lines, loop, frame)
+        if loop.text in self.training_loops:
+            count = self.training_iterations[loop.text] = self.training_iterations.get(loop.text, 0) + 1
+            if self.limits.iterations and count >= self.limits.iterations:
+                self.stop_program("after %d iterations of the loop on line %d, as asked" % (count, loop.text.first))
+        self.check_limits()
+
+    def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
+        if self.torch is None or self.disabled or self.ended:
+            return
+        if lines.seen != loop.began and not loop.waiting or loop.written:
+            with self.group():
+                for running in lines.running():
+                    self.declare(lines, running)
+                self.writer.event("LoopEnd", loop=loop.id, iterations=loop.index, more="no")
+
+    def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+        """An exception passes a user frame; only autograd's own are kept, each once, where it left torch."""
+        if self.torch is None or self.disabled or self.ended or not isinstance(error, RuntimeError):
+            return
+        text = str(error)
+        if not any(part in text for part in _OF_INTEREST):
+            return
+        step = traceback
+        while step is not None and step.tb_next is not None:
+            step = step.tb_next
+        engine = None
+        if step is not None and step.tb_frame.f_code is getattr(self.last_backward, "code", None):
+            engine = self.last_backward.id
+        # The same exception passes every frame up to its handler.
+        identity = (id(error), text, engine)
+        if self.told is not None and self.told[0] == identity:
+            return
+        with self.group():
+            self.flush_raised(caught=True)
+            node = None
+            if engine is not None and _INPLACE in text:
+                node = self._explain_stale(step.tb_frame)
+            self.declare_loops(lines)
+            at = self.here(lines)
+            if engine is not None:
+                at = self.last_backward.site
+            # Kept until it is known whether somebody catches it: the id alone, never the exception.
+            self.told = (identity, at, type(error).__name__, text.split("\n")[0], engine, node)
+        self.tracer.waiting = True
+
+    def _explain_stale(self, frame: FrameType) -> Optional[int]:
+        from .hooks import roots_of
+
+        newest: Optional[Tuple[int, Any, str]] = None
+        for node in self.reader.walk_all(roots_of(frame), 50_000):
+            known = self.reader.known(node)
+            if known is None or (newest is not None and known.id <= newest[0]):
+                continue
+            stale = self.reader.stale(node)
+            if stale is not None:
+                newest = (known.id, node, stale[0])
+        return newest[0] if newest is not None else None
+
+    def line_after_raise(self) -> None:
+        if self.told is not None and len(self.told) == 6:
+            with self.group():
+                self.flush_raised(caught=True)
+
+    def flush_raised(self, caught: bool) -> None:
+        """Write the exception that waits to be seen caught or not."""
+        if self.told is None or len(self.told) < 6:
+            return
+        identity, at, kind, message, backward, node = self.told
+        self.told = (identity,)
+        fields: Dict[str, Any] = {"at": at, "exception": kind, "message": message, "caught": caught}
+        if backward is not None:
+            fields["backward"] = backward
+        if node is not None:
+            fields["node"] = node
+        self.writer.event("Raised", **fields)
+
+    def uncaught(self, error: BaseException) -> None:
+        """The exception that ends the program."""
+        if self.disabled or self.ended:
+            return
+        with self.group() as lines:
+            text = str(error)
+            backward = None
+            if self.told is not None and self.told[0][:2] == (id(error), text):
+                if len(self.told) == 6:
+                    self.flush_raised(caught=False)
+                    return
+                # A `finally` ran in between: the exception went onto the tape as caught.
+                backward = self.told[0][2]
+            else:
+                self.flush_raised(caught=True)
+            fields: Dict[str, Any] = {"exception": type(error).__name__, "message": text.split("\n")[0], "caught": False}
+            if backward is not None:
+                fields["backward"] = backward
+            self.writer.event("Raised", at=self.site(self._place_of(error), lines.iteration()), **fields)
+
+    def _place_of(self, error: BaseException) -> Optional[Place]:
+        """Where in user code an exception was raised, with the calls that led there."""
+        place: Optional[Place] = None
+        step = error.__traceback__
+        while step is not None:
+            function = self.tracer.function(step.tb_frame.f_code)
+            if function is not None:
+                place = Place(Context(function, place), step.tb_lineno)
+            step = step.tb_next
+        return place
+
+    # Backward
+
+    def backward(self, frame: FrameType, roots: List[Any], inputs: Optional[List[Any]], retain: bool, create: bool,
+                 accumulates: bool) -> None:  # fmt: skip
+        """A backward is about to run; `frame` is torch's frame that calls the engine."""
+        if self.disabled or self.ended:
+            return
+        user = self._user_frame(frame)
+        if user is None:
+            return
+        self.check_limits()
+        with self.group() as lines:
+            self.flush_raised(caught=True)
+            self.tracer.catch_up(lines)
+            self.backwards += 1
+            number = self.backwards
+            self.declare_loops(lines)
+            running = lines.running()
+            if running:
+                self.training_loops.add(running[-1].text)
+            self._note_cleared(lines)
+            nodes = [root.node if hasattr(root, "node") else getattr(root, "grad_fn", None) for root in roots]
+            targets = [target.node if hasattr(target, "node") else target for target in inputs or ()]
+            self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user)
+            found: List[NewLeaf] = []
+            call, extent = self._call(user)
+            place = lines.place
+            written = []
+            for index, root in enumerate(roots):
+                node = nodes[index]
+                if node is not None:
+                    reached: Optional[int] = self.reader.number(node)
+                elif getattr(root, "requires_grad", False):
+                    reached = self.reader.leaf(root, found)
+                else:
+                    reached = None
+                graph = "yes" if node is not None or reached is not None else "no"
+                written.append(
+                    {"node": reached, "graph": graph, "name": describe(call, index, len(roots), root, user),
+                     "cuts": [], "constant_terms": []}
+                )  # fmt: skip
+            wanted: Optional[List[int]] = None
+            if inputs is not None:
+                wanted = []
+                for target in targets:
+                    if hasattr(target, "grad_fn"):
+                        node = target.grad_fn
+                        number_of = self.reader.number(node) if node is not None else (
+                            self.reader.leaf(target, found) if target.requires_grad else None
+                        )
+                    else:
+                        number_of = self.reader.number(target)
+                    if number_of is not None:
+                        wanted.append(number_of)
+            if found:
+                self.write_leaves(found, user)
+            at = self.site(place, lines.iteration(), extent)
+            fields: Dict[str, Any] = {
+                "id": number, "at": at, "call": "backward" if accumulates else "grad", "roots": written,
+                "retain": "yes" if retain else "no", "create": "yes" if create else "no", "accumulates": accumulates,
+            }  # fmt: skip
+            if wanted is not None:
+                fields["inputs"] = wanted
+            if call is not None and call.retains:
+                fields["retain_argument"] = "yes" if retain else "no"
+                if call.retain is not None and place is not None:
+                    fields["retain_span"] = span(self.sources.name(place.filename), call.retain)
+            self.writer.event("Backward", **fields)
+            kept = self.last_backward
+            kept.id, kept.site, kept.code, kept.place, kept.iteration = number, at, frame.f_code, place, lines.iteration()
+            for key, (reference, _) in self.reader.leaves.items():
+                tensor = reference()
+                if tensor is not None and tensor.grad is not None:
+                    self.had_gradient.add(key)
+
+    def _note_cleared(self, lines: ThreadLines) -> None:
+        """Leaves whose `.grad` was dropped since the last backward."""
+        gone = []
+        for key in self.had_gradient:
+            entry = self.reader.leaves.get(key)
+            tensor = entry[0]() if entry is not None else None
+            if entry is None or tensor is None:
+                gone.append((key, None))
+            elif tensor.grad is None:
+                gone.append((key, entry[1]))
+        for key, number in gone:
+            self.had_gradient.discard(key)
+            if number is not None:
+                place, iteration = self.cleared_at or (lines.place, lines.iteration())
+                self.writer.event("GradientCleared", at=self.site(place, iteration), leaf=number, to_none="yes")
+
+    def _user_frame(self, frame: FrameType) -> Optional[FrameType]:
+        """The innermost user frame, None where torch runs this backward for itself within another one."""
+        first = frame.f_code
+        step = frame.f_back
+        while step is not None:
+            if step.f_code is first:
+                return None
+            if self.tracer.function(step.f_code) is not None:
+                return step
+            step = step.f_back
+        return None
+
+    def _call(self, frame: FrameType) -> Tuple[Optional[CallText], Optional[Extent]]:
+        text = self.sources.text(frame.f_code.co_filename)
+        call = text.call_at(frame.f_lineno, call_end(frame.f_code, frame.f_lasti, text))
+        return call, call.extent if call is not None else None
+
+    # Optimizers
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        lines = self.tracer.lines()
+        self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
+
+    def before_step(self, optimizer: Any) -> None:
+        if self.disabled or self.ended or self._pid != os.getpid():
+            return
+        with self.group() as lines:
+            self.flush_raised(caught=True)
+            self.tracer.catch_up(lines)
+            self.declare_loops(lines)
+            number = self._optimizer(optimizer, lines)
+            params = [p for group in optimizer.param_groups for p in group["params"]]
+            self.writer.event("Step", at=self.here(lines), optimizer=number)
+            self.stepping[number] = [(weakref.ref(p), version_of(p)) for p in params]
+            for p in params:
+                if p.requires_grad:
+                    entry = self.reader.leaves.get(id(p))
+                    if entry is not None and entry[0]() is p:
+                        counts = self.gradients.setdefault(entry[1], [0, 0])
+                        counts[0] += 1
+                        if p.grad is not None:
+                            counts[1] += 1
+                            self.had_gradient.add(id(p))
+
+    def after_step(self, optimizer: Any) -> None:
+        entry = self.optimizers.get(id(optimizer))
+        if entry is None or self.disabled or self.ended:
+            return
+        with self.group() as lines:
+            for reference, version in self.stepping.pop(entry[1], ()):
+                tensor = reference()
+                if tensor is not None and version_of(tensor) != version:
+                    self.change(tensor, lines.place, lines, "optimizer step", "", optimizer=entry[1])
+            self.write_changes()
+
+    def _optimizer(self, optimizer: Any, lines: ThreadLines) -> int:
+        key = id(optimizer)
+        entry = self.optimizers.get(key)
+        if entry is not None and entry[0]() is optimizer:
+            return entry[1]
+        number = len(self.optimizers) + 1
+        self.optimizers[key] = (weakref.ref(optimizer), number, None)
+        found: List[NewLeaf] = []
+        params = [
+            self.reader.leaf(p, found)
+            for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.is_leaf
+        ]  # fmt: skip
+        if found:
+            self.write_leaves(found, sys._getframe(0))
+        made = self.optimizer_places.get(key)
+        place, iteration = made[1] if made is not None and made[0]() is optimizer else (lines.place, lines.iteration())
+        self.writer.event(
+            "Optimizer", id=number, at=self.site(place, iteration), name=type(optimizer).__name__, params=params
+        )
+        return number
+
+    # The end
+
+    def _summary(self) -> None:
+        lines = self.tracer.lines()
+        for key in self.tracer.watched:
+            count = self.hits.get(key, 0)
+            if count & (count - 1):
+                self._write_hits(key, count, None)
+        for leaf, (steps, with_gradient) in self.gradients.items():
+            if steps and not with_gradient:
+                name = "never-a-gradient:%d" % leaf
+                self.writer.event("Measure", at=self.here(lines), name=name, value=steps, unit="steps")
+        if self.torch is not None and self.torch.cuda.is_initialized():
+            at = self.here(lines)
+            peak = self.torch.cuda.max_memory_allocated()
+            self.writer.event("Measure", at=at, name="cuda-peak-memory", value=peak, unit="bytes")
+        if self.reader is not None and self.reader.skipped:
+            self.writer.event(
+                "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"
+            )

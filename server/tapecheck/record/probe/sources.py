@@ -1,0 +1,373 @@
+"""What the recorder knows of the user's source text: loops, calls, stores and in-place statements by line."""
+
+from __future__ import annotations
+
+import ast
+import os
+import site
+import sys
+import sysconfig
+import tokenize
+import warnings
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+
+Extent = Tuple[int, int, int, int]
+"""First line, first column, last line, end column (exclusive); lines and columns from 1, in characters."""
+
+_MAX_BYTES = 4_000_000
+_INPLACE_FUNCTIONS = frozenset({"copy_", "data"})
+
+
+class LoopText(NamedTuple):
+    """A loop statement: its header lines, its body lines, the extent of its header, and the name of its function."""
+
+    first: int
+    body: int
+    last: int
+    extent: Extent
+
+
+class Store(NamedTuple):
+    """A statement that stores a value under a name: `how` is assign, augmented or container."""
+
+    name: str
+    attribute: bool
+    how: str
+    first: int
+    last: int
+    function: str
+
+
+class CallText(NamedTuple):
+    """A call: its extent, the text of what is called on, its `retain_graph` argument and that argument's text."""
+
+    extent: Extent
+    function: str
+    receiver: str
+    arguments: Tuple[str, ...]
+    retain: Optional[Extent]
+    retains: bool
+
+
+class SourceText:
+    """One user file, parsed once. A file that cannot be read or parsed gives no loops and whole-line spans."""
+
+    def __init__(self, filename: str) -> None:
+        self.filename = filename
+        self.lines: List[str] = []
+        self.loops: Dict[Tuple[str, int], List[LoopText]] = {}
+        self.calls: Dict[int, List[CallText]] = {}
+        self.stores: List[Store] = []
+        self.inplace: Dict[int, Tuple[Tuple[str, ...], ...]] = {}
+        self.clears: FrozenSet[int] = frozenset()
+        try:
+            if os.path.getsize(filename) > _MAX_BYTES:
+                return
+            with tokenize.open(filename) as file:
+                text = file.read()
+            self.lines = text.split("\n")
+            tree = _parse_quietly(text, filename)
+        except (OSError, SyntaxError, ValueError, RecursionError, LookupError, MemoryError):
+            return
+        try:
+            _Reader(self).read(tree)
+        except RecursionError:
+            return
+
+    def line_extent(self, line: int) -> Extent:
+        """The text of a line without its indentation."""
+        if not 0 < line <= len(self.lines):
+            return (line, 1, line, 1)
+        text = self.lines[line - 1]
+        return (line, len(text) - len(text.lstrip()) + 1, line, max(len(text.rstrip()), 0) + 1)
+
+    def call_at(self, line: int, end: Optional[Tuple[int, int]]) -> Optional[CallText]:
+        """The call that runs at a line: the one that ends at `end` where that is known, else the likeliest."""
+        calls = self.calls.get(line, [])
+        if end is not None:
+            for call in calls:
+                if call.extent[2:] == end:
+                    return call
+        for call in calls:
+            if call.function in ("backward", "grad"):
+                return call
+        for call in calls:
+            if "backward" in call.function or call.retain is not None:
+                return call
+        return None
+
+    def column(self, line: int, offset: int) -> int:
+        """The column in characters, from 1, of a UTF-8 byte offset."""
+        if not 0 < line <= len(self.lines):
+            return offset + 1
+        text = self.lines[line - 1]
+        if text.isascii():
+            return offset + 1
+        return len(text.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")) + 1
+
+
+class _Reader:
+    def __init__(self, text: SourceText) -> None:
+        self.text = text
+
+    def read(self, tree: ast.Module) -> None:
+        self._scope(tree.body, ("<module>", 0), "<module>")
+        inplace: Dict[int, List[Tuple[str, ...]]] = {}
+        clears = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                self._call(node)
+            for path in _written(node):
+                inplace.setdefault(node.lineno, []).append(path)  # type: ignore[attr-defined]
+            if _clears_gradient(node):
+                clears.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined]
+        self.text.inplace = {line: tuple(dict.fromkeys(paths)) for line, paths in inplace.items()}
+        self.text.clears = frozenset(clears)
+
+    def _scope(self, body: List[ast.stmt], key: Tuple[str, int], function: str) -> None:
+        loops = self.text.loops.setdefault(key, [])
+        for node in _own(body):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                first = min([node.lineno] + [item.lineno for item in node.decorator_list])
+                self._scope(node.body, (node.name, first), node.name)
+            elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+                start = min([node.body[0].lineno] + [d.lineno for d in getattr(node.body[0], "decorator_list", [])])
+                end = (node.test if isinstance(node, ast.While) else node.iter).end_lineno or node.lineno
+                last = max(item.end_lineno or item.lineno for item in node.body)
+                if start > end:
+                    extent = (node.lineno, self._column(node), end, len(self.text.lines[end - 1].rstrip()) + 1)
+                    loops.append(LoopText(node.lineno, start, last, extent))
+            self._stores(node, function)
+
+    def _stores(self, node: ast.AST, function: str) -> None:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            how = "augmented" if isinstance(node, ast.AugAssign) else "assign"
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for item in ast.walk(target):
+                    inner = item is not target and not isinstance(target, (ast.Tuple, ast.List, ast.Starred))
+                    if isinstance(item, ast.Subscript):
+                        self._store(item.value, "container", node, function)
+                    elif not inner or isinstance(getattr(item, "ctx", None), ast.Store):
+                        self._store(item, how, node, function)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            if isinstance(called, ast.Attribute) and called.attr in _MUTATORS:
+                self._store(called.value, "container", node, function)
+
+    def _store(self, target: ast.AST, how: str, statement: ast.stmt, function: str) -> None:
+        while isinstance(target, (ast.Subscript, ast.Starred)):
+            target = target.value
+        # `d.setdefault(k, []).append(v)` and `d.get(k).append(v)` store into d.
+        if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target, how = target.func.value, "container"
+        last = statement.end_lineno or statement.lineno
+        if isinstance(target, ast.Attribute):
+            self.text.stores.append(Store(target.attr, True, how, statement.lineno, last, function))
+        elif isinstance(target, ast.Name):
+            self.text.stores.append(Store(target.id, False, how, statement.lineno, last, function))
+
+    def _call(self, node: ast.Call) -> None:
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        retain = next((word for word in node.keywords if word.arg == "retain_graph"), None)
+        value: Optional[ast.AST] = retain.value if retain is not None else None
+        extent = self._extent(retain) if retain is not None else None
+        if value is None and name == "backward" and len(node.args) > 1:
+            value = node.args[1]
+            extent = self._extent(value)
+        if "backward" not in name and name != "grad" and value is None and "step" not in name:
+            return
+        call = CallText(
+            self._extent(node),
+            name,
+            _dotted(function.value) if isinstance(function, ast.Attribute) else "",
+            tuple(_dotted(item) for item in node.args),
+            extent,
+            value is not None,
+        )
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+            self.text.calls.setdefault(line, []).append(call)
+
+    def _column(self, node: Any) -> int:
+        return self.text.column(node.lineno, node.col_offset)
+
+    def _extent(self, node: Any) -> Extent:
+        end = node.end_lineno or node.lineno
+        return (node.lineno, self._column(node), end, self.text.column(end, node.end_col_offset or 0))
+
+
+_MUTATORS = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "push"})
+
+
+def _own(body: List[ast.stmt]) -> Iterator[ast.AST]:
+    """The nodes of a scope without those of the functions and classes nested in it."""
+    stack: List[ast.AST] = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(node, ast.Lambda):
+            continue
+        stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _path(node: ast.AST) -> Optional[Tuple[str, ...]]:
+    """The names that lead to an expression's tensor: `self.h[t]` is ("self", "h"); None for anything else."""
+    names: List[str] = []
+    while True:
+        if isinstance(node, ast.Name):
+            names.append(node.id)
+            return tuple(reversed(names))
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("data", "T", "mT"):
+                names.clear()
+            else:
+                names.append(node.attr)
+            node = node.value
+        elif isinstance(node, (ast.Subscript, ast.Starred)):
+            names.clear()
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            names.clear()
+            node = node.func.value
+        else:
+            return None
+
+
+def _written(node: ast.AST) -> Iterator[Tuple[str, ...]]:
+    """What a node may change in place, as paths of names."""
+    targets: List[ast.AST] = []
+    if isinstance(node, ast.AugAssign):
+        targets.append(node.target)
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            targets.extend(item for item in ast.walk(target) if isinstance(item, ast.Subscript))
+    elif isinstance(node, ast.Call):
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name.endswith("_") and not name.endswith("__"):
+            if isinstance(function, ast.Attribute):
+                targets.append(function.value)
+            targets.extend(node.args[:2])
+        elif any(word.arg == "inplace" for word in node.keywords):
+            targets.extend(node.args[:1])
+        targets.extend(word.value for word in node.keywords if word.arg == "out")
+    for target in targets:
+        path = _path(target)
+        if path is not None:
+            yield path
+
+
+def _clears_gradient(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        function = node.func
+        return getattr(function, "attr", getattr(function, "id", "")) == "zero_grad"
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in node.targets)
+    return False
+
+
+def _dotted(node: ast.AST) -> str:
+    """The text of a short expression made of names, attributes and indices, else nothing."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = _dotted(node.value)
+        return base and base + "." + node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Name, ast.Constant)):
+        base = _dotted(node.value)
+        index = node.slice.id if isinstance(node.slice, ast.Name) else repr(node.slice.value)
+        return base and base + "[" + index + "]"
+    return ""
+
+
+def _parse_quietly(text: str, filename: str) -> ast.Module:
+    # Python warned of the file's own escapes when it compiled it: a second warning would change the user's output.
+    # `catch_warnings` would do, but it also makes Python forget which warnings it has shown already.
+    shown = getattr(warnings, "_showwarnmsg", None)
+    if shown is None:
+        return ast.parse(text, filename)
+    warnings._showwarnmsg = lambda message: None  # type: ignore[attr-defined]
+    try:
+        return ast.parse(text, filename)
+    finally:
+        warnings._showwarnmsg = shown  # type: ignore[attr-defined]
+
+
+class Sources:
+    """Which files are the user's, what they are called on the tape, and their parsed text."""
+
+    def __init__(self, script: str, shown: str) -> None:
+        self.script = script
+        self.shown = shown
+        self.directory = os.getcwd()
+        own = os.path.dirname(os.path.abspath(__file__))
+        places = [own] + [sysconfig.get_path(name) or "" for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+        places += site.getsitepackages() if hasattr(site, "getsitepackages") else []
+        places.append(getattr(site, "USER_SITE", None) or "")
+        self._foreign = tuple({os.path.join(place, "") for place in places if place})
+        self._roots = tuple({os.path.join(os.path.dirname(os.path.abspath(script)), ""), os.path.join(self.directory, "")})
+        self._user: Dict[str, bool] = {}
+        self._texts: Dict[str, SourceText] = {}
+        self._names: Dict[str, str] = {script: shown}
+
+    def is_user(self, filename: str) -> bool:
+        """Whether a code object's file belongs to the program rather than to a library."""
+        known = self._user.get(filename)
+        if known is None:
+            known = self._user[filename] = self._decide(filename)
+        return known
+
+    def _decide(self, filename: str) -> bool:
+        if filename.startswith("<"):
+            return False
+        if filename == self.script:
+            return True
+        path = os.path.abspath(filename)
+        if path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path:
+            return False
+        return path.startswith(self._roots)
+
+    def text(self, filename: str) -> SourceText:
+        text = self._texts.get(filename)
+        if text is None:
+            text = self._texts[filename] = SourceText(filename)
+        return text
+
+    def texts(self) -> List[SourceText]:
+        return list(self._texts.values())
+
+    def name(self, filename: str) -> str:
+        """The file's name on the tape: the script as the user gave it, others relative to the working directory."""
+        name = self._names.get(filename)
+        if name is None:
+            path = os.path.abspath(filename)
+            root = os.path.join(self.directory, "")
+            name = self._names[filename] = path[len(root) :] if path.startswith(root) else path
+        return name
+
+    def resolve(self, name: str) -> str:
+        """The absolute path of a file named on the tape or by the parent process."""
+        if name in (self.shown, self.script):
+            return self.script
+        return os.path.normpath(os.path.join(self.directory, name))
+
+
+if sys.version_info >= (3, 11):
+
+    def call_end(code: Any, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
+        """Where the call at an instruction offset ends (line, column from 1), None where it is unknown."""
+        from itertools import islice
+
+        position = next(islice(code.co_positions(), offset // 2, None), None)
+        if position is None or position[1] is None or position[3] is None:
+            return None
+        return position[1], text.column(position[1], position[3])
+
+else:
+
+    def call_end(code: Any, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
+        """Where the call at an instruction offset ends: code objects say so from Python 3.11."""
+        return None

@@ -1,0 +1,543 @@
+"""Follows the user's lines: which line built which node, which loops run, how often a line ran.
+
+Line events of user files are all that is observed (`sys.monitoring` from Python 3.12, `sys.settrace` before).
+At each the autograd sequence counter is peeked: the numbers handed out since the last event belong to the
+line that just ran. No op is wrapped.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .sources import LoopText, Sources, SourceText
+
+_MAX_STACK = 16
+_MAX_RANGES = 1_000_000
+_GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
+
+
+class Place:
+    """A line of user code, reached through one chain of calls."""
+
+    __slots__ = ("context", "line", "hits", "loops", "header", "written", "watched", "clears", "observed")
+
+    def __init__(self, context: Context, line: int) -> None:
+        self.context = context
+        self.line = line
+        self.hits = 0
+        self.loops, self.header = context.function.loops_at(line)
+        self.written: Tuple[Tuple[str, ...], ...] = context.function.text.inplace.get(line, ())
+        self.watched = False
+        self.clears = line in context.function.text.clears
+        self.observed = bool(self.written or self.clears)
+
+    @property
+    def filename(self) -> str:
+        return self.context.function.code.co_filename
+
+    def stack(self) -> List[Place]:
+        """The places of the calls that led here, innermost first."""
+        found = []
+        caller = self.context.caller
+        while caller is not None and len(found) < _MAX_STACK:
+            found.append(caller)
+            caller = caller.context.caller
+        return found
+
+
+class Function:
+    """What is known of one code object."""
+
+    __slots__ = ("code", "text", "loops", "_at")
+
+    def __init__(self, code: CodeType, text: SourceText) -> None:
+        self.code = code
+        self.text = text
+        first = 0 if code.co_name == "<module>" else code.co_firstlineno
+        self.loops: List[LoopText] = text.loops.get((code.co_name, first), [])
+        self._at: Dict[int, Tuple[Tuple[LoopText, ...], Optional[LoopText]]] = {}
+
+    def loops_at(self, line: int) -> Tuple[Tuple[LoopText, ...], Optional[LoopText]]:
+        """The loops of this function whose bodies hold a line, outermost first, and the loop whose header it is."""
+        known = self._at.get(line)
+        if known is None:
+            around = [loop for loop in self.loops if loop.body <= line <= loop.last]
+            around.sort(key=lambda loop: (loop.first, -loop.last))
+            header = next((loop for loop in self.loops if loop.first <= line < loop.body), None)
+            known = self._at[line] = (tuple(around), header)
+        return known
+
+
+class Context:
+    """A function reached through one chain of calls; its places are created once and kept."""
+
+    __slots__ = ("function", "caller", "depth", "places", "callees")
+
+    def __init__(self, function: Function, caller: Optional[Place]) -> None:
+        self.function = function
+        self.caller = caller
+        self.depth: int = 0 if caller is None else caller.context.depth + 1
+        self.places: Dict[int, Place] = {}
+        self.callees: Dict[Tuple[int, CodeType], Context] = {}
+
+
+class RunningLoop:
+    """A loop that is running: `index` is the iteration that runs, 0 before the first."""
+
+    __slots__ = ("id", "text", "place", "index", "waiting", "began", "entered", "written", "written_index", "entry")
+
+    def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
+        self.id = number
+        self.text = text
+        self.place = place
+        self.index = 0
+        self.waiting = True
+        self.began = began
+        self.entered = began
+        self.written = False
+        self.written_index = 0
+        self.entry = entry
+
+
+class Activation:
+    """A running call of a user function."""
+
+    __slots__ = ("context", "loops", "watch", "key")
+
+    def __init__(self, context: Context, key: int) -> None:
+        self.context = context
+        self.loops: List[RunningLoop] = []
+        self.watch: Any = None
+        self.key = key
+
+
+class ThreadLines:
+    """Sequence numbers and running calls of one thread."""
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.place: Optional[Place] = None
+        self.stack: List[Activation] = []
+        self.starts: List[int] = []
+        self.places: List[Optional[Place]] = []
+        self.loop_starts: List[int] = [seen]
+        self.loop_states: List[Tuple[Tuple[int, int], ...]] = [()]
+        self.suspended: Dict[int, Activation] = {}
+
+    def advance(self, now: int) -> None:
+        """Give the numbers handed out since the last event to the current place."""
+        if not self.places or self.places[-1] is not self.place or self.starts[-1] > self.seen:
+            self.starts.append(self.seen)
+            self.places.append(self.place)
+            if len(self.starts) > _MAX_RANGES:
+                del self.starts[: _MAX_RANGES // 2]
+                del self.places[: _MAX_RANGES // 2]
+        self.seen = now
+
+    def mark_loops(self) -> None:
+        """Remember which iterations run from the current sequence number on."""
+        state = tuple((loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index)
+        if self.loop_starts[-1] == self.seen:
+            self.loop_states[-1] = state
+        else:
+            self.loop_starts.append(self.seen)
+            self.loop_states.append(state)
+            if len(self.loop_starts) > _MAX_RANGES:
+                del self.loop_starts[: _MAX_RANGES // 2]
+                del self.loop_states[: _MAX_RANGES // 2]
+
+    def running(self) -> List[RunningLoop]:
+        return [loop for call in self.stack for loop in call.loops]
+
+    def iteration(self) -> Tuple[Tuple[int, int], ...]:
+        return tuple((loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index)
+
+    def where(self, number: int) -> Optional[Place]:
+        """The place that was running when a sequence number was handed out."""
+        index = bisect.bisect_right(self.starts, number) - 1
+        if index < 0:
+            return None
+        return self.places[index] if number < self.seen else None
+
+    def loops_when(self, number: int) -> Tuple[Tuple[int, int], ...]:
+        index = bisect.bisect_right(self.loop_starts, number) - 1
+        return self.loop_states[index] if index >= 0 else ()
+
+
+class Listener:
+    """What the tracer reports; the recorder implements it. `frame` is the user's frame, never kept."""
+
+    def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None: ...
+
+    def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None: ...
+
+    def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any: ...
+
+    def line_ran(self, lines: ThreadLines, watch: Any, frame: Optional[FrameType]) -> None: ...
+
+    def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None: ...
+
+    def line_after_raise(self) -> None: ...
+
+
+class Tracer:
+    """Turns the interpreter's events into places, loops and sequence ranges, per thread."""
+
+    def __init__(self, sources: Sources, listener: Listener) -> None:
+        self.sources = sources
+        self.listener = listener
+        self.sequence: Callable[[], int] = lambda: 0
+        self.functions: Dict[CodeType, Optional[Function]] = {}
+        self.roots: Dict[CodeType, Context] = {}
+        self.threads: Dict[int, ThreadLines] = {}
+        self.all_places: List[Place] = []
+        self.watched: Dict[Tuple[str, int], Any] = {}
+        self.entries: Dict[LoopText, int] = {}
+        self.waiting = False
+        self.failed: Callable[[], None] = lambda: None
+        self._next_loop = 1
+        self._stop: Callable[[], None] = lambda: None
+
+    # Threads and functions
+
+    def lines(self) -> ThreadLines:
+        """This thread's record."""
+        thread = threading.get_ident()
+        lines = self.threads.get(thread)
+        if lines is None:
+            lines = self.threads[thread] = ThreadLines(self.sequence())
+        return lines
+
+    def function(self, code: CodeType) -> Optional[Function]:
+        """What is known of a code object, None for library code."""
+        try:
+            return self.functions[code]
+        except KeyError:
+            name = code.co_filename
+            function = Function(code, self.sources.text(name)) if self.sources.is_user(name) else None
+            self.functions[code] = function
+            return function
+
+    def where(self, number: int) -> Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]:
+        """The place and the iterations a sequence number belongs to, this thread's own record first."""
+        mine = self.lines()
+        self.catch_up(mine)
+        place = mine.where(number)
+        if place is not None or len(self.threads) == 1:
+            return place, mine.loops_when(number)
+        for other in list(self.threads.values()):
+            if other is not mine:
+                place = other.where(number)
+                if place is not None:
+                    return place, other.loops_when(number)
+        return None, ()
+
+    def catch_up(self, lines: ThreadLines) -> None:
+        now = self.sequence()
+        if now != lines.seen:
+            lines.advance(now)
+
+    # Events, common to both ways of observing
+
+    def enter(self, function: Function, frame: FrameType) -> Activation:
+        lines = self.lines()
+        now = self.sequence()
+        if now != lines.seen:
+            lines.advance(now)
+        key = id(frame)
+        if function.code.co_flags & _GENERATOR_FLAGS:
+            resumed = lines.suspended.pop(key, None)
+            if resumed is not None and resumed.context.function is function:
+                lines.stack.append(resumed)
+                return resumed
+        caller = lines.place if lines.stack else None
+        context = self._context(function, caller)
+        activation = Activation(context, key)
+        lines.stack.append(activation)
+        return activation
+
+    def _context(self, function: Function, caller: Optional[Place]) -> Context:
+        if caller is None or caller.context.depth >= _MAX_STACK:
+            context = self.roots.get(function.code)
+            if context is None:
+                context = self.roots[function.code] = Context(function, None)
+            return context
+        key = (caller.line, function.code)
+        known = caller.context.callees.get(key)
+        if known is None:
+            known = caller.context.callees[key] = Context(function, caller)
+        return known
+
+    def line(self, lines: ThreadLines, activation: Activation, number: int, frame: FrameType) -> None:
+        now = self.sequence()
+        if now != lines.seen:
+            lines.advance(now)
+        places = activation.context.places
+        place = places.get(number)
+        if place is None:
+            place = places[number] = Place(activation.context, number)
+            if (place.filename, number) in self.watched:
+                place.watched = place.observed = True
+            self.all_places.append(place)
+        lines.place = place
+        place.hits += 1
+        if activation.watch is not None:
+            self._line_ran(lines, activation, frame)
+        if self.waiting:
+            self.waiting = False
+            self.listener.line_after_raise()
+        if activation.loops or place.header is not None or place.loops:
+            self._loops(lines, activation, place, frame)
+        if place.observed:
+            activation.watch = self.listener.line_runs(lines, place, frame)
+
+    def _line_ran(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType]) -> None:
+        watch, activation.watch = activation.watch, None
+        self.listener.line_ran(lines, watch, frame)
+
+    def _loops(self, lines: ThreadLines, activation: Activation, place: Place, frame: FrameType) -> None:
+        running = activation.loops
+        around = place.loops
+        header = place.header
+        # Loops that hold neither this line nor its header have been left.
+        while running and running[-1].text not in around and running[-1].text is not header:
+            self._leave(lines, activation)
+        changed = False
+        for text in around:
+            loop = next((item for item in running if item.text is text), None)
+            if loop is None:
+                # Entered without its header being seen (a debugger's jump, a tracer installed late).
+                loop = self._start(lines, activation, text, place)
+            if loop.waiting:
+                loop.waiting = False
+                loop.index += 1
+                loop.began = lines.seen
+                changed = True
+        if header is not None:
+            loop = next((item for item in running if item.text is header), None)
+            if loop is None:
+                self._start(lines, activation, header, place)
+            elif not loop.waiting:
+                # Inner loops were left above; what runs now is the end of this loop's iteration.
+                self.listener.iteration_ends(lines, loop, frame)
+                loop.waiting = True
+        if changed:
+            lines.mark_loops()
+
+    def _start(self, lines: ThreadLines, activation: Activation, text: LoopText, place: Place) -> RunningLoop:
+        entry = self.entries[text] = self.entries.get(text, 0) + 1
+        loop = RunningLoop(self._next_loop, text, place, lines.seen, entry)
+        self._next_loop += 1
+        activation.loops.append(loop)
+        return loop
+
+    def _leave(self, lines: ThreadLines, activation: Activation) -> None:
+        loop = activation.loops[-1]
+        try:
+            self.listener.loop_ends(lines, loop)
+        finally:
+            activation.loops.pop()
+            lines.mark_loops()
+
+    def leave(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType], suspended: bool) -> None:
+        """A call returned, raised or yielded."""
+        now = self.sequence()
+        if now != lines.seen:
+            lines.advance(now)
+        try:
+            if activation.watch is not None:
+                self._line_ran(lines, activation, frame)
+            if suspended:
+                lines.suspended[activation.key] = activation
+            else:
+                while activation.loops:
+                    self._leave(lines, activation)
+        finally:
+            stack = lines.stack
+            while stack:
+                if stack.pop() is activation:
+                    break
+            lines.place = activation.context.caller if not stack else self._resumed(stack[-1])
+            if activation.loops:
+                lines.mark_loops()
+
+    def _resumed(self, activation: Activation) -> Optional[Place]:
+        # The caller goes on in the line it was in: the place whose call led to the one that returned.
+        frame: Optional[FrameType] = sys._getframe(1)
+        code = activation.context.function.code
+        while frame is not None and not (frame.f_code is code and id(frame) == activation.key):
+            frame = frame.f_back
+        if frame is None:
+            return None
+        number = frame.f_lineno
+        place = activation.context.places.get(number)
+        if place is None:
+            place = activation.context.places[number] = Place(activation.context, number)
+            self.all_places.append(place)
+        return place
+
+    # Observing
+
+    def start(self) -> None:
+        if hasattr(sys, "monitoring"):
+            self._stop = _monitor(self)
+        else:
+            self._stop = _settrace(self)
+
+    def stop(self) -> None:
+        stop, self._stop = self._stop, lambda: None
+        stop()
+
+
+def _settrace(tracer: Tracer) -> Callable[[], None]:
+    yields = _yield_opcodes()
+
+    def entered(frame: FrameType, event: str, arg: Any) -> Any:
+        try:
+            function = tracer.function(frame.f_code)
+            if function is None:
+                return None
+            activation = tracer.enter(function, frame)
+            lines = tracer.lines()
+        except Exception:
+            tracer.failed()
+            return None
+        generator = bool(frame.f_code.co_flags & _GENERATOR_FLAGS)
+        raising = False
+
+        # Answering None leaves this function in place; answering itself would make a reference cycle of every call.
+        def local(frame: FrameType, event: str, arg: Any) -> None:
+            nonlocal raising
+            try:
+                if event == "line":
+                    raising = False
+                    tracer.line(lines, activation, frame.f_lineno, frame)
+                elif event == "return":
+                    suspended = generator and not raising and frame.f_code.co_code[frame.f_lasti] in yields
+                    tracer.leave(lines, activation, frame, suspended)
+                elif event == "exception":
+                    raising = True
+                    tracer.listener.raised(lines, arg[1], arg[2])
+            except Exception:
+                tracer.failed()
+
+        return local
+
+    if sys.gettrace() is not None:
+        raise RuntimeError("a debugger or a coverage tool already traces this process")
+    sys.settrace(entered)
+    threading.settrace(entered)
+
+    def stop() -> None:
+        if sys.gettrace() is entered:
+            sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+    return stop
+
+
+def _yield_opcodes() -> Tuple[int, ...]:
+    import opcode
+
+    names = ("YIELD_VALUE", "YIELD_FROM", "SEND")
+    return tuple(opcode.opmap[name] for name in names if name in opcode.opmap)
+
+
+def _monitor(tracer: Tracer) -> Callable[[], None]:
+    monitoring: Any = getattr(sys, "monitoring")
+    events = monitoring.events
+    tool = next((number for number in (3, 4, 1, 0, 5, 2) if monitoring.get_tool(number) is None), None)
+    if tool is None:
+        raise RuntimeError("every sys.monitoring tool id of this process is taken")
+    monitoring.use_tool_id(tool, "tapecheck")
+    local_events = events.LINE | events.PY_RETURN | events.PY_YIELD
+    observed = set()
+
+    def current(code: CodeType, depth: int) -> Tuple[Optional[ThreadLines], Any, Any]:
+        lines = tracer.lines()
+        frame = sys._getframe(depth)
+        stack = lines.stack
+        key = id(frame)
+        # Calls that ended unseen (the tracer started or failed in between) are dropped here.
+        while stack and not (stack[-1].key == key and stack[-1].context.function.code is code):
+            if not any(call.key == key and call.context.function.code is code for call in stack):
+                return lines, None, frame
+            tracer.leave(lines, stack[-1], None, False)
+        return lines, stack[-1] if stack else None, frame
+
+    def start(code: CodeType, offset: int) -> Any:
+        try:
+            function = tracer.function(code)
+            if function is None:
+                return monitoring.DISABLE
+            if code not in observed:
+                observed.add(code)
+                monitoring.set_local_events(tool, code, local_events)
+            tracer.enter(function, sys._getframe(1))
+        except Exception:
+            tracer.failed()
+        return None
+
+    def line(code: CodeType, number: int) -> Any:
+        try:
+            lines, activation, frame = current(code, 2)
+            if activation is not None and lines is not None:
+                tracer.line(lines, activation, number, frame)
+        except Exception:
+            tracer.failed()
+        return None
+
+    def returned(suspended: bool) -> Callable[[CodeType, int, Any], Any]:
+        def callback(code: CodeType, offset: int, value: Any) -> Any:
+            try:
+                if code not in observed:
+                    return None
+                lines, activation, frame = current(code, 2)
+                if activation is not None and lines is not None:
+                    tracer.leave(lines, activation, frame, suspended)
+            except Exception:
+                tracer.failed()
+            return None
+
+        return callback
+
+    def raised(code: CodeType, offset: int, error: BaseException) -> Any:
+        if code in observed:
+            try:
+                lines, activation, _ = current(code, 2)
+                if activation is not None and lines is not None:
+                    tracer.listener.raised(lines, error, error.__traceback__)
+            except Exception:
+                tracer.failed()
+        return None
+
+    def thrown(code: CodeType, offset: int, error: BaseException) -> Any:
+        if code in observed:
+            start(code, offset)
+        return None
+
+    callbacks = (
+        (events.PY_START, start), (events.PY_RESUME, start), (events.LINE, line), (events.PY_THROW, thrown),
+        (events.PY_RETURN, returned(False)), (events.PY_YIELD, returned(True)),
+        (events.PY_UNWIND, returned(False)), (events.RAISE, raised),
+    )  # fmt: skip
+    for event, callback in callbacks:
+        monitoring.register_callback(tool, event, callback)
+    monitoring.set_events(
+        tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE
+    )
+
+    def stop() -> None:
+        if monitoring.get_tool(tool) == "tapecheck":
+            monitoring.set_events(tool, 0)
+            for code in observed:
+                monitoring.set_local_events(tool, code, 0)
+            for event, _ in callbacks:
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+    return stop

@@ -1,0 +1,348 @@
+"""Starts a script under the probe in a process group of its own, follows it, and reads its tape."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal, Union
+
+from tapecheck.tape import End, Raised, Tape, TapeError, read_tape
+
+PROBE = Path(__file__).with_name("probe") / "__main__.py"
+NO_TORCH, OLD_PYTHON = 97, 96
+_POLL_SECONDS = 0.05
+_TAIL_BYTES = 64_000
+_DRAIN_SECONDS = 5.0
+
+How = Literal["finished", "raised", "stopped", "timeout", "cancelled", "died"]
+
+
+class RunError(Exception):
+    """The run could not be made at all. The message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What to run and how long.
+
+    `python` is the interpreter, `cwd` the working directory (this process's where None) and `env` what is added to the
+    environment. `timeout` is in seconds; `max_iterations` counts iterations of the loop that trains. A
+    limit ends the program at once: none of its handlers runs. `watch` are (file, line) pairs whose executions
+    are counted. `tape` is a file to keep the tape in.
+    """
+
+    script: str
+    args: Sequence[str] = ()
+    python: str = sys.executable
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    max_iterations: int | None = None
+    max_backward: int | None = None
+    watch: Collection[tuple[str, int]] = ()
+    tape: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Text that the program wrote to `stream`."""
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the run is: iterations of training loops, backward calls, seconds."""
+
+    iterations: int
+    backwards: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What a run gave.
+
+    `exit_code` is None where a signal ended the process, then `signal` is its number. `how_ended` is finished,
+    raised (an exception nobody caught), stopped (a limit of the request), timeout, cancelled or died.
+    `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time.
+    """
+
+    tape: Tape
+    exit_code: int | None
+    signal: int | None
+    how_ended: How
+    detail: str
+    stdout: str
+    stderr: str
+    seconds: float
+    iterations: int
+    backwards: int
+
+
+def run(
+    request: RunRequest,
+    on_event: Callable[[Union[Output, Progress]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> RunResult:
+    """Execute a script under the recorder and wait for its end.
+
+    `on_event` gets output and progress as they come, from several threads. Once `cancelled` answers True the
+    whole process tree is killed. Raises RunError where the interpreter, torch or the script is missing.
+    """
+    command = _command(request)
+    with contextlib.ExitStack() as cleanup:
+        if request.tape is None:
+            tape = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-"))) / "tape.jsonl"
+        else:
+            tape = Path(request.tape).absolute()
+            try:
+                tape.parent.mkdir(parents=True, exist_ok=True)
+                tape.unlink(missing_ok=True)
+            except OSError as error:
+                raise RunError(f"the tape cannot be written to {tape}: {error.strerror or error}") from error
+        began = time.monotonic()
+        process = _start(request, [*command[:3], "--tape", str(tape), *command[3:]])
+        follower = _Follower(process, tape, began, on_event)
+        try:
+            stopped = follower.wait(request.timeout, cancelled)
+        finally:
+            _kill(process)
+            follower.close()
+        return _result(request, process, tape, follower, stopped, time.monotonic() - began)
+
+
+def _command(request: RunRequest) -> list[str]:
+    python = shutil.which(request.python, path=request.env.get("PATH"))
+    if python is None:
+        raise RunError(f"the interpreter {request.python!r} does not exist or is not executable")
+    script = Path(request.cwd or ".") / request.script
+    if not script.is_file():
+        raise RunError(f"{request.script}: no such file")
+    command = [python, "-u", str(PROBE)]
+    for option, value in (
+        ("--max-iterations", request.max_iterations),
+        ("--max-backward", request.max_backward),
+    ):
+        if value is not None:
+            command += [option, str(value)]
+    lines: dict[str, list[int]] = {}
+    for file, line in sorted(request.watch):
+        lines.setdefault(str(Path(file).absolute()), []).append(line)
+    for file, numbers in lines.items():
+        command += ["--watch", f"{file}:{','.join(map(str, numbers))}"]
+    return [*command, request.script, *request.args]
+
+
+def _start(request: RunRequest, command: list[str]) -> subprocess.Popen[bytes]:
+    options: dict[str, Any] = {}
+    if os.name == "nt":
+        options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+    else:
+        options["start_new_session"] = True
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=request.cwd,
+            env={**os.environ, **request.env}, **options,
+        )  # fmt: skip
+    except OSError as error:
+        raise RunError(f"the interpreter {request.python!r} cannot be started: {error.strerror or error}") from error
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the process group: the script, data-loader workers, whatever it started."""
+    if os.name == "nt":
+        if process.poll() is None:
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class _Follower:
+    """Passes on what the child writes, and counts what appears on its tape."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        tape: Path,
+        began: float,
+        on_event: Callable[[Union[Output, Progress]], None] | None,
+    ) -> None:
+        self.process = process
+        self.tape = tape
+        self.began = began
+        self.on_event = on_event
+        self.tails: dict[str, deque[bytes]] = {"stdout": deque(), "stderr": deque()}
+        self.iterations = self.backwards = 0
+        self._position = 0
+        self._rest = b""
+        self._training: set[int] = set()
+        self._counts: dict[int, int] = {}
+        self._current: int | None = None
+        self._readers = [
+            threading.Thread(target=self._read, args=(name, pipe), daemon=True)
+            for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def wait(self, timeout: float | None, cancelled: Callable[[], bool] | None) -> Literal["", "timeout", "cancelled"]:
+        """Wait for the child; answers why it has to be killed, nothing where it ended by itself."""
+        while True:
+            try:
+                self.process.wait(_POLL_SECONDS)
+                self._progress()
+                return ""
+            except subprocess.TimeoutExpired:
+                pass
+            self._progress()
+            if timeout is not None and time.monotonic() - self.began > timeout:
+                return "timeout"
+            if cancelled is not None and cancelled():
+                return "cancelled"
+
+    def close(self) -> None:
+        for reader in self._readers:
+            reader.join(_DRAIN_SECONDS)
+
+    def text(self, stream: str) -> str:
+        return b"".join(self.tails[stream])[-_TAIL_BYTES:].decode(errors="replace")
+
+    def _read(self, name: Literal["stdout", "stderr"], pipe: IO[bytes]) -> None:
+        import codecs
+
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        tail, size = self.tails[name], 0
+        while chunk := os.read(pipe.fileno(), 65536):
+            tail.append(chunk)
+            size += len(chunk)
+            while size - len(tail[0]) >= _TAIL_BYTES:
+                size -= len(tail.popleft())
+            text = decoder.decode(chunk)
+            if self.on_event is not None and text:
+                self.on_event(Output(name, text))
+
+    def _progress(self) -> None:
+        before = (self.iterations, self.backwards)
+        try:
+            with self.tape.open("rb") as file:
+                file.seek(self._position)
+                while chunk := file.read(1 << 20):
+                    self._position += len(chunk)
+                    lines = (self._rest + chunk).split(b"\n")
+                    self._rest = lines.pop()
+                    for line in lines:
+                        self._count(line)
+        except OSError:
+            return
+        if (self.iterations, self.backwards) != before and self.on_event is not None:
+            self.on_event(Progress(self.iterations, self.backwards, time.monotonic() - self.began))
+
+    def _count(self, line: bytes) -> None:
+        if line.startswith(b'{"event":"Iteration"'):
+            with contextlib.suppress(ValueError, KeyError):
+                loop = int(json.loads(line)["loop"])
+                self._current = loop
+                self._counts[loop] = self._counts.get(loop, 0) + 1
+                self.iterations += loop in self._training
+        elif line.startswith(b'{"event":"Backward"'):
+            self.backwards += 1
+            if self._current is not None and self._current not in self._training:
+                # Iterations count from the first backward of a loop on, those before it included.
+                self._training.add(self._current)
+                self.iterations += self._counts[self._current]
+
+
+def _result(
+    request: RunRequest,
+    process: subprocess.Popen[bytes],
+    path: Path,
+    follower: _Follower,
+    stopped: Literal["", "timeout", "cancelled"],
+    seconds: float,
+) -> RunResult:
+    code = process.returncode
+    stderr = follower.text("stderr")
+    if code == NO_TORCH:
+        raise RunError(f"{request.python} has no torch: choose the interpreter that the script is run with")
+    if code == OLD_PYTHON:
+        raise RunError(stderr.strip().removeprefix("tapecheck: "))
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            tape = read_tape(file)
+    except (OSError, TapeError) as error:
+        if stopped:
+            tape = Tape("tapecheck recorder")
+        else:
+            raise RunError(_no_tape(request, code, stderr)) from error
+    end = tape.events[-1] if tape.events and isinstance(tape.events[-1], End) else None
+    killed = -code if code < 0 and not stopped and os.name != "nt" else None
+    how, detail = _ending(end, stopped, killed, code, request)
+    if end is None:
+        tape.events.append(End("stopped", detail))
+    return RunResult(
+        tape=_uncaught_once(tape), exit_code=None if killed or stopped else code, signal=killed, how_ended=how,
+        detail=detail, stdout=follower.text("stdout"), stderr=stderr, seconds=seconds,
+        iterations=follower.iterations, backwards=follower.backwards,
+    )  # fmt: skip
+
+
+def _ending(
+    end: End | None, stopped: Literal["", "timeout", "cancelled"], killed: int | None, code: int, request: RunRequest
+) -> tuple[How, str]:
+    if stopped == "timeout":
+        return "timeout", f"killed after {request.timeout:g} seconds"
+    if stopped == "cancelled":
+        return "cancelled", "cancelled"
+    if killed is not None:
+        try:
+            name = signal.Signals(killed).name
+        except ValueError:
+            name = f"signal {killed}"
+        return "died", f"the process was ended by {name}"
+    if end is None:
+        return "died", f"the process ended itself with exit code {code} before the recorder could close the tape"
+    if end.how == "raised":
+        return "raised", end.detail
+    return ("stopped" if end.how == "stopped" else "finished"), end.detail
+
+
+def _no_tape(request: RunRequest, code: int, stderr: str) -> str:
+    last = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
+    return f"{request.python} could not run the recorder: {last[0]}"
+
+
+def _uncaught_once(tape: Tape) -> Tape:
+    """Drop the note of an exception as caught where a later one says that nobody caught it in the end."""
+    last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
+    if last is None or last.caught or last.backward is None:
+        return tape
+    earlier = [
+        event
+        for event in tape.events
+        if isinstance(event, Raised) and event is not last and (event.backward, event.message) == (last.backward, last.message)
+    ]
+    if earlier:
+        node = next((event.node for event in earlier if event.node is not None), last.node)
+        tape.events = [
+            dataclasses.replace(last, node=node) if event is last else event
+            for event in tape.events
+            if not any(event is other for other in earlier)
+        ]
+    return tape
