@@ -1,0 +1,245 @@
+"""The session without any protocol: settings, caches, evidence of runs, lenses, fixes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from textwrap import dedent
+
+import pytest
+from tests.lsp import fake_server
+
+from tapecheck.lsp.session import Analysis, Recording, Session, apply_edits
+from tapecheck.lsp.settings import Settings, read_settings
+from tapecheck.rules.finding import Evidence, Finding
+from tapecheck.tape import Span
+
+URI = "file:///train.py"
+PATH = "/train.py"
+TWICE = "import torch\nloss.backward()\nloss.backward()\n"
+
+
+def analysed(session: Session, text: str, uri: str = URI) -> Analysis:
+    session.open(uri, uri.removeprefix("file://"), text, 1)
+    return again(session, uri)
+
+
+def again(session: Session, uri: str = URI) -> Analysis:
+    snapshot = session.snapshot(uri)
+    assert snapshot is not None
+    analysis = session.analyse(snapshot)
+    assert analysis is not None
+    return analysis
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(check=fake_server.check, fixes_for=fake_server.fixes_for)  # type: ignore[arg-type]
+
+
+def with_evidence(findings: list[Finding], evidence: Evidence) -> list[Finding]:
+    return [dataclasses.replace(finding, evidence=evidence) for finding in findings]
+
+
+CONFIRMED = Evidence("confirmed", "raised at iteration 2", 2)
+REFUTED = Evidence("refuted", "the line ran 20 times and did not raise")
+
+
+def test_a_text_seen_before_is_not_analysed_again() -> None:
+    calls: list[str] = []
+
+    def counting(source, /, **more):  # type: ignore[no-untyped-def]
+        calls.append(source.text)
+        return fake_server.check(source, **more)
+
+    session = Session(check=counting)  # type: ignore[arg-type]
+    analysed(session, TWICE)
+    session.documents[URI].replace("# x\n" + TWICE, 2)
+    again(session)
+    session.documents[URI].replace(TWICE, 3)
+    assert len(again(session).report.findings) == 1
+    assert len(calls) == 2
+    session.configure(Settings(ignore=("TAPE101",)))
+    assert again(session).report.findings == []
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("disturb", ["edit", "close", "settings", "shutdown", "open again"])
+def test_an_analysis_is_cancelled_by_whatever_outdates_it(disturb: str) -> None:
+    def check(source, /, *, cancelled: Callable[[], bool], **more):  # type: ignore[no-untyped-def]
+        assert not cancelled()
+        {
+            "edit": lambda: session.documents[URI].replace("x", 2),
+            "close": lambda: session.close(URI),
+            "settings": lambda: session.configure(Settings()),
+            "shutdown": lambda: setattr(session, "closing", True),
+            "open again": lambda: session.open(URI, PATH, TWICE, 1),
+        }[disturb]()
+        assert cancelled()
+        raise RuntimeError("as interpret does")
+
+    session = Session(check=check)  # type: ignore[arg-type]
+    session.open(URI, PATH, TWICE, 1)
+    snapshot = session.snapshot(URI)
+    assert snapshot is not None
+    assert session.analyse(snapshot) is None
+    assert session.known(snapshot) is None
+
+
+def test_an_error_of_the_analysis_is_passed_on(session: Session) -> None:
+    session.open(URI, PATH, "# crash\n", 1)
+    snapshot = session.snapshot(URI)
+    assert snapshot is not None
+    with pytest.raises(KeyError, match="made to crash"):
+        session.analyse(snapshot)
+
+
+def test_what_is_not_python_or_too_large_or_switched_off_is_not_analysed(session: Session) -> None:
+    session.open(URI, PATH, "x" * 5_000_000, 1)
+    assert session.snapshot(URI) is None
+    session.open("file:///notes.md", "/notes.md", TWICE, 1, "markdown")
+    assert session.snapshot("file:///notes.md") is None
+    session.open(URI, PATH, TWICE, 1)
+    assert session.snapshot(URI) is not None
+    session.configure(Settings(enable=False))
+    assert session.snapshot(URI) is None
+
+
+def test_folders_have_settings_of_their_own(session: Session) -> None:
+    strict, lax = Settings(), Settings(ignore=("TAPE101",))
+    session.configure(strict, {"/work/lax": lax, "/work/lax/strict": strict})
+    assert len(analysed(session, TWICE, "file:///work/laxer/t.py").report.findings) == 1
+    assert len(analysed(session, TWICE, "file:///work/lax/t.py").report.findings) == 0
+    assert len(analysed(session, TWICE, "file:///work/lax/strict/t.py").report.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "complaints"),
+    [
+        (None, Settings(), 0),
+        ({"run": {"timeout": 5}, "lens": {"enable": False}}, Settings(run_timeout=5.0, lens=False), 0),
+        ({"run.timeout": 5, "lens.enable": False}, Settings(run_timeout=5.0, lens=False), 0),
+        ({"select": [], "interpreter": ["py", "-3"]}, Settings(interpreter=("py", "-3")), 0),
+        ({"select": 3, "enable": "no", "run": {"maxIterations": -1}}, Settings(), 3),
+        ({"severity": {"TAPE201": "error", "TAPE101": "loud"}}, Settings(severity={"TAPE201": "error"}), 1),
+        ({"severity": ["x"], "run": {"timeout": True}}, Settings(), 2),
+    ],
+)
+def test_settings_of_any_shape(given: object, expected: Settings, complaints: int) -> None:
+    settings, problems = read_settings(given)
+    assert (settings, len(problems)) == (expected, complaints)
+
+
+def test_a_confirmed_finding_says_so_and_keeps_its_severity(session: Session) -> None:
+    analysis = analysed(session, TWICE)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, CONFIRMED))
+    (shown,) = session.shown(analysis)
+    assert shown.message == "this graph was freed — confirmed: raised at iteration 2\nhelp: sum the losses"
+    assert shown.severity == "error"
+
+
+def test_a_refuted_finding_becomes_a_hint(session: Session) -> None:
+    analysis = analysed(session, TWICE)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, REFUTED))
+    (shown,) = session.shown(analysis)
+    assert " — refuted by a run: the line ran 20 times and did not raise" in shown.message
+    assert shown.severity == "hint"
+
+
+def test_evidence_of_another_text_is_shown_as_old(session: Session) -> None:
+    analysis = analysed(session, TWICE)
+    for evidence, severity in ((CONFIRMED, "error"), (REFUTED, "error")):
+        session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, evidence))
+        session.documents[URI].replace("# a comment\n" + TWICE, 2)
+        (shown,) = session.shown(again(session))
+        assert "before the last edits" in shown.message
+        assert (shown.severity, shown.finding.span.line) == (severity, 4)
+
+
+def test_evidence_for_an_edited_line_is_dropped(session: Session) -> None:
+    analysis = analysed(session, TWICE)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, CONFIRMED))
+    session.documents[URI].replace(TWICE.removesuffix("loss.backward()\n") + "other.backward()\n", 2)
+    (shown,) = session.shown(again(session))
+    assert shown.message.startswith("this graph was freed\n")
+
+
+def test_what_only_a_run_has_found_is_shown_and_weakens_with_age(session: Session) -> None:
+    text = "import torch\nx = 1\nloss.backward()\n"
+    analysis = analysed(session, text)
+    found = Finding(
+        "TAPE102",
+        "stale-saved-tensor",
+        "error",
+        Span(PATH, 3, 1, 3, 16),
+        "changed in place",
+        "",
+        evidence=Evidence("found-by-run", "raised at iteration 1", 1),
+    )
+    session.recordings[PATH] = Recording(text, [found])
+    (shown,) = session.shown(analysis)
+    assert (shown.severity, shown.static) == ("error", None)
+    assert shown.message == "changed in place — found by a run: raised at iteration 1"
+    session.documents[URI].replace("\n" + text, 2)
+    (shown,) = session.shown(again(session))
+    assert (shown.severity, shown.finding.span.line, shown.finding.span.end_line) == ("info", 4, 4)
+    session.configure(Settings(ignore=("TAPE102",)))
+    assert session.shown(again(session)) == []
+
+
+def test_safe_fixes_are_made_one_after_the_other(session: Session) -> None:
+    analysis = analysed(session, "a.backward(retain_graph=True)\nb.f(retain_graph=True)\nc.backward()\n")
+    assert session.fix_all(analysis) == "a.backward()\nb.f()\nc.backward()\n"
+    assert session.fix_all(analysed(session, TWICE)) is None
+
+
+def test_edits_are_made_where_they_say() -> None:
+    edits = [(Span("t", 1, 2, 1, 3), "X"), (Span("t", 2, 1, 3, 1), "")]
+    assert apply_edits("🎉b\r\nsecond\r\nthird", edits) == "🎉X\r\nthird"
+
+
+TRAINING = dedent(
+    """\
+    import torch
+    from torch import nn
+
+    def train(model, optimizer, epochs):
+        for epoch in range(epochs):
+            for step in range(10):
+                loss = model(torch.randn(2, 4)).mean()
+                loss.backward()
+                optimizer.step()
+
+    model = nn.Linear(4, 1)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), 2)
+    x = torch.randn(2, requires_grad=True)
+    for _ in range(3):
+        print("no training here")
+    x.exp().sum().backward()
+    """
+)
+
+
+def test_the_lens_is_on_the_loop_that_trains() -> None:
+    session = Session()
+    analysis = analysed(session, TRAINING)
+    assert [(lens.line, lens.title) for lens in session.lenses(analysis)] == [(6, "Confirm by running")]
+    session.recordings[PATH] = Recording(TRAINING, with_evidence([_finding(8)], CONFIRMED))
+    (lens,) = session.lenses(analysis)
+    assert lens.title == "Confirm by running · last run: 1 confirmed"
+    session.documents[URI].replace("\n" + TRAINING, 2)
+    (lens,) = session.lenses(again(session))
+    assert (lens.line, lens.title.endswith("(before the last edits)")) == (7, True)
+    session.configure(Settings(lens=False))
+    assert session.lenses(again(session)) == []
+
+
+def test_without_a_loop_the_lens_is_on_the_first_backward() -> None:
+    text = "import torch\nx = torch.ones(2, requires_grad=True)\nx.exp().sum().backward()\n"
+    session = Session()
+    assert [lens.line for lens in session.lenses(analysed(session, text))] == [3]
+    assert session.lenses(analysed(session, "print('no torch here')\n")) == []
+
+
+def _finding(line: int) -> Finding:
+    return Finding("TAPE101", "backward-twice", "error", Span(PATH, line, 1, line, 2), "m", "h")
