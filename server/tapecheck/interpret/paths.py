@@ -245,7 +245,8 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                     held = args[0].attrs.get(attribute[5:])
                     if isinstance(held, Unknown):
                         machine.torch.opaque_parameters(held, node)
-        machine.call(function, args, {"**": Unknown("**")}, node)
+        result = machine.call(function, args, {"**": Unknown("**")}, node)
+        machine.escape(result, node, "the caller")
     finally:
         machine.world.pop()
         machine.envs.pop()

@@ -136,6 +136,9 @@ class Torch:
         fact = self.facts.op(name)
         if fact is None:
             return self.opaque_result(name, args, kwargs, node)
+        if name in ("cat", "stack", "concat", "hstack", "vstack") and args and isinstance(args[0], List) and not args[0].items:
+            # torch would raise: the list was filled where the dry run did not see it.
+            return Unknown(name)
         narrowed = self.narrow(fact, args, kwargs)
         bound = bind(narrowed, args, kwargs)
         if narrowed.factory and not any(isinstance(value, Tensor) and name == "tensor" for value in args):
@@ -747,6 +750,8 @@ class Torch:
         if function.owner is not None and (function.node is not None or function.owner.cuts):
             values.append(function.owner)
         result = self._opaque(function.name, values, node, linked="may", keeps="may")
+        # Data goes into a model as well: only a method of data certainly gives data.
+        result.data = result.data and function.data
         if function.owner is not None and function.owner.node is None:
             self.machine.escape(tuple(values), node, function.name)
         return result
