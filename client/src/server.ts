@@ -132,7 +132,9 @@ export class Server implements vscode.Disposable {
     } catch (error) {
       // The error handler or the lines above have said why; a second box would say it worse.
       this.log.error(`the server did not start: ${error instanceof Error ? error.message : error}`);
-      if (this.client === client) this.failed('The Tapecheck server did not start.');
+      if (this.client === client && this.status.state.kind !== 'failed') {
+        this.failed('The Tapecheck server did not start.');
+      }
       return;
     }
     this.status.show({ kind: 'running', detail: describePlan(plan) });
@@ -238,7 +240,7 @@ export class Server implements vscode.Disposable {
         },
       },
     };
-    const client = new LanguageClient(
+    const client = new QuietClient(
       SECTION,
       'Tapecheck',
       { command: plan.command, args: plan.args, options: { env: plan.env, cwd: plan.cwd } },
@@ -253,13 +255,9 @@ export class Server implements vscode.Disposable {
     return client;
   }
 
-  private reported: string | undefined;
-
-  /** Says once that no server runs, with what can be done about it. */
+  /** Says that no server runs, with what can be done about it. */
   private failed(message: string, interpreter = false): void {
     this.status.show({ kind: 'failed', detail: message });
-    if (this.reported !== undefined) return;
-    this.reported = message;
     const select = 'Select Interpreter';
     const settings = 'Open Settings';
     const output = 'Show Output';
@@ -267,7 +265,6 @@ export class Server implements vscode.Disposable {
     const hasPython = vscode.extensions.getExtension(PYTHON_EXTENSION_ID) !== undefined;
     const buttons = interpreter ? [...(hasPython ? [select] : []), settings, output] : [restart, output];
     void vscode.window.showErrorMessage(message, ...buttons).then((chosen) => {
-      this.reported = undefined;
       if (chosen === select) return vscode.commands.executeCommand('python.setInterpreter');
       if (chosen === settings) {
         return vscode.commands.executeCommand('workbench.action.openSettings', 'tapecheck.interpreter');
@@ -276,6 +273,21 @@ export class Server implements vscode.Disposable {
       if (chosen === output) this.log.show(true);
       return undefined;
     });
+  }
+}
+
+/** A client whose troubles go to the log: the message boxes are `Server`'s, which knows what can be done. */
+class QuietClient extends LanguageClient {
+  override error(message: string, data?: unknown): void {
+    super.error(message, data, false);
+  }
+
+  override warn(message: string, data?: unknown): void {
+    super.warn(message, data, false);
+  }
+
+  override info(message: string, data?: unknown): void {
+    super.info(message, data, false);
   }
 }
 

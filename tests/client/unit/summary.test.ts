@@ -17,7 +17,7 @@ test('an answer that is none is told as a failure', () => {
 
 test('the server’s own sentence is shown', () => {
   const message = describeRun('a.py', result({ exit: 1, confirmed: 1, summary: ' 1 finding confirmed ' }));
-  assert.deepEqual(message, { level: 'warning', text: 'Tapecheck: 1 finding confirmed' });
+  assert.deepEqual(message, { level: 'warning', text: 'Tapecheck: a.py: 1 finding confirmed' });
 });
 
 test('without one, the counts', () => {

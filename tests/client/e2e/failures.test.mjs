@@ -1,0 +1,275 @@
+// What the client does with settings, runs, and servers that die. The server is a fake one.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, afterEach, before } from 'node:test';
+import { Editor, poll, scenario } from './editor.mjs';
+import { findTools } from './tools.mjs';
+
+const found = findTools();
+if ('missing' in found) throw new Error(found.missing.join('; '));
+const { tools } = found;
+const built = String(process.env.E2E_BUILT);
+const scratch = fs.mkdtempSync(path.join(built, 'fake-'));
+const LOG = path.join(scratch, 'log');
+const MODE = path.join(scratch, 'mode');
+const FAKE = [tools.python, path.resolve('tests/client/fake_server/server.py')];
+
+/** @type {Editor} */
+let editor;
+
+before(async () => {
+  editor = await Editor.open({
+    tools,
+    extensions: [
+      String(process.env.VSIX),
+      path.join(built, 'driver.vsix'),
+      path.join(built, 'stub_python.vsix'),
+    ],
+    files: { 'train.py': 'import torch\n' },
+    settings: { 'tapecheck.path': FAKE, 'tapecheck.ignore': ['TAPE301'] },
+    env: { FAKE_LOG: LOG, FAKE_MODE: MODE, STUB_PYTHON: tools.python },
+  });
+  await editor.inside(async (vscode, file) => {
+    await vscode.window.showTextDocument(await vscode.workspace.openTextDocument(file));
+  }, editor.file('train.py'));
+});
+afterEach(() => behave(''));
+after(async () => {
+  await editor?.close();
+  fs.rmSync(scratch, { recursive: true, force: true });
+});
+
+/** @returns {any[]} what the fake servers have been sent */
+const received = () =>
+  fs.existsSync(LOG)
+    ? fs
+        .readFileSync(LOG, 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line))
+    : [];
+/** @param {string} method */
+const sent = (method) => received().filter((message) => message.method === method);
+/** @param {string} text */
+const behave = (text) => fs.writeFileSync(MODE, text);
+
+/**
+ * @param {string} name
+ * @param {unknown} value
+ */
+async function set(name, value) {
+  await editor.inside(
+    async (vscode, [key, to]) => {
+      await vscode.workspace.getConfiguration().update(String(key), to, vscode.ConfigurationTarget.Workspace);
+    },
+    /** @type {[string, unknown]} */ ([name, value]),
+  );
+}
+
+scenario(
+  () => editor,
+  'the server is told the settings and the interpreter that was found',
+  async () => {
+    await editor.state('running');
+    const [initialize] = sent('initialize');
+    const { settings, confirmCommand } = initialize.params.initializationOptions;
+    assert.equal(confirmCommand, 'tapecheck.confirmFile');
+    assert.deepEqual(settings.ignore, ['TAPE301']);
+    assert.deepEqual(settings.interpreter, [tools.python]);
+    assert.deepEqual(settings.run, { timeout: 300, maxIterations: 20, arguments: [] });
+    await poll(
+      async () => received().some((message) => message.id === 'settings'),
+      'the settings it asked for',
+    );
+    const [answer] = received().filter((message) => message.id === 'settings');
+    assert.deepEqual(answer.result[0].interpreter, [tools.python]);
+    assert.deepEqual(answer.result[0].ignore, ['TAPE301']);
+  },
+);
+
+scenario(
+  () => editor,
+  'a changed setting is sent on without a new process',
+  async () => {
+    const before = sent('initialize').length;
+    await set('tapecheck.severity', { TAPE201: 'error' });
+    await poll(async () => sent('workspace/didChangeConfiguration').length > 0, 'the new settings');
+    const last = sent('workspace/didChangeConfiguration').at(-1);
+    assert.deepEqual(last.params.settings.tapecheck.severity, { TAPE201: 'error' });
+    assert.deepEqual(last.params.settings.tapecheck.interpreter, [tools.python]);
+    assert.equal(sent('initialize').length, before);
+  },
+);
+
+scenario(
+  () => editor,
+  'switched off, no server runs; switched on, one does',
+  async () => {
+    await set('tapecheck.enable', false);
+    await editor.state('off');
+    await editor.inside(async (vscode, file, { until }) => {
+      await until(() => vscode.languages.getDiagnostics(vscode.Uri.file(file)).length === 0);
+    }, editor.file('train.py'));
+    await set('tapecheck.enable', true);
+    await editor.state('running');
+    await editor.inside(async (vscode, file, { until }) => {
+      await until(() => vscode.languages.getDiagnostics(vscode.Uri.file(file)).length === 1);
+    }, editor.file('train.py'));
+  },
+);
+
+scenario(
+  () => editor,
+  'a run saves the file, shows its progress, and tells what it found',
+  async () => {
+    await editor.inside(async (vscode, file) => {
+      const shown = await vscode.window.showTextDocument(await vscode.workspace.openTextDocument(file));
+      await shown.edit((edit) => edit.insert(new vscode.Position(1, 0), 'x = 1\n'));
+    }, editor.file('train.py'));
+    const result = await editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.confirmFile'));
+    assert.deepEqual(result, {
+      exit: 1,
+      confirmed: 1,
+      refuted: 0,
+      notReached: 0,
+      found: 0,
+      summary: '1 confirmed',
+    });
+    assert.equal(fs.readFileSync(editor.file('train.py'), 'utf8'), 'import torch\nx = 1\n');
+    const [{ params }] = sent('workspace/executeCommand');
+    assert.equal(params.command, 'tapecheck.run');
+    assert.match(params.arguments[0].uri, /^file:.*train\.py$/);
+    assert.equal(params.workDoneToken, params.arguments[0].token);
+    await editor.toasts.filter({ hasText: 'train.py: 1 confirmed' }).waitFor();
+    await editor.screenshot('fake-1-summary');
+    await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
+  'a run is cancelled with the button of its progress',
+  async () => {
+    behave('wait-for-cancel');
+    const running = editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.confirmFile'));
+    const progress = editor.toasts.filter({ hasText: 'Tapecheck: running train.py' });
+    await progress.filter({ hasText: 'iteration 3 of 20' }).waitFor();
+    await editor.screenshot('fake-2-progress');
+
+    const second = await editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.confirmFile'));
+    assert.equal(second, null, 'the same file is not run twice at once');
+    await editor.toasts.filter({ hasText: 'already running train.py' }).waitFor();
+
+    await progress.getByRole('button', { name: 'Cancel' }).click();
+    const result = await running;
+    assert.equal(/** @type {any} */ (result).summary, 'cancelled');
+    await progress.waitFor({ state: 'detached' });
+    behave('');
+    await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
+  'a server that dies once is started again, unnoticed',
+  async () => {
+    const before = sent('initialize').length;
+    behave('die-on-hover');
+    await hover();
+    behave('');
+    await poll(async () => sent('initialize').length > before, 'a new server');
+    await editor.state('running');
+    assert.equal(await editor.toasts.count(), 0);
+  },
+);
+
+scenario(
+  () => editor,
+  'one that dies again and again is given up with one message, and the restart command revives it',
+  async () => {
+    behave('die-on-hover');
+    for (let death = 0; death < 6; death++) {
+      const { state } = await editor.debugInformation();
+      if (state.kind === 'failed') break;
+      await hover();
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+    const { state } = await editor.state('failed');
+    assert.match(state.detail, /ended 4 times within three minutes/);
+    await editor.toasts.filter({ hasText: 'ended 4 times' }).waitFor();
+    assert.equal(await editor.toasts.count(), 1);
+    await editor.screenshot('fake-3-given-up');
+    behave('');
+    await editor.toasts.getByRole('button', { name: 'Restart' }).click();
+    await editor.state('running');
+  },
+);
+
+scenario(
+  () => editor,
+  'one that dies at its start is not tried again, and its last words are in the output',
+  async () => {
+    behave('die-at-start');
+    await editor.inside((vscode) => vscode.commands.executeCommand('tapecheck.restart'));
+    const { state } = await editor.state('failed');
+    assert.match(state.detail, /did not start|ended while it started/);
+    await poll(
+      async () => editor.output().includes('the fake server dies at its start'),
+      'its standard error',
+    );
+    assert.equal(editor.output().split('the fake server dies at its start').length - 1, 1);
+    assert.equal(await editor.toasts.count(), 1);
+    await editor.screenshot('fake-4-dead-at-start');
+    behave('');
+    await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
+  'an interpreter that is not there gives one message, and nothing is started',
+  async () => {
+    await set('tapecheck.interpreter', ['/no/such/python']);
+    await set('tapecheck.path', []);
+    const { state, attempts, server } = await editor.state('failed');
+    assert.match(state.detail, /\/no\/such\/python is not a program/);
+    assert.equal(server, undefined);
+    assert.deepEqual(
+      attempts.map((/** @type {any} */ attempt) => attempt.probe.reason),
+      ['not-found'],
+    );
+    await editor.toasts.filter({ hasText: '/no/such/python' }).waitFor();
+    assert.equal(await editor.toasts.count(), 1);
+    assert.equal(await editor.toasts.getByRole('button', { name: 'Select Interpreter' }).count(), 1);
+    await editor.screenshot('fake-5-no-interpreter');
+    await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
+  'without a setting the Python extension says which interpreter, also when it changes its mind',
+  async () => {
+    await set('tapecheck.interpreter', undefined);
+    const { server, attempts } = await editor.state('running');
+    assert.equal(server.source, 'bundled');
+    assert.deepEqual(server.command, [tools.python, '-m', 'tapecheck', 'serve']);
+    assert.equal(attempts[0].candidate.origin, 'python-extension');
+
+    const link = path.join(editor.root, 'python-by-another-name');
+    fs.symlinkSync(fs.realpathSync(tools.python), link);
+    await editor.inside((vscode, file) => vscode.commands.executeCommand('test.setPython', file), link);
+    await poll(
+      async () => (await editor.debugInformation()).server?.command[0] === link,
+      'the other interpreter',
+    );
+  },
+);
+
+async function hover() {
+  await editor.inside(async (vscode, file) => {
+    const at = new vscode.Position(0, 2);
+    await vscode.commands.executeCommand('vscode.executeHoverProvider', vscode.Uri.file(file), at);
+  }, editor.file('train.py'));
+}

