@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from tapecheck.fixes.edit import Edit, Fix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tapecheck.check import Report
+    from tapecheck.fixes.candidate import Candidate, Context
     from tapecheck.fixes.verify import Check
     from tapecheck.rules.finding import Finding
 
@@ -45,7 +46,6 @@ def fixes_for(
         return []
     from tapecheck.fixes.candidate import Context
     from tapecheck.fixes.code import Code
-    from tapecheck.fixes.strategies import FOR
     from tapecheck.fixes.verify import Verifier
 
     if check is None:
@@ -57,15 +57,24 @@ def fixes_for(
     verifier = Verifier(report, finding, check, MAX_TRIES)
     context = Context(report, finding, Code(report.source))
     found: list[Fix] = []
-    for strategy in FOR.get(finding.code, ()):
-        for candidate in strategy(context):
-            fix = verifier.fix(candidate)
-            if fix is not None and all(fix.edits != other.edits for other in found):
-                found.append(fix)
-            if len(found) >= MAX_FIXES or verifier.left <= 0:
-                break
+    groups: set[str] = set()
+    for candidate in _candidates(context):
         if len(found) >= MAX_FIXES or verifier.left <= 0:
             break
+        if candidate.group in groups or (candidate.fallback and found):
+            continue
+        fix = verifier.fix(candidate)
+        if fix is not None:
+            found.append(fix)
+            if candidate.group:
+                groups.add(candidate.group)
     # Stable: among equals the order of the strategies stands.
     found.sort(key=lambda fix: fix.applicability != "safe")
     return found
+
+
+def _candidates(context: Context) -> Iterator[Candidate]:
+    from tapecheck.fixes.strategies import FOR
+
+    for strategy in FOR.get(context.finding.code, ()):
+        yield from strategy(context)

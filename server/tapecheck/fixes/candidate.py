@@ -22,12 +22,18 @@ RETAIN_POSITIONS = {"backward": 1, "grad": 3}
 
 @dataclass(slots=True)
 class Candidate:
-    """Changes that may fix a finding. `safe` says that what is learned stays as it was wherever the program ran."""
+    """Changes that may fix a finding.
+
+    `safe` says that what is learned stays as it was wherever the program ran. Of the candidates of one `group`
+    only the first that holds is offered; a `fallback` is tried only while nothing else has held.
+    """
 
     title: str
     effect: str
     changes: list[Change]
     safe: bool = False
+    group: str = ""
+    fallback: bool = False
 
 
 @dataclass(slots=True)

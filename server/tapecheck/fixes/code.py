@@ -208,6 +208,15 @@ class Code:
             and dotted(node) == name
         ]
 
+    def imported(self) -> set[str]:
+        """The names that imports bind in this file."""
+        return {
+            (alias.asname or alias.name).split(".")[0]
+            for node in ast.walk(self.tree)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for alias in node.names
+        }
+
     def torch(self) -> tuple[str, list[Change]]:
         """How this file calls torch, with the import that it needs for that."""
         for node in ast.walk(self.tree):

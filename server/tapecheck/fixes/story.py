@@ -99,17 +99,23 @@ class Collision:
         return {leaf for event in self.tape.events if isinstance(event, Optimizer) for leaf in event.params}
 
     def discarded_after_first(self, leaves: set[int]) -> bool:
-        """Whether what the first backward gives these leaves is dropped before any optimizer uses it."""
+        """Whether what the first backward gives these leaves is seen to be dropped before an optimizer uses it."""
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
-        open_leaves = leaves & set().union(*params.values()) if params else set()
+        open_leaves = leaves & self.learned()
         for event in self.tape.events[self.first_index + 1 :]:
-            if not open_leaves:
-                break
             if isinstance(event, GradientCleared):
                 open_leaves.discard(event.leaf)
             elif isinstance(event, Step) and open_leaves & params.get(event.optimizer, set()):
                 return False
-        return True
+        return not open_leaves
+
+    def stepped_between(self, leaves: set[int]) -> bool:
+        """Whether an optimizer of these leaves steps between the two backwards."""
+        params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
+        return any(
+            isinstance(event, Step) and leaves & params.get(event.optimizer, set())
+            for event in self.between()
+        )
 
     def between(self) -> Iterator[object]:
         yield from self.tape.events[self.first_index + 1 : self.second_index]
@@ -231,9 +237,10 @@ def _collide(
 class Carrier:
     """A name, attribute or element that carries a graph over to a later iteration.
 
-    `read` is the expression that reads it, in `function`; `sources` are the carried nodes. `bound` says that
-    the tape names it so, else the text alone suggests it. `every_step` says that the same expression also
-    reads values which are not carried over.
+    `read` is the expression that reads it, in `function`; `sources` are the carried nodes; `stores` the
+    statements that are known to have stored them. `bound` says that the tape names it so or shows the store,
+    else the text alone suggests it. `every_step` says that the same expression also reads values which are not
+    carried over.
     """
 
     text: str
@@ -244,6 +251,7 @@ class Carrier:
     bound: bool
     consumer: Node
     every_step: bool = False
+    stores: list[ast.stmt] = field(default_factory=list)
 
 
 def carriers(code: Code, collision: Collision) -> list[Carrier]:
@@ -259,6 +267,7 @@ def carriers(code: Code, collision: Collision) -> list[Carrier]:
                 known.sources |= carrier.sources
                 known.bound = known.bound or carrier.bound
                 known.tensor = known.tensor and carrier.tensor
+                known.stores.extend(store for store in carrier.stores if store not in known.stores)
     later = {
         node.at.span
         for node in (collision.ledger.nodes.get(number) for number in collision.reached)
@@ -275,21 +284,69 @@ def carriers(code: Code, collision: Collision) -> list[Carrier]:
 
 
 def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) -> Iterator[Carrier]:
+    """The outermost function that is known to name the value decides; else all that the text suggests."""
     names = collision.names(source)
     tensor_names = {bind.name for bind in collision.binds.get(source, ())}
+    suggested: list[Carrier] = []
     for frame in reversed(frames(consumer.at)):
         expression = code.expression_at(frame)
         if expression is None:
             continue
         function = code.function(expression)
+        known = False
         for read in reads(expression):
             text = dotted(read)
-            if text is None:
+            if text is None or text == "self":
                 continue
-            if text in names:
-                yield Carrier(text, read, function, {source}, text in tensor_names, True, consumer)
+            stores = storing_statements(code, collision, read, source)
+            if text in names or stores:
+                known = True
+                yield Carrier(
+                    text, read, function, {source}, text in tensor_names, True, consumer, stores=stores
+                )
             elif carried_by_text(code, read, text):
-                yield Carrier(text, read, function, {source}, False, False, consumer)
+                suggested.append(Carrier(text, read, function, {source}, False, False, consumer))
+        if known:
+            return
+    yield from suggested
+
+
+def storing_statements(code: Code, collision: Collision, read: ast.expr, source: int) -> list[ast.stmt]:
+    """The assignments to the same name, attribute or container element that stored a node's value."""
+    if isinstance(read, ast.Name):
+        scope: ast.AST = code.function(read)
+        nodes = walk(scope)
+    else:
+        nodes = ast.walk(code.tree)
+    last = read.attr if isinstance(read, ast.Attribute) else dotted(read)
+    node = collision.ledger.nodes[source]
+    places = {
+        code.index.offset(frame.line, frame.column)
+        for frame in frames(node.at)
+        if frame.file == code.source.path
+    }
+    names = collision.names(source)
+    found: list[ast.stmt] = []
+    for statement in nodes:
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) or statement.value is None:
+            continue
+        if not any(
+            (isinstance(read, ast.Attribute) and isinstance(target, ast.Attribute) and target.attr == last)
+            or dotted(target) == dotted(read)
+            for target in targets(statement)
+        ):
+            continue
+        low, high = code.start(statement.value), code.end(statement.value)
+        if any(low <= place < high for place in places) or any(
+            dotted(part) in names for part in _values_of(statement.value)
+        ):
+            found.append(statement)
+    return found
+
+
+def _values_of(value: ast.expr) -> list[ast.expr]:
+    """What an assignment stores as it is: a name or attribute, or the elements of a tuple of such."""
+    return value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
 
 
 def reads(expression: ast.AST) -> Iterator[ast.expr]:

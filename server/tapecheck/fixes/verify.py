@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes.candidate import Candidate
+from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, from_text
-from tapecheck.tape import Raised, Tape
+from tapecheck.tape import Cut, Node, Raised, Span, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -39,7 +41,8 @@ class Verifier:
         if edited.error is not None and source.error is None:
             return None
         self.left -= 1
-        if not self._holds(self.check(edited), LineMap(source.text, changes)):
+        after = self.check(edited)
+        if not _acts(after, changes) or not self._holds(after, LineMap(source.text, changes)):
             return None
         index = TextIndex(source.text)
         edits = tuple(
@@ -81,6 +84,31 @@ class Verifier:
         if self._everything is None:
             self._everything = self.check(self.report.source).findings
         return self._everything
+
+
+def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
+    """Whether every `.detach()`, `.item()` and `.clone()` that was written acted on a tensor with a graph.
+
+    A value of another kind has no such method: the dry run goes on then as if it had, a real one raises.
+    """
+    code = Code(after.source)
+    written: list[tuple[int, int]] = []
+    shift = 0
+    for change in changes:
+        written.append((change.start + shift, change.start + shift + len(change.content)))
+        shift += len(change.content) - (change.end - change.start)
+    wanted: set[Span] = set()
+    for node in ast.walk(code.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            if node.func.attr in ("detach", "item", "clone"):
+                end = code.end(node.func)
+                if any(low < end <= high for low, high in written):
+                    wanted.add(code.index.span(after.source.path, code.start(node), code.end(node)))
+    for tape in after.interpretation.tapes:
+        for event in tape.events:
+            if isinstance(event, (Cut, Node)):
+                wanted.discard(event.at.span)
+    return not wanted
 
 
 def _raised(tapes: list[Tape], path: str) -> list[Raised]:

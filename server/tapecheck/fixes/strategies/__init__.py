@@ -18,27 +18,24 @@ from tapecheck.fixes.strategies.shared import (
     clear_stored,
     detach_shared,
     forward_again,
+    forward_inside,
     retain_first,
     sum_losses,
 )
 
 FOR: dict[str, tuple[Strategy, ...]] = {
-    "TAPE101": (sum_losses, detach_shared, retain_first, clear_stored, detach_carried, forward_again),
+    "TAPE101": (
+        sum_losses, detach_shared, forward_inside, clear_stored, detach_carried, retain_first, forward_again,
+    ),
     "TAPE102": (
-        out_of_place,
-        clone_saved,
-        turn_first,
-        detach_carried,
-        step_later,
-        detach_shared,
-        forward_again,
+        out_of_place, clone_saved, turn_first, detach_carried, detach_shared, forward_again, step_later,
     ),
     "TAPE103": (remove_cut,),
     "TAPE104": (under_no_grad, leaf_out_of_place),
-    "TAPE201": (evaluate_without_grad, store_without_graph, detach_previous, detach_argument),
+    "TAPE201": (evaluate_without_grad, store_without_graph, detach_argument, detach_previous),
     "TAPE202": (detach_carried, detach_shared),
     "TAPE203": (clear_gradients,),
     "TAPE301": (drop_retain,),
     "TAPE401": (create_graph,),
     "TAPE402": (remove_cut,),
-}
+}  # fmt: skip

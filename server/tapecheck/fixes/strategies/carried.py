@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import Carrier, Collision, frames
+from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.tape import Backward
 
 _AFTER_BACKWARD = frozenset({
@@ -31,9 +31,38 @@ def detach_carried(context: Context) -> Iterator[Candidate]:
         if not found:
             continue
         groups = [found] if len(found) == 1 else [found, *([carrier] for carrier in found)]
-        for place in (_after_backward, _at_store_after, _at_read, _before_read, _after_store, _at_loop_start):
+        for place in _places(collision, found):
             for group in groups:
                 yield from _everywhere(context, collision, group, place)
+
+
+Placing = Callable[[Context, Collision, Carrier, str], "_Place | None"]
+
+
+def _places(collision: Collision, group: list[Carrier]) -> list[Placing]:
+    """Where to detach, best first."""
+    sources = set().union(*(carrier.sources for carrier in group))
+    learned = bool(collision.learned() & collision.leaves(sources))
+    if _built_outside(collision, sources):
+        # Detached after the first backward it would be learned from once and then never again.
+        return [_at_store, _at_read]
+    places: list[Placing] = [_after_backward, _at_store, _at_read, _before_read, _after_store, _at_loop_start]
+    first = collision.first
+    if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
+        # Read between the backward and the end of its iteration: the shortest way is there.
+        places.insert(0, places.pop(places.index(_at_read)))
+    if not learned:
+        places.insert(0, places.pop(places.index(_at_store)))
+    return places
+
+
+def _built_outside(collision: Collision, sources: set[int]) -> bool:
+    """Whether what is carried was computed before the loop in which both backwards run."""
+    running = {loop for loop, _ in collision.second.at.iteration}
+    if collision.first is not None:
+        running &= {loop for loop, _ in collision.first.at.iteration}
+    built = [collision.ledger.nodes[source].at.iteration for source in sources]
+    return bool(running) and all(not running <= {loop for loop, _ in iteration} for iteration in built)
 
 
 def _runs_once(collision: Collision) -> bool:
@@ -50,50 +79,47 @@ class _Place:
 
 
 def _everywhere(
-    context: Context, collision: Collision, group: list[Carrier], place: object
+    context: Context, collision: Collision, group: list[Carrier], place: Placing
 ) -> Iterator[Candidate]:
-    assert callable(place)
-    for shape in _shapes(context, collision, group):
-        places = [place(context, collision, carrier, shape) for carrier in group]
-        if any(found is None for found in places):
+    for shape in _shapes(context, group):
+        changes: list[Change] = []
+        placed: list[_Place] = []
+        for carrier in group:
+            found = place(context, collision, carrier, shape)
+            if found is None:
+                break
+            placed.append(found)
+            changes.extend(found.changes)
+        if len(placed) < len(group):
             continue
-        changes = [change for found in places for change in found.changes]
         names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
-        narrow = any(found.narrow for found in places)
+        narrow = any(found.narrow for found in placed)
         raised = context.finding.code != "TAPE202" and context.finding.certain
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
-        also = " and drop `retain_graph=True`" if dropped else ""
-        title = f"Detach {names} {places[0].where}{also}: gradients stop there"
+        where = placed[0].where
+        # One place is offered once, in the shape that fits the value.
+        group_name = f"{names} {where}"
         effect = _NARROW if narrow else _EFFECT
         safe = raised and not narrow
         if dropped:
-            yield Candidate(title, effect, [*changes, *dropped], safe)
-        yield Candidate(f"Detach {names} {places[0].where}: gradients stop there", effect, changes, safe)
+            title = f"Detach {names} {where} and drop `retain_graph=True`: gradients stop there"
+            yield Candidate(title, effect, [*changes, *dropped], safe, group_name)
+        yield Candidate(f"Detach {names} {where}: gradients stop there", effect, changes, safe, group_name)
 
 
-def _shapes(context: Context, collision: Collision, group: list[Carrier]) -> list[str]:
-    """The possible shapes of a carried value, likeliest first."""
-    shapes: list[str] = []
-    for carrier in group:
-        shapes.extend(shape_of(context.code, carrier))
-    return list(dict.fromkeys(shapes))
+def _shapes(context: Context, group: list[Carrier]) -> list[str]:
+    """The possible shapes of the carried values, likeliest first."""
+    return list(dict.fromkeys(shape for carrier in group for shape in shape_of(context.code, carrier)))
 
 
 def shape_of(code: Code, carrier: Carrier) -> list[str]:
+    """tensor, tuple, list, dict, or `.name` for an object that keeps the tensor in an attribute."""
     if carrier.tensor:
         return ["tensor"]
-    scope: ast.AST = code.owner(carrier.read) or carrier.function
-    if not carrier.text.startswith("self."):
-        scope = carrier.function
-    for store in (
-        code.stores(scope, carrier.text) if scope is carrier.function else _stores_in_class(scope, carrier)
-    ):
-        value = getattr(store, "value", None)
-        target = store.targets[0] if isinstance(store, ast.Assign) else None
-        if target is None or dotted(target) != carrier.text:
-            continue
+    for store in _stores_of(code, carrier):
+        value = _value_for(store, carrier.text)
         if isinstance(value, ast.Tuple):
             return ["tuple"]
         if isinstance(value, (ast.List, ast.ListComp)):
@@ -104,9 +130,49 @@ def shape_of(code: Code, carrier: Carrier) -> list[str]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
             if dotted(node.value) == carrier.text:
                 return ["tuple"]
+    shapes = ["tensor", "tuple"]
     if "lstm" in carrier.consumer.op.lower():
-        return ["tuple", "tensor"]
-    return ["tensor", "tuple"]
+        shapes.reverse()
+    return [*shapes, *_attributes(code, carrier)]
+
+
+def _attributes(code: Code, carrier: Carrier) -> list[str]:
+    """The attributes by which the functions that were handed an object read the tensor in it."""
+    found: list[str] = []
+    for frame in frames(carrier.consumer.at):
+        expression = code.expression_at(frame)
+        if expression is None or expression is carrier.read or code.inside(carrier.read, expression):
+            continue
+        for read in reads(expression):
+            if (
+                isinstance(read, ast.Attribute)
+                and isinstance(read.value, ast.Name)
+                and read.value.id != "self"
+            ):
+                if read.value.id not in code.imported() and f".{read.attr}" not in found:
+                    found.append(f".{read.attr}")
+    return found
+
+
+def _stores_of(code: Code, carrier: Carrier) -> list[ast.stmt]:
+    owner = code.owner(carrier.read)
+    if owner is not None and carrier.text.startswith("self."):
+        return _stores_in_class(owner, carrier)
+    return code.stores(carrier.function, carrier.text)
+
+
+def _value_for(store: ast.stmt, text: str) -> ast.expr | None:
+    """What an assignment stores to one of its targets."""
+    if not isinstance(store, ast.Assign):
+        return None
+    target, value = store.targets[0], store.value
+    if dotted(target) == text:
+        return value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for part, element in zip(target.elts, value.elts, strict=True):
+            if dotted(part) == text:
+                return element
+    return None
 
 
 def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
@@ -115,6 +181,13 @@ def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
         for node in ast.walk(scope)
         if isinstance(node, ast.stmt) and any(dotted(target) == carrier.text for target in targets(node))
     ]
+
+
+def detaching(text: str, shape: str) -> str:
+    """The statement that detaches a value of that shape."""
+    if shape.startswith("."):
+        return f"{text}{shape} = {text}{shape}.detach()"
+    return f"{text} = {detached(text, shape)}"
 
 
 def detached(text: str, shape: str) -> str:
@@ -174,28 +247,23 @@ def _after_backward(context: Context, collision: Collision, carrier: Carrier, sh
         # Assigned anew behind this place, outside a branch: detaching here would be overwritten.
         if store is not loop and store.lineno > (last.end_lineno or 0) and store in loop.body:
             return None
-    change = code.insert_after(last, [f"{carrier.text} = {detached(carrier.text, shape)}"])
+    change = code.insert_after(last, [detaching(carrier.text, shape)])
     return None if change is None else _Place([change], "after the backward")
 
 
-def _at_store_after(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
-    """The store of a later iteration's value that comes behind the backward, or before the loop."""
+def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
+    """`belief = estimate.clone()` to `belief = estimate.clone().detach()`."""
     code = context.code
     last = after_backward(code, collision.first or collision.second, carrier.function)
-    for store in code.stores(carrier.function, carrier.text):
-        loop = _shared_loop(code, store, carrier.read)
-        outside = not code.loops(store) or loop is None
-        if not outside and (last is None or store.lineno <= (last.end_lineno or 0)):
-            continue
-        if outside and any(loop is not None for loop in [_shared_loop(code, store, carrier.read)]):
-            continue
+    for store in carrier.stores or code.stores(carrier.function, carrier.text):
         changes = detach_value(code, store, carrier.text)
         if not changes:
             continue
-        if not outside:
+        loop = _shared_loop(code, store, last) if last is not None else None
+        if loop is not None and last is not None and store.lineno > (last.end_lineno or 0):
             return _Place(changes, "where it is stored")
         learned = collision.learned() & collision.leaves(carrier.sources)
-        return _Place(changes, f"where it is computed (line {store.lineno})", narrow=bool(learned))
+        return _Place(changes, f"where it is stored (line {store.lineno})", narrow=bool(learned))
     return None
 
 
@@ -210,7 +278,9 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
                 change = append(code, element, ".detach()")
                 return [change] if change is not None else []
         return []
-    if dotted(target) != text:
+    if dotted(target) != text and not (
+        isinstance(target, ast.Attribute) and text.endswith(f".{target.attr}")
+    ):
         return []
     if isinstance(value, (ast.Tuple, ast.List)):
         try:
@@ -309,7 +379,7 @@ def _after_store(context: Context, collision: Collision, carrier: Carrier, shape
             for load in code.loads(carrier.function, carrier.text)
             if load.lineno > (store.end_lineno or 0)
         ]
-        change = code.insert_after(store, [f"{carrier.text} = {detached(carrier.text, shape)}"])
+        change = code.insert_after(store, [detaching(carrier.text, shape)])
         if change is not None and isinstance(store, ast.Assign):
             return _Place([change], "once it is stored", narrow=bool(later))
     return None
@@ -325,7 +395,7 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
 
 
 def _detaching_lines(code: Code, carrier: Carrier, shape: str) -> Iterable[str]:
-    line = f"{carrier.text} = {detached(carrier.text, shape)}"
+    line = detaching(carrier.text, shape)
     if _starts_as_none(code, carrier):
         return [f"if {carrier.text} is not None:", f"    {line}"]
     return [line]

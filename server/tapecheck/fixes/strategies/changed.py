@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, append, remove_argument
-from tapecheck.fixes.code import Code, root_name, targets
+from tapecheck.fixes.code import Code, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward
@@ -76,7 +76,7 @@ def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
         target = call.func.value
         if root_name(target) is None or not isinstance(target, (ast.Name, ast.Attribute)):
             return
-        if isinstance(target, ast.Name) and target.id in _modules(code):
+        if isinstance(target, ast.Name) and target.id in code.imported():
             # `F.relu_(x)` as a statement: its argument is what changes.
             if not call.args or not isinstance(call.args[0], ast.Name):
                 return
@@ -90,16 +90,6 @@ def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
             f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`", _SAME, [code.replace(call, text)],
             safe=True,
         )  # fmt: skip
-
-
-def _modules(code: Code) -> set[str]:
-    """The names under which modules were imported."""
-    return {
-        (alias.asname or alias.name).split(".")[0]
-        for node in ast.walk(code.tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for alias in node.names
-    }
 
 
 def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
@@ -157,7 +147,11 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
             expression = code.expression_at(frame)
             if expression is None:
                 continue
-            candidates = list(reads(expression))
+            candidates = [
+                read
+                for read in reads(expression)
+                if dotted(read) != "self" and root_name(read) not in code.imported()
+            ]
             # What is named as the changed tensor is likelier than any other operand.
             candidates.sort(key=lambda read: root_name(read) not in roots)
             for read in candidates[:3]:
@@ -165,7 +159,7 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
                 if change is not None:
                     yield Candidate(
                         f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
-                        _SAME, [change], safe=True,
+                        _SAME, [change], safe=True, group="clone",
                     )  # fmt: skip
             if candidates:
                 break

@@ -66,19 +66,19 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
                 change = append(code, part, ".item()")
                 if change is not None:
                     yield Candidate(
-                        f"Store the number: `{_short(code, part)}.item()`", _SAME, [change], safe=True
+                        f"Store the number: `{_short(code, part)}.item()`", _SAME, [change], True, "number"
                     )
         for part in parts:
             changes = _detached(code, part)
             if changes:
-                yield Candidate(f"Store `{_short(code, part)}` detached", _SAME, changes, safe=True)
+                yield Candidate(f"Store `{_short(code, part)}` detached", _SAME, changes, True, "store")
         if len(parts) > 1:
             together = [change for part in parts for change in _detached(code, part)]
             if together:
-                yield Candidate("Store the values detached", _SAME, together, safe=True)
+                yield Candidate("Store the values detached", _SAME, together, True, "store")
         whole = _detached(code, value)
         if whole and value not in parts:
-            yield Candidate(f"Store `{_short(code, value)}` detached", _SAME, whole, safe=True)
+            yield Candidate(f"Store `{_short(code, value)}` detached", _SAME, whole, True, "store")
 
 
 def detach_previous(context: Context) -> Iterator[Candidate]:
@@ -98,6 +98,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
                         f"Detach the old `{holder}`",
                         "Gradients reach this iteration's part only, no longer those of earlier iterations.",
                         [change],
+                        fallback=True,
                     )
     value = statement.value
     change = append(code, value, ".detach().requires_grad_(True)")
@@ -107,6 +108,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
             f"Make `{name}` a new leaf each time",
             "Gradients with respect to it are those of this iteration; they reach no earlier one.",
             [change],
+            fallback=True,
         )
 
 

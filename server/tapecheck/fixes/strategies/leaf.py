@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import dotted
+from tapecheck.tape import InPlace, Optimizer, Tape
 
 
 def under_no_grad(context: Context) -> Iterator[Candidate]:
@@ -32,13 +34,26 @@ def leaf_out_of_place(context: Context) -> Iterator[Candidate]:
     statement = code.statement_at(context.finding.span)
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Name):
         return
+    name = statement.target.id
+    # A leaf whose gradient is read, or that an optimizer holds, must stay the tensor it is.
+    if any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement))):
+        return
+    if any(
+        _trained(tape, event.leaf)
+        for tape, event in context.events_here(InPlace)
+        if isinstance(event, InPlace)
+    ):
+        return
     try:
         text = rewrite.out_of_place(code.segment(statement))
     except rewrite.RewriteError:
         return
-    name = statement.target.id
     yield Candidate(
         f"Compute a new tensor: `{name}` is then no leaf any more",
         f"Gradients flow through the change into the leaf; an optimizer that was given `{name}` keeps the old tensor.",
         [code.replace(statement, text)],
     )
+
+
+def _trained(tape: Tape, leaf: int | None) -> bool:
+    return any(isinstance(event, Optimizer) and leaf in event.params for event in tape.events)

@@ -171,12 +171,15 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
 
 def retain_first(context: Context) -> Iterator[Candidate]:
     """`retain_graph=True` at the backward that frees what the second one needs."""
-    code = context.code
     for collision in context.collisions:
-        if collision.first is None:
+        first = collision.first
+        if first is None:
             continue
-        yield from _retain(context, code, collision.first, collision)
-        break
+        # With a step in between, a later iteration would learn from weights that are gone.
+        stepped = any(isinstance(event, Step) for event in collision.between())
+        if collision.same_iteration or not stepped:
+            yield from _retain(context, context.code, first, collision)
+            break
 
 
 def _retain(context: Context, code: Code, first: Backward, collision: Collision) -> Iterator[Candidate]:
@@ -197,46 +200,49 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
         "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
         [code.replace(call, new)],
-        safe=collision.same_iteration,
+        safe=collision.same_iteration and first.at.span != collision.second.at.span,
     )
 
 
 def detach_shared(context: Context) -> Iterator[Candidate]:
     """`netD(fake)` to `netD(fake.detach())`: one of the two backwards does not run over the shared part."""
-    code = context.code
     for collision in context.collisions:
-        for first_side in (True, False):
-            if not first_side and not collision.same_iteration:
-                continue
-            found: dict[int, tuple[ast.expr, int]] = {}
-            for consumer, source in collision.forks(first_side):
-                read = _read_of(code, collision, consumer, source)
-                if read is not None:
-                    found.setdefault(id(read), (read, source))
-            if not found:
-                continue
-            changes = [append(code, read, ".detach()") for read, _ in found.values()]
-            if any(change is None for change in changes):
-                continue
-            leaves = collision.leaves(source for _, source in found.values())
-            names = " and ".join(dict.fromkeys(f"`{code.segment(read)}`" for read, _ in found.values()))
-            line = min(read.lineno for read, _ in found.values())
-            safe = first_side and collision.discarded_after_first(leaves)
-            effect = (
-                "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
-                if safe
-                else "What it is made of gets no gradient from this loss any more."
-            )
-            drop = context.drop_retain(collision.first) if first_side else []
-            if drop:
-                yield Candidate(
-                    f"Pass {names} detached (line {line}) and drop `retain_graph=True`", effect,
-                    [*(change for change in changes if change is not None), *drop], safe,
-                )  # fmt: skip
-            yield Candidate(
-                f"Pass {names} detached (line {line})", effect,
-                [change for change in changes if change is not None], safe,
-            )  # fmt: skip
+        if not collision.same_iteration or collision.first is None:
+            continue
+        below = collision.leaves(source for _, source in collision.forks(True))
+        stepped = collision.stepped_between(below)
+        # What is below the shared value has had its step: the second backward is not for it.
+        if stepped:
+            yield from _detach_side(context, collision, False)
+        yield from _detach_side(context, collision, True)
+
+
+def _detach_side(context: Context, collision: Collision, first_side: bool) -> Iterator[Candidate]:
+    code = context.code
+    found: dict[int, tuple[ast.expr, int]] = {}
+    for consumer, source in collision.forks(first_side):
+        read = _read_of(code, collision, consumer, source)
+        if read is None:
+            return
+        found.setdefault(id(read), (read, source))
+    changes = [append(code, read, ".detach()") for read, _ in found.values()]
+    kept = [change for change in changes if change is not None]
+    if not kept or len(kept) < len(changes):
+        return
+    leaves = collision.leaves(source for _, source in found.values())
+    names = " and ".join(dict.fromkeys(f"`{code.segment(read)}`" for read, _ in found.values()))
+    line = min(read.lineno for read, _ in found.values())
+    safe = not first_side or collision.discarded_after_first(leaves)
+    effect = (
+        "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
+        if safe
+        else "What it is made of gets no gradient from this loss any more."
+    )
+    drop = context.drop_retain(collision.first)
+    title = f"Pass {names} detached (line {line})"
+    if drop:
+        yield Candidate(f"{title} and drop `retain_graph=True`", effect, [*kept, *drop], safe, title)
+    yield Candidate(title, effect, kept, safe, title)
 
 
 def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> ast.expr | None:
@@ -252,21 +258,22 @@ def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> a
     return None
 
 
-def forward_again(context: Context) -> Iterator[Candidate]:
-    """Run the forward that the second backward needs where it needs it: in the loop, the closure, after the step."""
-    code = context.code
+def forward_inside(context: Context) -> Iterator[Candidate]:
+    """Compute what every backward needs where each finds it fresh: inside the loop or the closure."""
     for collision in context.collisions:
-        needed = _building_statements(code, collision)
-        target = _second_statement(code, collision)
-        if needed is None or target is None:
-            continue
-        yield from _move(context, collision, needed, target)
-        yield from _repeat(context, collision, needed, target)
+        needed = _building_statements(context.code, collision)
+        target = context.code.statement_at(collision.second.at.span)
+        if needed is not None and target is not None:
+            yield from _move(context, collision, needed, target)
 
 
-def _second_statement(code: Code, collision: Collision) -> ast.stmt | None:
-    """The statement of the second backward, in the innermost function that is written in this file."""
-    return code.statement_at(collision.second.at.span)
+def forward_again(context: Context) -> Iterator[Candidate]:
+    """Run the forward that the second backward needs once more before it."""
+    for collision in context.collisions:
+        needed = _building_statements(context.code, collision)
+        target = context.code.statement_at(collision.second.at.span)
+        if needed is not None and target is not None:
+            yield from _repeat(context, collision, needed, target)
 
 
 def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | None:
@@ -278,7 +285,8 @@ def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | N
         and number <= collision.newest
         and collision.leads_to_spoiled(number)
     }
-    if not wanted:
+    if not wanted or any("__init__" in collision.ledger.nodes[number].at.function for number in wanted):
+        # What a constructor computes is part of the object: building the object anew would be another program.
         return None
     statements: dict[int, ast.stmt] = {}
     for number in sorted(wanted):
@@ -315,7 +323,7 @@ def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | N
 
 def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list[ast.stmt] | None:
     """The statements in the function of the second backward, of one block, that build the wanted nodes."""
-    second = _second_statement(code, collision)
+    second = code.statement_at(collision.second.at.span)
     if second is None:
         return None
     function = code.function(second)
