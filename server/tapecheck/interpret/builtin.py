@@ -986,6 +986,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values: list[int] = []
+    step = concrete(args[2]) if len(args) > 2 else 1
     for index, arg in enumerate(args):
         value = concrete(arg)
         if isinstance(value, Tensor):
@@ -993,7 +994,8 @@ def _range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if isinstance(value, Unknown):
             start = values[0] if values else 0
             if index == (0 if len(args) == 1 else 1):
-                value.concrete = start + LOOP_BOUND
+                # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
+                value.concrete = start + LOOP_BOUND * (step if isinstance(step, int) and step else 1)
             else:
                 value.concrete = 0 if index == 0 else 1
             value = value.concrete
