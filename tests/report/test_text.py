@@ -148,6 +148,17 @@ def test_a_long_span_is_underlined_on_its_first_line_only() -> None:
     assert shown(backward_twice(span=span(1, 7, 2, end_line=22), labels=()), code).count("^") == len("model(")
 
 
+def test_a_statement_around_the_finding_is_underlined_on_its_first_line_only() -> None:
+    code = "for x in data:\n    total += f(x)\n"
+    loop = Label(span(1, 1, 18, end_line=2), "in this loop", "carried")
+    rendered = shown(backward_twice(span=span(2, 5, 18), labels=(loop,)), code)
+    assert "\n".join(rendered.splitlines()[3:7]) == """\
+1 | for x in data:
+  | -------------- in this loop
+2 |     total += f(x)
+  |     ^^^^^^^^^^^^^"""
+
+
 def test_a_very_long_line_is_cut_around_the_span() -> None:
     code = "x = [" + "1, " * 2000 + "loss.backward(), " + "2, " * 2000 + "]"
     start = code.index("loss") + 1
@@ -170,18 +181,20 @@ def test_evidence_of_a_recorded_run_is_said() -> None:
 def test_the_preferred_fix_is_shown_as_lines_out_and_in() -> None:
     rendered = shown(backward_twice(), fixes=[detach(), once()])
     assert rendered.split("once\n", 1)[1] == """\
-   = fix (unsafe): Detach `fake` for the critic's loss (the generator gets no gradient from `d_loss`)
+   = fix (unsafe): Detach `fake` for the critic's loss
+                   the generator gets no gradient from `d_loss`
  5 |     fake = generator(noise)
  6 -     score = critic(fake)
  6 +     score = critic(fake.detach())
  7 |     d_loss = score.mean()
-   = or: Call backward once on the sum (both networks learn from both losses)
+   = or (unsafe): Call backward once on the sum
+                  both networks learn from both losses
 """
 
 
 def test_a_fix_in_two_places_shows_both() -> None:
     rendered = shown(backward_twice(), fixes=[once()])
-    assert rendered.split("losses)\n", 1)[1] == """\
+    assert rendered.split("losses\n", 1)[1] == """\
  7 |     d_loss = score.mean()
  8 -     d_loss.backward()
  9 |

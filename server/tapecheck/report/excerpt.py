@@ -99,8 +99,9 @@ def draw(
     that lie apart are parted by `...`; a single line between two is shown.
     """
     wanted: dict[int, list[Mark]] = {}
+    rows = {mark: _underlined(mark, marks) for mark in marks}
     for mark in marks:
-        for number in _underlined(mark.span):
+        for number in rows[mark]:
             if 0 < number <= len(lines):
                 wanted.setdefault(number, []).append(mark)
     if not wanted:
@@ -114,7 +115,9 @@ def draw(
             drawn.append(_source_line(number - 1, _window(lines[number - 2], [], limit)[0], gutter, paint))
         elif previous is not None and number > previous + 1:
             drawn.append(paint("gutter", _CUT))
-        text, strokes = _window(lines[number - 1], _strokes(number, wanted[number], lines[number - 1]), limit)
+        line = lines[number - 1]
+        here = [_stroke(number, mark, line, last=number == rows[mark][-1]) for mark in wanted[number]]
+        text, strokes = _window(line, here, limit)
         drawn.append(_source_line(number, text, gutter, paint))
         drawn.extend(f"{blank} {bar} {row}" for row in _underlines(strokes, severity, paint))
         previous = number
@@ -125,25 +128,23 @@ def _source_line(number: int, text: str, gutter: int, paint: Paint) -> str:
     return f"{paint('gutter', f'{number:>{gutter}} |')} {text}".rstrip()
 
 
-def _underlined(span: Span) -> range:
-    """The lines of a span to underline: all of a short one, the first of a long one."""
+def _underlined(mark: Mark, marks: Sequence[Mark]) -> range:
+    """The lines of a mark to underline: all of a short span, the first of one long or around others."""
+    span = mark.span
     last = max(span.line, span.end_line - (span.end_column <= 1 and span.end_line > span.line))
-    return range(span.line, (last if last - span.line < _LONGEST_UNDERLINED else span.line) + 1)
+    holds = any(span.line < other.span.line <= last for other in marks)
+    return range(span.line, (span.line if holds or last - span.line >= _LONGEST_UNDERLINED else last) + 1)
 
 
-def _strokes(number: int, marks: Sequence[Mark], line: str) -> list[_Stroke]:
-    strokes = []
+def _stroke(number: int, mark: Mark, line: str, *, last: bool) -> _Stroke:
+    span = mark.span
     indent = len(line) - len(line.lstrip())
-    for mark in marks:
-        span = mark.span
-        start = span.column - 1 if number == span.line else indent
-        end = span.end_column - 1 if number == span.end_line else len(line.rstrip())
-        start = max(0, min(start, len(line)))
-        end = max(start, min(end, len(line)))
-        message = mark.message if number == _underlined(span)[-1] else ""
-        left = _columns(line[:start])
-        strokes.append(_Stroke(left, max(left + 1, _columns(line[:end])), message, mark.primary))
-    return strokes
+    start = span.column - 1 if number == span.line else indent
+    end = span.end_column - 1 if number == span.end_line else len(line.rstrip())
+    start = max(0, min(start, len(line)))
+    end = max(start, min(end, len(line)))
+    left = _columns(line[:start])
+    return _Stroke(left, max(left + 1, _columns(line[:end])), mark.message if last else "", mark.primary)
 
 
 def _window(line: str, strokes: list[_Stroke], limit: int) -> tuple[str, list[_Stroke]]:

@@ -96,7 +96,7 @@ def render_finding(
     preferred = fixes[0] if fixes else None
     if preferred is not None:
         tail.append((f"fix ({preferred.applicability})", _fix_line(preferred)))
-    tail.extend(("or", _fix_line(fix)) for fix in (fixes or [])[1:])
+    tail.extend((f"or ({fix.applicability})", _fix_line(fix)) for fix in (fixes or [])[1:])
     tail = [(name, text) for name, text in tail if text]
     if tail:
         rows.append(f"{' ' * gutter} {paint('gutter', '|')}")
@@ -158,7 +158,7 @@ def _remark(name: str, text: str, gutter: int, paint: Paint) -> list[str]:
 
 
 def _fix_line(fix: Fix) -> str:
-    return f"{fix.title} ({fix.changes})" if fix.changes and fix.changes not in fix.title else fix.title
+    return f"{fix.title}\n{fix.changes}" if fix.changes else fix.title
 
 
 def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> list[str]:
