@@ -28,7 +28,7 @@ class GraphKeptAcrossIterations(Rule):
       into a list), each keeps its saved tensors: the activations of every batch stay in memory. This is a
       warning.
     - Where a backward **has freed** them (`total += loss` after `loss.backward()`), only the node objects are
-      left: a few hundred bytes each, small but growing, and slow to release in the end. This is a hint.
+      left: small, but growing, and slow to release in the end. This is a hint.
 
     ## What to do
 

@@ -1,0 +1,181 @@
+"""TAPE101 on tapes written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CODE = "TAPE101"
+
+
+def lines(finding: Any, role: str) -> list[int]:
+    return [label.span.line for label in finding.labels if label.role == role]
+
+
+def two_losses(build: Any, retain: str | None = None, keeps: str = "yes") -> Any:
+    w = build.leaf(1)
+    features = build.node(2, w, saves=[0], keeps=keeps, name="features")
+    first = build.node(3, features, op="MeanBackward0", name="first")
+    second = build.node(4, features, op="SumBackward0", name="second")
+    build.backward(5, first, **({"retain": retain} if retain else {}))
+    build.backward(6, second)
+    return build
+
+
+def test_two_losses_on_one_forward_pass(build: Any, found: Any) -> None:
+    (finding,) = found(two_losses(build))
+    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "error", 6, True)
+    assert "built on line 2" in finding.message
+    assert "freed by the backward on line 5" in finding.message
+    assert "`features` (line 2) is part of both" in finding.message
+    assert "`(first + second).backward()`" in finding.help
+    assert lines(finding, "built") == [2]
+    assert lines(finding, "freed") == [5]
+    assert finding.facts["kind"] == "shared"
+    assert finding.facts["freed_roots"] == ["first"]
+
+
+def test_retained_first_backward_is_fine(build: Any, found: Any) -> None:
+    assert found(two_losses(build, retain="yes")) == []
+
+
+def test_a_graph_that_holds_nothing_may_be_walked_twice(build: Any, found: Any) -> None:
+    assert found(two_losses(build, keeps="no")) == []
+
+
+def test_what_may_hold_nothing_is_not_reported(build: Any, found: Any) -> None:
+    assert found(two_losses(build, keeps="may")) == []
+
+
+def test_what_may_be_retained_is_not_reported(build: Any, found: Any) -> None:
+    assert found(two_losses(build, retain="may"), code=CODE) == []
+
+
+def test_two_models_share_nothing(build: Any, found: Any) -> None:
+    for line in (1, 3):
+        w = build.leaf(line)
+        build.backward(line + 1, build.node(line, w, saves=[0]))
+    assert found(build) == []
+
+
+def carried(build: Any, cut: bool = False) -> Any:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(2):
+            begin()
+            state = build.node(3, w, *([] if cut else [state]), saves=[0, w], name="hidden")
+            loss = build.node(4, state, op="MseLossBackward0", saves=[state], name="loss")
+            build.backward(5, loss)
+    return build
+
+
+def test_state_carried_over_iterations(build: Any, found: Any) -> None:
+    (finding,) = found(carried(build))
+    assert finding.span.line == 5
+    assert "freed by this same call on the previous iteration" in finding.message
+    assert "`hidden` still refers to the graph of iteration 1" in finding.message
+    assert "`hidden = hidden.detach()`" in finding.help
+    assert lines(finding, "carried") == [3]
+    assert lines(finding, "freed") == [5]
+    assert finding.facts["kind"] == "carried"
+    assert finding.facts["name"] == "hidden"
+
+
+def test_state_cut_between_iterations(build: Any, found: Any) -> None:
+    assert found(carried(build, cut=True)) == []
+
+
+def test_the_holder_is_named_rather_than_a_local_name(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(3):
+            index = begin()
+            state = build.node(3, w, state, saves=[0, w], name="out")
+            if index < 3:
+                build.hold(4, "self.hidden", state)
+            loss = build.node(5, state, op="MseLossBackward0", saves=[state], name="loss")
+            if index > 1:
+                build.backward(6, loss)
+    (finding,) = found(build, code=CODE)
+    assert "`self.hidden` still refers to the graph of iteration 2" in finding.message
+    assert lines(finding, "carried") == [4]
+
+
+def test_losses_added_up_and_backwarded_each_time(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    total = None
+    with build.loop(2) as begin:
+        for _ in range(2):
+            begin()
+            loss = build.node(3, w, saves=[0], name="loss")
+            total = build.node(4, *([total] if total else []), loss, op="AddBackward0", name="total")
+            build.backward(5, total)
+    (finding,) = found(build)
+    assert finding.facts["summed"] is True
+    assert "add up the losses in the loop and call backward once after it" in finding.help
+
+
+def test_a_forward_pass_before_the_loop(build: Any, found: Any) -> None:
+    w, v = build.leaf(1), build.leaf(1, "v")
+    features = build.node(2, w, saves=[0], name="features")
+    with build.loop(3) as begin:
+        for _ in range(2):
+            begin()
+            loss = build.node(4, features, v, saves=[features, v], name="loss")
+            build.backward(5, loss)
+    (finding,) = found(build)
+    assert finding.facts["kind"] == "outside"
+    assert "`features` is computed once, before the loop" in finding.message
+    assert "compute `features` on line 2 anew inside the loop" in finding.help
+
+
+def test_detach_is_advised_where_the_first_loss_does_not_train_the_shared_part(
+    build: Any, found: Any
+) -> None:
+    g, d = build.leaf(1, "g"), build.leaf(1, "d")
+    optimizer = build.optimizer(2, d)
+    fake = build.node(3, g, saves=[0, g], name="fake")
+    d_loss = build.node(4, fake, d, saves=[fake, d], name="d_loss")
+    build.backward(5, d_loss)
+    build.step(6, optimizer)
+    g_loss = build.node(7, fake, d, saves=[fake, d], name="g_loss")
+    build.backward(8, g_loss)
+    (finding,) = found(build)
+    assert finding.facts["detach_first"] is True
+    assert "`fake.detach()`" in finding.help
+
+
+def test_one_loss_backwarded_twice(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    loss = build.node(2, w, saves=[0], name="loss")
+    build.backward(3, loss)
+    build.backward(4, loss)
+    (finding,) = found(build)
+    assert finding.facts["kind"] == "same"
+    assert "pass `retain_graph=True` to the one on line 3" in finding.help
+
+
+def test_a_way_that_passes_makes_it_may(build: Any, another: Any, found: Any) -> None:
+    build.decide(4, "first", True)
+    two_losses(build)
+    other = another()
+    other.decide(4, "first", False)
+    two_losses(other, retain="yes")
+    (finding,) = found(build, other, code=CODE)
+    assert finding.certain is False
+    assert "may walk" in finding.message
+    assert lines(finding, "path") == [2, 4]
+
+
+def test_several_tapes_make_one_finding(build: Any, another: Any, found: Any) -> None:
+    findings = found(two_losses(build), two_losses(another()))
+    assert len(findings) == 1
+    assert findings[0].certain is True
+
+
+def test_a_swallowed_exception_is_said(build: Any, found: Any) -> None:
+    two_losses(build)
+    build.raised(6, backward=2, caught=True)
+    (finding,) = found(build)
+    assert "swallowed" in finding.message

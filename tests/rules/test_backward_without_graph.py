@@ -1,0 +1,66 @@
+"""TAPE103 on tapes written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tapecheck.tape import Root
+
+CODE = "TAPE103"
+
+
+def test_a_detached_loss(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    output = build.node(2, w, saves=[0], name="output")
+    cut = build.cut(3, "detach", output, name="output")
+    build.backward(4, Root(None, "no", "loss", (cut,)))
+    (finding,) = found(build)
+    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "error", 4, True)
+    assert "`loss` carries no graph, it was cut on line 3" in finding.message
+    assert [(label.role, label.span.line) for label in finding.labels] == [("cut", 3)]
+    assert "`.detach()`" in finding.help
+    assert finding.facts["cuts"][0]["how"] == "detach"
+
+
+def test_the_first_of_several_cuts_is_the_place_of_the_story(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    first = build.cut(2, "item", build.node(2, w, saves=[0]))
+    second = build.cut(3, "copy", sources=[first])
+    build.backward(4, Root(None, "no", "total", (second,)))
+    (finding,) = found(build)
+    assert "it was cut on line 2" in finding.message
+    assert [label.span.line for label in finding.labels if label.role == "cut"] == [2, 3]
+
+
+def test_nothing_requires_grad(build: Any, found: Any) -> None:
+    build.backward(4, Root(None, "no", "loss"))
+    (finding,) = found(build)
+    assert "nothing it was computed from requires grad" in finding.message
+    assert "requires_grad=True" in finding.help
+
+
+def test_a_root_that_may_have_a_graph_is_not_reported(build: Any, found: Any) -> None:
+    build.backward(4, Root(None, "may", "loss"))
+    assert found(build) == []
+
+
+def test_a_gradient_without_graph_is_the_other_rule(build: Any, found: Any) -> None:
+    x = build.leaf(1, "x")
+    y = build.node(2, x, saves=[x])
+    build.grad(3, y, x)
+    cut = build.cut(3, "grad", y)
+    build.grad(4, Root(None, "no", "first", (cut,)), x)
+    (finding,) = found(build)
+    assert (finding.code, finding.severity, finding.span.line) == ("TAPE401", "error", 4)
+
+
+def test_a_way_on_which_there_is_a_graph_makes_it_may(build: Any, another: Any, found: Any) -> None:
+    build.decide(2, "self.training", False)
+    build.backward(4, Root(None, "no", "loss"))
+    other = another()
+    other.decide(2, "self.training", True)
+    other.backward(4, other.node(3, other.leaf(1), saves=[0]))
+    (finding,) = found(build, other)
+    assert finding.certain is False
+    assert "may have nothing to follow" in finding.message
+    assert any("`self.training` is false" in label.message for label in finding.labels)

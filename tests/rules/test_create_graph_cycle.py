@@ -1,0 +1,98 @@
+"""TAPE203 on tapes written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CODE = "TAPE203"
+
+
+def fresh_input(build: Any, *, clear: bool = False, count: int = 3, call: str = "backward") -> Any:
+    """A new input in each iteration, whose gradient is differentiable."""
+    w = build.leaf(1, "w")
+    with build.loop(2) as begin:
+        for _ in range(count):
+            begin()
+            x = build.leaf(3, "x", parameter=False)
+            loss = build.node(4, x, w, saves=[x, w], name="loss")
+            build.cleared(5, w)
+            if call == "backward":
+                build.backward(6, loss, create="yes", retain=None)
+            else:
+                build.grad(6, loss, x, create="yes")
+            if clear:
+                build.cleared(7, x)
+    return build
+
+
+def test_a_new_input_keeps_its_gradient(build: Any, found: Any) -> None:
+    (finding,) = found(fresh_input(build))
+    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "warning", 6, True)
+    assert "`x`, made anew in each iteration of the loop on line 2" in finding.message
+    assert "`x.grad = None`" in finding.help
+    assert [label.span.line for label in finding.labels if label.role == "kept"] == [3]
+    assert finding.facts["fresh"] is True
+
+
+def test_a_cleared_input_is_fine(build: Any, found: Any) -> None:
+    assert found(fresh_input(build, clear=True)) == []
+
+
+def test_autograd_grad_leaves_no_gradient(build: Any, found: Any) -> None:
+    assert found(fresh_input(build, call="grad")) == []
+
+
+def test_once_is_no_leak(build: Any, found: Any) -> None:
+    assert found(fresh_input(build, count=1)) == []
+
+
+def test_outside_a_loop_it_is_no_leak(build: Any, found: Any) -> None:
+    x = build.leaf(1, "x", parameter=False)
+    build.backward(3, build.node(2, x, saves=[x]), create="yes")
+    assert found(build) == []
+
+
+def persistent(build: Any, clear: str | None, *, known: bool = True, detached: str = "no") -> Any:
+    """One model for the whole loop; `clear` is how its gradient is cleared at the top of each iteration."""
+    w = build.leaf(1, "w")
+    if known:
+        build.optimizer(1, w)
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            if clear is not None:
+                build.cleared(3, w, clear, detached)
+            build.backward(5, build.node(4, w, saves=[w], name="loss"), create="yes")
+    return build
+
+
+def test_a_model_whose_gradients_are_set_to_none(build: Any, found: Any) -> None:
+    assert found(persistent(build, "yes")) == []
+
+
+def test_a_model_whose_gradients_are_detached_and_zeroed(build: Any, found: Any) -> None:
+    assert found(persistent(build, "no", detached="yes")) == []
+
+
+def test_gradients_zeroed_in_place_keep_their_graph(build: Any, found: Any) -> None:
+    (finding,) = found(persistent(build, "no"))
+    assert finding.span.line == 5
+    assert "is not set to None between the iterations" in finding.message
+    assert any("zeroed in place" in label.message and label.span.line == 3 for label in finding.labels)
+
+
+def test_gradients_never_cleared(build: Any, found: Any) -> None:
+    assert [finding.code for finding in found(persistent(build, None))] == [CODE]
+
+
+def test_parameters_that_something_unseen_may_clear(build: Any, found: Any) -> None:
+    assert found(persistent(build, None, known=False)) == []
+
+
+def test_a_gradient_that_does_not_lead_back(build: Any, found: Any) -> None:
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            x = build.leaf(3, "x", parameter=False)
+            build.backward(5, build.node(4, x, saves=[0]), create="yes")
+    assert found(build) == []

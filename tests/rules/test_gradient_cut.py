@@ -1,0 +1,99 @@
+"""TAPE402 on tapes written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tapecheck.tape import Root
+
+CODE = "TAPE402"
+
+
+def detached_encoder(build: Any, *, how: str = "detach", trained: bool = False, end: str = "finished") -> Any:
+    encoder, decoder = build.leaf(1, "encoder.weight"), build.leaf(2, "decoder.weight")
+    optimizer = build.optimizer(3, encoder, decoder, name="Adam")
+    hidden = build.node(4, encoder, saves=[0], name="hidden")
+    cut = build.cut(5, how, hidden, name="hidden")
+    loss = build.node(6, decoder, *([hidden] if trained else []), saves=[0], cuts=[cut], name="loss")
+    build.backward(7, loss)
+    build.step(8, optimizer, encoder, decoder)
+    build.end(end)
+    return build.tape
+
+
+def test_a_detached_encoder(build: Any, found: Any) -> None:
+    (finding,) = found(detached_encoder(build))
+    assert (finding.code, finding.severity, finding.span.line) == (CODE, "warning", 5)
+    assert "`encoder.weight` never gets a gradient, although `Adam` steps it" in finding.message
+    roles = {label.role: label.span.line for label in finding.labels}
+    assert (roles["path"], roles["step"]) == (7, 8)
+    assert finding.facts["parameters"] == ["encoder.weight"]
+
+
+def test_a_stop_gradient_beside_a_trained_way(build: Any, found: Any) -> None:
+    assert found(detached_encoder(build, trained=True)) == []
+
+
+def test_trained_on_another_way_through_the_program(build: Any, another: Any, found: Any) -> None:
+    assert found(detached_encoder(build), detached_encoder(another(), trained=True)) == []
+
+
+@pytest.mark.parametrize("end", ["raised", "budget", "stopped"])
+def test_a_tape_that_breaks_off_says_nothing_of_never(build: Any, found: Any, end: str) -> None:
+    assert found(detached_encoder(build, end=end)) == []
+
+
+def test_a_gradient_without_graph_is_the_other_rule(build: Any, found: Any) -> None:
+    assert found(detached_encoder(build, how="grad")) == []
+
+
+def test_without_a_step_nothing_is_lost(build: Any, found: Any) -> None:
+    tape = detached_encoder(build)
+    tape.events = [event for event in tape.events if type(event).__name__ != "Step"]
+    assert found(tape) == []
+
+
+def test_parameters_that_the_program_sets_itself(build: Any, found: Any) -> None:
+    with build.loop(1) as begin:
+        begin()
+        momentum, online = build.leaf(1, "momentum.weight"), build.leaf(2, "online.weight")
+        optimizer = build.optimizer(3, momentum, online)
+        cut = build.cut(5, "no_grad", leaves=[momentum])
+        build.backward(7, build.node(6, online, saves=[0], cuts=[cut]))
+        build.step(8, optimizer, momentum, online)
+        build.change(9, momentum, "copy_", grad_mode="no")
+    assert found(build) == []
+
+
+def test_frozen_parameters_are_meant_to_stay(build: Any, found: Any) -> None:
+    backbone, head = build.leaf(1, "backbone.weight"), build.leaf(2, "head.weight")
+    optimizer = build.optimizer(3, backbone, head)
+    cut = build.cut(4, "frozen", leaves=[backbone])
+    build.backward(7, build.node(6, head, saves=[0], cuts=[cut]))
+    build.step(8, optimizer, head)
+    assert found(build) == []
+
+
+def test_one_finding_for_a_no_grad_block(build: Any, found: Any) -> None:
+    first, second, head = (build.leaf(line, name) for line, name in ((1, "a"), (2, "b"), (3, "head")))
+    optimizer = build.optimizer(4, first, second, head)
+    inner = build.cut(5, "no_grad", leaves=[first])
+    outer = build.cut(6, "no_grad", leaves=[second], sources=[inner])
+    build.backward(8, build.node(7, head, saves=[0], cuts=[outer]))
+    build.step(9, optimizer, first, second, head)
+    assert [finding.span.line for finding in found(build)] == [5]
+
+
+def test_a_loss_made_a_leaf_again(build: Any, found: Any) -> None:
+    w = build.leaf(1, "w")
+    optimizer = build.optimizer(2, w)
+    cut = build.cut(4, "nondifferentiable", build.node(3, w, saves=[0]))
+    loss = build.leaf(5, "loss", parameter=False)
+    build.backward(6, Root(loss, name="loss", cuts=(cut,)))
+    build.step(7, optimizer, w)
+    (finding,) = found(build)
+    assert finding.span.line == 5
+    assert finding.facts["how"] == "leaf"
+    assert [label.span.line for label in finding.labels if label.role == "cut"] == [4]

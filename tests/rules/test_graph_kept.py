@@ -1,0 +1,215 @@
+"""TAPE201 on tapes written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+CODE = "TAPE201"
+
+
+def total_of_losses(build: Any, *, backward: bool = True, count: int = 3, after: bool = False) -> Any:
+    """`total += loss` in a loop, with a backward on each loss, on the total after the loop, or none."""
+    w = build.leaf(1)
+    total = None
+    with build.loop(2) as begin:
+        for _ in range(count):
+            begin()
+            loss = build.node(3, w, saves=[0], name="loss")
+            if backward:
+                build.backward(4, loss)
+            total = build.node(5, *([total] if total else []), loss, op="AddBackward0", name="total")
+            build.hold(5, "total", total)
+    if after:
+        build.backward(7, total)
+    return build
+
+
+def test_a_total_after_backward_is_a_hint(build: Any, found: Any) -> None:
+    (finding,) = found(total_of_losses(build))
+    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "hint", 5, True)
+    assert "2 graph nodes more each time" in finding.message
+    assert "the backward on line 4 has freed their saved tensors" in finding.message
+    assert finding.facts["saved_tensors_kept"] is False
+    assert finding.facts["nodes_per_iteration"] == 2
+
+
+def test_without_any_backward_it_is_a_warning(build: Any, found: Any) -> None:
+    (finding,) = found(total_of_losses(build, backward=False))
+    assert finding.severity == "warning"
+    assert "nothing ever frees them" in finding.message
+    assert "torch.no_grad()" in finding.help
+
+
+def test_losses_backwarded_after_the_loop_are_fine(build: Any, found: Any) -> None:
+    assert found(total_of_losses(build, backward=False, after=True)) == []
+
+
+def test_two_iterations_are_no_growth(build: Any, found: Any) -> None:
+    assert found(total_of_losses(build, count=2)) == []
+
+
+def test_another_way_that_backwards_after_the_loop_excuses(build: Any, another: Any, found: Any) -> None:
+    total_of_losses(build, backward=False)
+    assert found(build, total_of_losses(another(), backward=False, after=True)) == []
+
+
+def listed(
+    build: Any, *, bound: int | None = None, more: str = "may", forward: bool = False, holder: str = "outputs"
+) -> list[int]:
+    w = build.leaf(1)
+    kept: list[int] = []
+    with build.loop(2, more=more, forward=forward) as begin:
+        for _ in range(4):
+            begin()
+            kept.append(build.node(3, w, saves=[0]))
+            build.hold(4, holder, *kept, bound=bound)
+    return kept
+
+
+def test_a_list_of_outputs(build: Any, found: Any) -> None:
+    listed(build)
+    (finding,) = found(build)
+    assert (finding.span.line, finding.severity, finding.facts["kind"]) == (4, "warning", "container")
+    assert "`.detach()`" in finding.help
+
+
+def test_a_small_window_is_bounded(build: Any, found: Any) -> None:
+    listed(build, bound=3)
+    assert found(build) == []
+
+
+def test_a_window_that_the_whole_loop_never_fills_keeps_all(build: Any, found: Any) -> None:
+    listed(build, bound=50, more="no")
+    assert [finding.code for finding in found(build)] == [CODE]
+
+
+def test_a_large_window_is_a_leak(build: Any, found: Any) -> None:
+    listed(build, bound=10_000)
+    assert [finding.code for finding in found(build)] == [CODE]
+
+
+def test_a_loop_within_a_forward_pass(build: Any, found: Any) -> None:
+    listed(build, forward=True)
+    assert found(build) == []
+
+
+def test_handed_to_an_unknown_caller_it_may_still_be_backwarded(build: Any, found: Any) -> None:
+    kept = listed(build)
+    build.escape(6, *kept)
+    assert found(build) == []
+
+
+def test_handed_out_after_a_backward_it_is_for_a_log(build: Any, found: Any) -> None:
+    total_of_losses(build)
+    build.escape(7, build._ids)
+    assert [finding.code for finding in found(build)] == [CODE]
+
+
+def test_one_value_overwritten_each_time(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    with build.loop(2) as begin:
+        for _ in range(4):
+            begin()
+            build.hold(4, "self.last", build.node(3, w, saves=[0]))
+    assert found(build) == []
+
+
+def test_a_list_that_is_emptied_now_and_then(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    kept: list[int] = []
+    with build.loop(2) as begin:
+        for _ in range(6):
+            if begin() % 4 == 0:
+                kept = []
+            kept.append(build.node(3, w, saves=[0]))
+            build.hold(4, "window", *kept)
+    assert found(build) == []
+
+
+def test_a_value_computed_from_the_holder_is_not_a_second_finding(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    total = None
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            loss = build.node(3, w, saves=[0])
+            build.backward(4, loss)
+            total = build.node(5, *([total] if total else []), loss, op="AddBackward0")
+            average = build.node(6, total, op="DivBackward0", keeps="yes")
+            build.hold(5, "meter.sum", total)
+            build.hold(6, "meter.avg", average)
+    (finding,) = found(build)
+    assert finding.facts["holder"] == "meter.sum"
+
+
+def test_the_first_of_two_assignments_carries(build: Any, found: Any) -> None:
+    w = build.leaf(1, "x", parameter=False)
+    x = w
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            x = build.node(3, x, op="AddBackward0", name="x")
+            x = build.node(4, x, saves=[x], name="x")
+            build.hold(4, "x", x)
+    (finding,) = found(build)
+    assert finding.span.line == 3
+    assert [label.span.line for label in finding.labels if label.role == "kept"] == [4]
+
+
+def test_a_loop_over_layers_is_one_forward_pass(build: Any, found: Any) -> None:
+    layers = [build.leaf(1, f"layers.{number}.weight") for number in range(4)]
+    x = None
+    with build.loop(2) as begin:
+        for weight in layers:
+            begin()
+            x = build.node(3, *([x] if x else []), weight, saves=[weight], name="x")
+            build.hold(3, "x", x)
+    assert found(build) == []
+
+
+def test_a_failing_backward_tells_the_story_alone(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(3):
+            index = begin()
+            state = build.node(3, w, state, saves=[0, w], name="h")
+            number = build.backward(5, build.node(4, state, saves=[state], name="loss"))
+            if index > 1:
+                build.raised(5, number, caught=True)
+            build.hold(3, "h", state)
+    assert [finding.code for finding in found(build)] == ["TAPE101"]
+
+
+def test_kept_for_a_constant_of_a_later_loss(build: Any, found: Any) -> None:
+    kept = listed(build)
+    stacked = build.node(6, *kept, op="StackBackward0")
+    cut = build.cut(6, "detach", stacked)
+    build.backward(8, build.node(7, build.leaf(1, "v"), saves=[0], cuts=[cut]))
+    assert found(build) == []
+
+
+@pytest.mark.parametrize("linked", ["may", "no"])
+def test_nodes_that_may_not_exist_do_not_count(build: Any, found: Any, linked: str) -> None:
+    kept: list[int] = []
+    with build.loop(2) as begin:
+        for _ in range(4):
+            begin()
+            kept.append(build.node(3, keeps="may", linked=linked))
+            build.hold(4, "outputs", *kept)
+    assert found(build) == []
+
+
+def test_a_way_on_which_it_does_not_grow_makes_it_may(build: Any, another: Any, found: Any) -> None:
+    listed(build)
+    other = another()
+    w = other.leaf(1)
+    with other.loop(2) as begin:
+        for _ in range(4):
+            begin()
+            other.hold(4, "outputs", other.node(3, w, saves=[0]))
+    (finding,) = found(build, other)
+    assert finding.certain is False
+    assert "may keep" in finding.message

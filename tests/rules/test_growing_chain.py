@@ -1,0 +1,74 @@
+"""TAPE202 on tapes written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+CODE = "TAPE202"
+
+
+def chain(build: Any, *, count: int = 3, saves: bool = True, **options: Any) -> Any:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(count):
+            begin()
+            state = build.node(3, w, state, saves=[0] if saves else [], name="state")
+            build.hold(3, "state", state)
+            build.backward(5, build.node(4, state, op="SumBackward0", name="loss"), **options)
+    return build
+
+
+def test_each_backward_walks_all_earlier_iterations(build: Any, found: Any) -> None:
+    (finding,) = found(chain(build, retain="yes"))
+    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "warning", 5, True)
+    assert "2, 3, 4, … nodes" in finding.message
+    assert "`state` (line 3) carries the graph along" in finding.message
+    assert "`state = state.detach()`" in finding.help
+    assert [label.span.line for label in finding.labels if label.role == "carried"] == [3]
+    assert finding.facts["argument"]["line"] == 5
+
+
+def test_create_graph_can_hide_it_too(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            state = build.node(3, w, state, saves=[0], name="state")
+            build.grad(5, build.node(4, state, op="SumBackward0", name="loss"), w, create="yes")
+            build.tape.events[-1] = replace(build.tape.events[-1], retain="yes")
+    (finding,) = found(build, code=CODE)
+    assert finding.facts["argument"] is None
+
+
+def test_two_iterations_do_not_show_growth(build: Any, found: Any) -> None:
+    assert found(chain(build, count=2, retain="yes"), code=CODE) == []
+
+
+def test_a_chain_that_saves_nothing_needs_no_retained_graph(build: Any, found: Any) -> None:
+    assert found(chain(build, saves=False, retain="yes"), code=CODE) == []
+
+
+def test_several_losses_on_one_forward_pass(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    features = build.node(2, w, saves=[0], name="features")
+    with build.loop(3) as begin:
+        for _ in range(4):
+            index = begin()
+            loss = build.node(4, features, op="SumBackward0", name="loss")
+            build.backward(5, loss, retain="yes" if index < 4 else "no")
+    assert found(build) == []
+
+
+def test_a_window_that_is_cut(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(6):
+            if begin() % 2:
+                state = w
+            state = build.node(3, w, state, saves=[0], name="state")
+            build.backward(5, build.node(4, state, op="SumBackward0"), retain="yes")
+    assert found(build, code=CODE) == []

@@ -1,0 +1,132 @@
+"""TAPE301 on tapes written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tapecheck.tape import Root
+
+CODE = "TAPE301"
+
+
+def two_models(build: Any, **options: Any) -> Any:
+    for line in (1, 4):
+        w = build.leaf(line)
+        build.backward(
+            line + 2, build.node(line + 1, w, saves=[0], name="loss"), **(options if line == 1 else {})
+        )
+    return build
+
+
+def test_two_models_share_nothing(build: Any, found: Any) -> None:
+    (finding,) = found(two_models(build, retain="yes"))
+    assert (finding.code, finding.severity, finding.span.line) == (CODE, "info", 3)
+    assert finding.unnecessary is True
+    assert finding.facts["argument"] == {
+        "file": "train.py",
+        "line": 3,
+        "column": 15,
+        "end_line": 3,
+        "end_column": 24,
+    }
+    assert "`retain_graph=True` is not needed" in finding.message
+
+
+def test_an_expression_that_can_be_true(build: Any, found: Any) -> None:
+    (finding,) = found(two_models(build, retain="may"))
+    assert "the `retain_graph` argument is not needed" in finding.message
+
+
+@pytest.mark.parametrize("options", [{"retain": "no"}, {}, {"retain": "yes", "create": "yes"}])
+def test_nothing_to_say(build: Any, found: Any, options: dict[str, Any]) -> None:
+    assert found(two_models(build, **options)) == []
+
+
+def shared(
+    build: Any, *, keeps: str = "yes", linked: str = "yes", first: str = "yes", second: str | None = None
+) -> Any:
+    w = build.leaf(1)
+    features = build.node(2, w, saves=[0], keeps=keeps, name="features", linked=linked)
+    left, right = (build.node(line, features, op="SumBackward0", name="loss") for line in (3, 4))
+    build.backward(5, left, retain=first)
+    build.backward(6, right, **({"retain": second} if second else {}))
+    return build
+
+
+def test_a_second_loss_needs_the_graph(build: Any, found: Any) -> None:
+    assert found(shared(build)) == []
+
+
+def test_the_last_backward_need_not_retain(build: Any, found: Any) -> None:
+    assert [finding.span.line for finding in found(shared(build, second="yes"))] == [6]
+
+
+def test_a_graph_that_holds_nothing_need_not_be_retained(build: Any, found: Any) -> None:
+    assert [finding.span.line for finding in found(shared(build, keeps="no"))] == [5]
+
+
+@pytest.mark.parametrize("options", [{"keeps": "may"}, {"linked": "may"}])
+def test_what_may_be_needed_is_left_alone(build: Any, found: Any, options: dict[str, str]) -> None:
+    assert found(shared(build, **options)) == []
+
+
+def test_a_call_in_a_loop_is_needed_if_one_run_needs_it(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    features = build.node(2, w, saves=[0])
+    with build.loop(3) as begin:
+        for _ in range(3):
+            begin()
+            build.backward(5, build.node(4, features, op="SumBackward0"), retain="yes")
+    assert found(build) == []
+
+
+def test_a_call_in_a_loop_that_no_run_needs(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            build.backward(4, build.node(3, w, saves=[0], name="loss"), retain="yes")
+    assert [(finding.code, finding.span.line) for finding in found(build)] == [(CODE, 4)]
+
+
+def test_needed_on_another_way(build: Any, another: Any, found: Any) -> None:
+    needless = another()
+    w = needless.leaf(1)
+    needless.backward(5, needless.node(3, needless.node(2, w, saves=[0]), op="SumBackward0"), retain="yes")
+    assert found(needless, shared(build)) == []
+
+
+@pytest.mark.parametrize("how", ["raised", "budget", "stopped"])
+def test_a_tape_that_breaks_off_says_nothing_of_never(build: Any, found: Any, how: str) -> None:
+    two_models(build, retain="yes")
+    assert found(build.end(how)) == []
+
+
+def test_a_graph_handed_to_unknown_code(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    loss = build.node(2, w, saves=[0])
+    build.backward(3, loss, retain="yes")
+    build.escape(4, loss)
+    assert found(build) == []
+
+
+def test_kept_over_a_step_and_stale_then(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    optimizer = build.optimizer(1, w)
+    features = build.node(2, w, saves=[0, w])
+    build.backward(4, build.node(3, features, op="SumBackward0"), retain="yes")
+    build.step(5, optimizer, w)
+    build.backward(7, build.node(6, features, op="SumBackward0"))
+    assert [finding.code for finding in found(build)] == ["TAPE102"]
+
+
+def test_where_create_graph_was_meant(build: Any, found: Any) -> None:
+    x, w = build.leaf(1, "x", parameter=False), build.leaf(1)
+    score = build.node(2, x, w, saves=[x, w])
+    build.grad(3, score, x, retain="yes")
+    cut = build.cut(3, "grad", score)
+    loss = build.node(5, w, saves=[0], cuts=[cut])
+    build.backward(6, Root(loss, name="loss", constant_terms=(cut,)))
+    assert [finding.code for finding in found(build)] == ["TAPE401"]
