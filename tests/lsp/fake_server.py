@@ -6,6 +6,7 @@ two seconds), one that says `# crash` makes it raise, and `print` shows that out
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from typing import Any
 
 from tapecheck.fixes import Edit, Fix
 from tapecheck.lsp import server
+from tapecheck.lsp.runs import Recording, RunOrder, RunRefused
 from tapecheck.lsp.session import Session
-from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.finding import Evidence, Finding, Label
 from tapecheck.source import Source
 from tapecheck.tape import Span
 
@@ -102,6 +104,36 @@ def fixes_for(report: Report, finding: Finding, /, *, cancelled: Callable[[], bo
     ]
 
 
+def record(
+    order: RunOrder,
+    report: Report,
+    on_output: Callable[[str], None],
+    on_progress: Callable[[str], None],
+    stop: Callable[[], bool],
+    /,
+) -> Recording:
+    """Confirms TAPE101 and refutes the rest; a file that says `# forever` runs until it is stopped."""
+    if "# no torch" in order.text:
+        raise RunRefused("/usr/bin/python has no torch")
+    on_output("epoch 1\n 10%\r 50%\r100%\nlast wo")
+    on_progress("iteration 1, 0 s")
+    while "# forever" in order.text and not stop():
+        time.sleep(0.01)
+    on_output("rds")
+    if stop():
+        return Recording(order.text, [], "cancelled")
+    findings = [
+        dataclasses.replace(
+            finding,
+            evidence=Evidence("confirmed", "raised at iteration 2", 2)
+            if finding.code == "TAPE101"
+            else Evidence("refuted", "it was needed"),
+        )
+        for finding in report.findings
+    ]
+    return Recording(order.text, findings)
+
+
 if __name__ == "__main__":
-    session = Session(check=check, fixes_for=fixes_for)  # type: ignore[arg-type]
+    session = Session(check=check, fixes_for=fixes_for, record=record)  # type: ignore[arg-type]
     sys.exit(server.serve(session))

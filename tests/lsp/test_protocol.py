@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from lsprotocol import types as t
+from pygls.exceptions import JsonRpcException
 from tests.lsp.harness import CAPTURES, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -298,3 +299,109 @@ async def test_vscode_is_asked_to_tell_of_changed_settings(tmp_path: Path) -> No
 async def _refreshed(connected: Editor) -> None:
     while not connected.client.diagnostic_refresh_count:
         await asyncio.sleep(0.01)
+
+
+def saved(connected: Editor, name: str, text: str) -> str:
+    """A file on disk, open in the editor."""
+    (connected.folder / name).write_text(text, encoding="utf-8")
+    return connected.open(name, text)
+
+
+async def test_a_run_confirms_and_refutes_what_is_shown(any_editor: Editor) -> None:
+    uri = saved(any_editor, "confirm.py", TWICE + "loss.f(retain_graph=True)\n")
+    assert len(await any_editor.diagnostics(uri)) == 2
+    logged = len(any_editor.client.log_messages)
+    answer = await any_editor.run(uri)
+    assert answer == {
+        "exit": 1,
+        "confirmed": 1,
+        "refuted": 1,
+        "notReached": 0,
+        "found": 0,
+        "summary": "confirm.py: 1 confirmed, 1 refuted",
+    }
+    twice, needless = await shown_after_a_run(any_editor, uri)
+    assert twice.message.startswith("this graph was freed — confirmed: raised at iteration 2\n")
+    assert twice.severity == t.DiagnosticSeverity.Error
+    assert needless.message.startswith("nothing needs the graph again — refuted by a run: it was needed")
+    assert needless.severity == t.DiagnosticSeverity.Hint
+    lines = [one.message for one in any_editor.client.log_messages[logged:]]
+    assert lines[0].startswith("running ") and lines[-1] == answer["summary"]
+    assert lines[1:-1] == ["confirm.py: epoch 1", "confirm.py: 100%", "confirm.py: last words"]
+
+
+async def shown_after_a_run(connected: Editor, uri: str) -> list[t.Diagnostic]:
+    if connected.pulls:
+        await asyncio.wait_for(_refreshed(connected), 5)
+        return await connected.diagnostics(uri)
+    while "run" not in connected.published[uri][1][-1].message:
+        await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    return connected.published[uri][1]
+
+
+async def test_a_run_shows_progress_where_the_editor_can(any_editor: Editor) -> None:
+    uri = saved(any_editor, "progress.py", TWICE)
+    any_editor.client.progress_reports.clear()
+    await any_editor.run(uri)
+    if any_editor.name.startswith("eglot"):
+        assert not any_editor.client.progress_reports
+        return
+    ((_, reports),) = any_editor.client.progress_reports.items()
+    assert [one.kind for one in reports] == ["begin", "report", "end"]
+    begin, report, end = reports
+    assert (begin.title, begin.cancellable) == ("Tapecheck: running progress.py", True)
+    assert (report.message, end.message) == ("iteration 1, 0 s", "progress.py: 1 confirmed")
+
+
+# pytest-lsp knows no tokens but the server's.
+@pytest.mark.filterwarnings("ignore:Unknown progress token")
+@pytest.mark.parametrize("given", ["a token of the client's", None])
+async def test_a_run_is_stopped_by_its_progress(tmp_path: Path, given: str | None) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = saved(connected, "forever.py", "# forever\n" + TWICE)
+        more = {} if given is None else {"token": given}
+        running = asyncio.ensure_future(connected.run(uri, **more))
+        while not any(connected.client.progress_reports.values()):
+            await asyncio.sleep(0.01)
+        (token,) = connected.client.progress_reports
+        assert given in (None, token)
+        again = await connected.run(uri)
+        assert (again["exit"], again["summary"]) == (2, "forever.py is already being run")
+        # The editor goes on while the program runs.
+        assert len(await connected.diagnostics(uri)) == 1
+        connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token=token))
+        answer = await asyncio.wait_for(running, 5)
+        assert (answer["exit"], answer["summary"]) == (0, "forever.py: nothing found (cancelled)")
+        assert connected.client.progress_reports[token][-1].kind == "end"
+
+
+async def test_the_end_of_the_session_ends_a_run(tmp_path: Path) -> None:
+    async with editor(captured("neovim-0.7.2", tmp_path), tmp_path) as connected:
+        uri = saved(connected, "forever.py", "# forever\n")
+        running = asyncio.ensure_future(connected.run(uri))
+        while not any(connected.client.progress_reports.values()):
+            await asyncio.sleep(0.01)
+    with pytest.raises(JsonRpcException, match="canceled"):
+        await running
+
+
+async def test_what_cannot_be_run_is_said(pushing: Editor) -> None:
+    assert (await pushing.run("untitled:Untitled-1"))["exit"] == 2
+    missing = await pushing.run(pushing.uri("missing.py"))
+    assert (missing["exit"], "missing.py" in missing["summary"]) == (2, True)
+    uri = saved(pushing, "bare.py", "# no torch\n")
+    bare = await pushing.run(uri)
+    assert (bare["exit"], bare["summary"]) == (2, "/usr/bin/python has no torch")
+
+
+async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> None:
+    uri = saved(pushing, "dirty.py", TWICE)
+    pushing.type(uri, 0, 0, "# ")
+    pushing.type(uri, 2, 0, "loss.backward()\n")
+    answer = await pushing.run(uri)
+    assert answer["summary"].endswith("the file has changes that were not run")
+
+
+async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
+    commands = any_editor.result.capabilities.execute_command_provider
+    assert commands is not None and list(commands.commands) == ["tapecheck.run"]

@@ -9,7 +9,8 @@ from textwrap import dedent
 import pytest
 from tests.lsp import fake_server
 
-from tapecheck.lsp.session import Analysis, Recording, Session, apply_edits
+from tapecheck.lsp.runs import Recording
+from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.tape import Span

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
 from lsprotocol import types as t
@@ -23,6 +24,8 @@ from tapecheck.lsp import convert
 from tapecheck.lsp.client import Client, read_client
 from tapecheck.lsp.convert import Converter, document_position, path_of
 from tapecheck.lsp.document import Document
+from tapecheck.lsp.running import RecordedRun
+from tapecheck.lsp.runs import RunRefused
 from tapecheck.lsp.session import Analysis, Session, Snapshot
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
@@ -38,6 +41,7 @@ _T = TypeVar("_T")
 SECTION = "tapecheck"
 RUN_COMMAND = "tapecheck.run"
 FIX_ALL = "source.fixAll.tapecheck"
+RUNS_AT_ONCE = 4
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
 MIN_DELAY, MAX_DELAY = 0.01, 0.25
@@ -73,6 +77,16 @@ class Protocol(LanguageServerProtocol):
     def lsp_text_document__did_close(self, params: t.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_CLOSE], (params,), None
 
+    @lsp_method(t.SHUTDOWN)
+    def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.SHUTDOWN], args, None
+        # pygls walks the futures themselves, from which each cancelled one is taken away meanwhile.
+        own = self.msg_id
+        for number, future in list(self._request_futures.items()):
+            if number != own and not future.done():
+                future.cancel()
+        self._shutdown = True
+
 
 class Server(LanguageServer):
     """The server's state: the session, the client's abilities, and what runs off the event loop."""
@@ -88,9 +102,11 @@ class Server(LanguageServer):
         self._published: dict[str, asyncio.Task[None]] = {}
         self._took: dict[str, float] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.runs: dict[str, RecordedRun] = {}
         # pygls reads standard input in its own pool: long work there would stop it from reading a cancel.
         self.analysing = _deep_executor("tapecheck-analysis")
         self.fixing = _deep_executor("tapecheck-fixes")
+        self.running = ThreadPoolExecutor(RUNS_AT_ONCE, "tapecheck-run")
 
     # Errors and messages
 
@@ -250,6 +266,13 @@ class Server(LanguageServer):
             self.log(problem, t.MessageType.Warning)
         return settings
 
+    # Recorded runs
+
+    def summary(self, exit_status: int, summary: str, counts: dict[str, int] | None = None) -> dict[str, Any]:
+        """The answer of the run command."""
+        none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
+        return {"exit": exit_status, **(counts or none), "summary": summary}
+
     # The end
 
     def shutdown(self) -> None:
@@ -257,6 +280,7 @@ class Server(LanguageServer):
         self.session.closing = True
         self.analysing.shutdown(wait=False, cancel_futures=True)
         self.fixing.shutdown(wait=False, cancel_futures=True)
+        self.running.shutdown(wait=False, cancel_futures=True)
         super().shutdown()  # type: ignore[no-untyped-call]
 
 
@@ -273,6 +297,8 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change_configuration)
     server.feature(t.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(did_change_folders)
     server.feature(t.TEXT_DOCUMENT_HOVER)(hover)
+    server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(cancel_progress)
+    server.command(RUN_COMMAND)(run)
     server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(code_lens)
     return server
 
@@ -479,6 +505,68 @@ async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
             if isinstance(number, int) and 0 <= number < len(fixes):
                 action.edit = ls.converter.fix_edit(fixes[number], analysis)
     return action
+
+
+async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
+    """Run a file under the recorder: `[{"uri": …, "token"?: …}]`; answers counts and a summary."""
+    asked = arguments[0] if arguments else None
+    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    if not isinstance(uri, str):
+        return ls.summary(2, f"{RUN_COMMAND} needs the uri of a file")
+    path = path_of(uri)
+    if path in ls.runs:
+        return ls.summary(2, f"{Path(path).name} is already being run")
+    under_way = RecordedRun(ls, Path(path).name, _member(asked, "token"))
+    ls.runs[path] = under_way
+    try:
+        await under_way.begin()
+        return await _record(ls, path, under_way)
+    finally:
+        # Whoever cancels this handler does not want the program to go on either.
+        under_way.stopped.set()
+        del ls.runs[path]
+
+
+async def _record(ls: Server, path: str, under_way: RecordedRun) -> dict[str, Any]:
+    summary = "it did not end"
+    try:
+        order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()])
+        ls.log(f"running {path} in {order.directory}")
+        recording = await asyncio.get_running_loop().run_in_executor(
+            ls.running,
+            partial(ls.session.record, order, under_way.output, under_way.progress, under_way.stopped.is_set),
+        )
+        summary = f"{order.name}: {recording.summary()}"
+        if recording.ended:
+            summary += f" ({recording.ended})"
+        if ls.session.edited_since(path, recording):
+            summary += "; the file has changes that were not run"
+        return ls.summary(recording.exit, summary, recording.counts())
+    except RunRefused as error:
+        summary = str(error)
+        return ls.summary(2, summary)
+    except Exception as error:
+        if under_way.stopped.is_set():
+            summary = f"{under_way.name}: stopped"
+            return ls.summary(0, summary)
+        summary = f"the run of {under_way.name} failed: {type(error).__name__}: {error}"
+        ls._failed(f"could not run {path}", error)
+        return ls.summary(2, summary)
+    finally:
+        under_way.end(summary)
+        ls.log(summary)
+        await ls.refresh_all()
+
+
+def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
+    for under_way in ls.runs.values():
+        if under_way.token == params.token:
+            under_way.stopped.set()
+
+
+def _member(value: Any, name: str) -> Any:
+    """A member of a JSON object, which pygls hands on as a dictionary or as an object."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 
 def _asked(kind: str, only: str) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tapecheck.lsp.document import Document, digest_of, split_lines
+from tapecheck.lsp import runs
+from tapecheck.lsp.document import Document, split_lines
 from tapecheck.lsp.hover import Explainer, Hover
+from tapecheck.lsp.runs import Listen, Recording, RunOrder
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import MAX_BYTES, Source, from_text
@@ -49,6 +51,20 @@ class FindFixes(Protocol):
     def __call__(
         self, report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None
     ) -> list[Fix]: ...
+
+
+class Record(Protocol):
+    """The signature of `runs.record`."""
+
+    def __call__(
+        self,
+        order: RunOrder,
+        report: Report,
+        on_output: Listen,
+        on_progress: Listen,
+        stop: Callable[[], bool],
+        /,
+    ) -> Recording: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,40 +123,14 @@ class Lens:
     title: str
 
 
-@dataclass(slots=True)
-class Recording:
-    """What a recorded run of one file said: `findings` carry their evidence, `text` is what was run."""
-
-    text: str
-    findings: list[Finding] = field(default_factory=list)
-    exit: str = ""
-    digest: str = ""
-
-    def __post_init__(self) -> None:
-        self.digest = digest_of(self.text)
-
-    def counts(self) -> dict[str, int]:
-        verdicts = [finding.evidence.verdict for finding in self.findings if finding.evidence is not None]
-        return {
-            "confirmed": verdicts.count("confirmed"),
-            "refuted": verdicts.count("refuted"),
-            "notReached": verdicts.count("not-reached"),
-            "found": verdicts.count("found-by-run"),
-        }
-
-    def summary(self) -> str:
-        """One line: "1 confirmed, 1 refuted, 2 not reached"."""
-        names = {"confirmed": "confirmed", "refuted": "refuted", "notReached": "not reached", "found": "new"}
-        counts = self.counts()
-        parts = [f"{counts[key]} {name}" for key, name in names.items() if counts[key]]
-        return ", ".join(parts) if parts else "nothing found"
-
-
 class Session:
-    """One editor's session. `check` and `fixes_for` can be replaced for tests of the protocol."""
+    """One editor's session. What it calls can be replaced, for tests of the protocol alone."""
 
-    def __init__(self, check: Check | None = None, fixes_for: FindFixes | None = None) -> None:
+    def __init__(
+        self, check: Check | None = None, fixes_for: FindFixes | None = None, record: Record = runs.record
+    ) -> None:
         self._check = check
+        self._record = record
         self._fixes_for = fixes_for
         self.documents: dict[str, Document] = {}
         self.settings = Settings()
@@ -220,7 +210,9 @@ class Session:
         if known is not None:
             return known
         try:
-            report = self._run_check(snapshot.text, snapshot)
+            report = self._run_check(
+                snapshot.text, snapshot.path, snapshot.settings, lambda: self.outdated(snapshot)
+            )
         except Exception:
             if self.outdated(snapshot):
                 return None
@@ -234,18 +226,13 @@ class Session:
             kept.pop(next(iter(kept)))
         return analysis
 
-    def _run_check(self, text: str, snapshot: Snapshot) -> Report:
+    def _run_check(self, text: str, path: str, settings: Settings, cancelled: Callable[[], bool]) -> Report:
         if self._check is None:
             from tapecheck.check import check
 
             self._check = check
-        source = from_text(text, snapshot.path)
-        return self._check(
-            source,
-            select=snapshot.settings.select,
-            ignore=snapshot.settings.ignore,
-            cancelled=lambda: self.outdated(snapshot),
-        )
+        source = from_text(text, path)
+        return self._check(source, select=settings.select, ignore=settings.ignore, cancelled=cancelled)
 
     # What is shown
 
@@ -254,7 +241,7 @@ class Session:
         recording = self.recordings.get(analysis.snapshot.path)
         if recording is None:
             return [self._show(finding, None, False, analysis) for finding in analysis.report.findings]
-        stale = recording.digest != analysis.digest
+        stale = not recording.is_of(analysis.snapshot.text)
         moved = _line_map(recording.text, analysis.snapshot.text) if stale else None
         evidence: dict[tuple[str, int], Evidence] = {}
         found: list[Finding] = []
@@ -316,7 +303,7 @@ class Session:
         title = "Confirm by running"
         recording = self.recordings.get(path)
         if recording is not None:
-            age = "" if recording.digest == analysis.digest else " (before the last edits)"
+            age = "" if recording.is_of(analysis.snapshot.text) else " (before the last edits)"
             title += f" · last run: {recording.summary()}{age}"
         lines = sorted(loops) or sorted(backwards)[:1]
         return [Lens(line, title) for line in lines]
@@ -364,8 +351,38 @@ class Session:
             if any(edit.span.file != snapshot.path for edit in fix.edits) or self.outdated(snapshot):
                 return None
             text = apply_edits(text, [(edit.span, edit.content) for edit in fix.edits])
-            report = self._run_check(text, snapshot)
+            report = self._run_check(text, snapshot.path, snapshot.settings, lambda: self.outdated(snapshot))
         return text if text != snapshot.text and not self.outdated(snapshot) else None
+
+    # Recorded runs
+
+    def order(self, path: str, folders: list[str]) -> RunOrder:
+        """What a run of a file would be; raises RunRefused where there is nothing to run."""
+        return runs.make_order(path, folders, self.settings_for(path))
+
+    def record(
+        self, order: RunOrder, on_output: Listen, on_progress: Listen, stop: Callable[[], bool]
+    ) -> Recording:
+        """Execute a file under the recorder and keep what it says; `stop` ends the run.
+
+        This is the one place where the user's code is executed, and only because the user asked for it.
+        Raises RunRefused where nothing can be run.
+        """
+
+        def stopped() -> bool:
+            return self.closing or stop()
+
+        report = self._run_check(order.text, order.path, order.settings, stopped)
+        recording = self._record(order, report, on_output, on_progress, stopped)
+        self.recordings[order.path] = recording
+        return recording
+
+    def edited_since(self, path: str, recording: Recording) -> bool:
+        """Whether an open file differs from what was run."""
+        return any(
+            document.path == path and not recording.is_of(document.text)
+            for document in self.documents.values()
+        )
 
 
 def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:

@@ -1,0 +1,164 @@
+"""A recorded run as an editor asks for it: what to run, what it said, and how it ended."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tapecheck.lsp.document import split_lines
+from tapecheck.lsp.settings import Settings
+from tapecheck.rules.finding import Finding
+from tapecheck.source import SourceError, read_source
+
+if TYPE_CHECKING:
+    from tapecheck.check import Report
+
+_WHICH = "import sys; print(sys.executable)"
+_WHICH_SECONDS = 20
+
+
+class RunRefused(Exception):
+    """Nothing can be run. The message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """One file to run. `text` is what is on disk and will be executed, `directory` where it is started."""
+
+    path: str
+    text: str
+    directory: str
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+@dataclass(slots=True)
+class Recording:
+    """What a recorded run of one file said: `findings` carry their evidence, `text` is what was run.
+
+    `ended` says in a few words how the run ended where that was not by itself. `exit` is 0 where nothing was
+    found, 1 where something was.
+    """
+
+    text: str
+    findings: list[Finding] = field(default_factory=list)
+    ended: str = ""
+
+    def is_of(self, text: str) -> bool:
+        """Whether a text is the one that was run; editors may hold it with other line ends than the file."""
+        return text == self.text or split_lines(text) == split_lines(self.text)
+
+    @property
+    def exit(self) -> int:
+        counts = self.counts()
+        return 1 if counts["confirmed"] or counts["found"] else 0
+
+    def counts(self) -> dict[str, int]:
+        """How many findings have which evidence, by the names of the run command's answer."""
+        verdicts = [finding.evidence.verdict for finding in self.findings if finding.evidence is not None]
+        return {
+            "confirmed": verdicts.count("confirmed"),
+            "refuted": verdicts.count("refuted"),
+            "notReached": verdicts.count("not-reached"),
+            "found": verdicts.count("found-by-run"),
+        }
+
+    def summary(self) -> str:
+        """A few words: "1 confirmed, 1 refuted, 2 not reached"."""
+        names = {
+            "confirmed": "confirmed",
+            "refuted": "refuted",
+            "notReached": "not reached",
+            "found": "found by the run",
+        }
+        counts = self.counts()
+        parts = [f"{counts[key]} {name}" for key, name in names.items() if counts[key]]
+        return ", ".join(parts) if parts else "nothing found"
+
+
+Listen = Callable[[str], None]
+
+
+def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
+    """What to run for a file: the text on disk, started in its workspace folder, or else beside it."""
+    file = Path(path)
+    if not file.is_absolute():
+        raise RunRefused("save the file first: only a file on disk can be run")
+    try:
+        text = read_source(path).text
+    except SourceError as error:
+        raise RunRefused(str(error)) from error
+    around = [folder for folder in folders if Path(folder) in file.parents]
+    directory = max(around, key=len, default=str(file.parent))
+    return RunOrder(path, text, directory, settings)
+
+
+def interpreter(settings: Settings) -> str:
+    """The Python that runs the user's scripts; a launcher with arguments is asked which one it starts."""
+    command = list(settings.interpreter) or [sys.executable]
+    if len(command) == 1:
+        return command[0]
+    if shutil.which(command[0]) is None:
+        raise RunRefused(f"the interpreter {command[0]!r} does not exist or is not executable")
+    try:
+        asked = subprocess.run(
+            [*command, "-c", _WHICH],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_WHICH_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RunRefused(f"{' '.join(command)} does not start a Python: {error}") from error
+    return asked.stdout.strip()
+
+
+def record(
+    order: RunOrder,
+    report: Report,
+    on_output: Listen,
+    on_progress: Listen,
+    stop: Callable[[], bool],
+) -> Recording:
+    """Run a file under the recorder and judge its findings; `stop` ends the run.
+
+    `on_output` gets the program's output as it comes, `on_progress` how far it is, both from other threads.
+    Raises RunRefused where nothing can be run.
+    """
+    from tapecheck import record as recorder
+
+    def listen(event: recorder.Output | recorder.Progress) -> None:
+        if isinstance(event, recorder.Output):
+            on_output(event.text)
+        else:
+            on_progress(f"iteration {event.iterations}, {event.seconds:.0f} s")
+
+    request = recorder.RunRequest(
+        script=order.path,
+        args=order.settings.run_arguments,
+        python=interpreter(order.settings),
+        cwd=order.directory,
+        timeout=order.settings.run_timeout,
+        max_iterations=order.settings.run_iterations,
+        watch=[(finding.span.file, finding.span.line) for finding in report.findings],
+    )
+    try:
+        result = recorder.run(request, listen, stop)
+    except recorder.RunError as error:
+        raise RunRefused(str(error)) from error
+    findings = recorder.judge(report.findings, result.tape)
+    if result.how_ended == "cancelled":
+        # What happened, happened; what did not may only not have happened yet.
+        kept = ("confirmed", "found-by-run")
+        findings = [one for one in findings if one.evidence is not None and one.evidence.verdict in kept]
+    ended = "" if result.how_ended in ("finished", "raised") else result.detail
+    return Recording(order.text, findings, ended)

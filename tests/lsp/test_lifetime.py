@@ -1,0 +1,143 @@
+"""How the server starts and how it ends, whatever the client does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lsp.harness import FAKE, REAL
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20
+
+
+class Wire:
+    """A client that knows nothing but how messages are framed."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "server")}
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            **options,
+        )
+        self.number = 0
+
+    def send(self, method: str, params: Any = None, *, request: bool = False) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        if request:
+            self.number += 1
+            message["id"] = self.number
+        self.write(json.dumps(message).encode())
+
+    def write(self, body: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        self.process.stdin.flush()
+
+    def read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        length = 0
+        while (line := self.process.stdout.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        message: dict[str, Any] = json.loads(self.process.stdout.read(length))
+        return message
+
+    def answer(self) -> dict[str, Any]:
+        while "id" not in (message := self.read()):
+            pass
+        return message
+
+    def start(self) -> dict[str, Any]:
+        self.send("initialize", {"processId": None, "rootUri": None, "capabilities": {}}, request=True)
+        answer = self.answer()
+        self.send("initialized", {})
+        return answer
+
+    def end(self) -> int:
+        try:
+            return self.process.wait(SECONDS)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                try:
+                    pipe.close()  # type: ignore[union-attr]
+                except OSError:
+                    pass
+
+
+def opened(text: str) -> dict[str, Any]:
+    return {"textDocument": {"uri": "file:///t.py", "languageId": "python", "version": 1, "text": text}}
+
+
+@pytest.mark.parametrize("command", [REAL, [sys.executable, "-m", "tapecheck", "serve"]], ids=["room", "cli"])
+def test_a_client_without_any_abilities_is_served(command: list[str]) -> None:
+    wire = Wire(command)
+    capabilities = wire.start()["result"]["capabilities"]
+    assert "diagnosticProvider" not in capabilities
+    assert capabilities["textDocumentSync"]["change"] == 2
+    wire.send("textDocument/didOpen", opened("x = 1\n"))
+    assert wire.read()["method"] == "textDocument/publishDiagnostics"
+    wire.send("shutdown", request=True)
+    assert wire.answer()["result"] is None
+    wire.send("exit")
+    assert wire.end() == 0
+
+
+def test_exit_without_shutdown_is_a_failure() -> None:
+    wire = Wire(FAKE)
+    wire.start()
+    wire.send("exit")
+    assert wire.end() == 1
+
+
+@pytest.mark.parametrize("moment", ["at once", "started", "while analysing", "while running"])
+def test_a_client_that_disappears_takes_the_server_with_it(tmp_path: Path, moment: str) -> None:
+    wire = Wire(FAKE)
+    if moment != "at once":
+        wire.start()
+    if moment == "while analysing":
+        wire.send("textDocument/didOpen", opened("# slow\n"))
+        time.sleep(0.3)
+    if moment == "while running":
+        script = tmp_path / "forever.py"
+        script.write_text("# forever\n")
+        command = {"command": "tapecheck.run", "arguments": [{"uri": script.as_uri()}]}
+        wire.send("workspace/executeCommand", command, request=True)
+        while "epoch 1" not in json.dumps(wire.read()):
+            pass
+    assert wire.process.stdin is not None and wire.process.stdout is not None
+    wire.process.stdin.close()
+    wire.process.stdout.close()
+    started = time.monotonic()
+    assert wire.end() == 1
+    assert time.monotonic() - started < SECONDS / 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"[]", b"null", b'"text"', b'{"jsonrpc": "2.0"}', b'{"jsonrpc": "2.0", "method": 3}', b"\xff\xfe"],
+)
+def test_nonsense_on_the_wire_is_survived(body: bytes) -> None:
+    wire = Wire(FAKE)
+    wire.start()
+    wire.write(body)
+    wire.send("textDocument/didOpen", opened("loss.backward()\nloss.backward()\n"))
+    while (message := wire.read()).get("method") != "textDocument/publishDiagnostics":
+        assert message.get("method") != "window/showMessage"
+    assert len(message["params"]["diagnostics"]) == 1
+    wire.process.stdin.close()  # type: ignore[union-attr]
+    wire.end()
