@@ -1,0 +1,313 @@
+"""`tapecheck check` as a user runs it: a process, its output and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapecheck.check as checking
+from tapecheck.cli import main
+from tapecheck.cli.checking import Wanted, check_files
+
+TWICE = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+loss.backward()
+loss.backward()
+"""
+ONCE = TWICE.removesuffix("loss.backward()\n")
+BROKEN = "def f(:\n    pass\n\n" + TWICE
+
+
+def tapecheck(
+    *arguments: str, cwd: Path, stdin: bytes = b"", **env: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "tapecheck", *arguments],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **env},
+    )
+
+
+def rows(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+
+
+def test_a_finding_is_told_and_makes_the_exit_status_1(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    done = tapecheck("check", "train.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"error[TAPE101]: ")
+    assert b" --> train.py:6:1\n" in done.stdout
+    assert b"Found 1 finding in 1 file: 1 error.\n" in done.stdout
+    assert done.stderr == b""
+
+
+def test_nothing_found_is_exit_status_0(tmp_path: Path) -> None:
+    write(tmp_path, train=ONCE)
+    done = tapecheck("check", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"Nothing found in 1 file.\n")
+
+
+def test_json_is_a_list_with_fixes_that_hold(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    done = tapecheck("check", "--output-format", "json", "train.py", cwd=tmp_path)
+    assert done.returncode == 1
+    (row,) = rows(done)
+    assert (row["code"], row["name"], row["severity"]) == ("TAPE101", "backward-twice", "error")
+    assert (row["filename"], row["location"]) == ("train.py", {"row": 6, "column": 1})
+    assert {related["location"]["row"] for related in row["related"]} >= {4, 5}
+    assert row["fix"]["edits"]
+    assert "evidence" not in row
+
+
+def test_no_fixes_leaves_them_out(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    (row,) = rows(tapecheck("check", "--no-fixes", "--output-format", "json", "train.py", cwd=tmp_path))
+    assert (row["fix"], row["alternatives"]) == (None, [])
+
+
+def test_a_broken_file_is_reported_and_the_rest_of_it_and_the_others_are_judged(tmp_path: Path) -> None:
+    write(tmp_path, broken=BROKEN, fine=TWICE)
+    (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00x")
+    names = ("binary.py", "broken.py", "fine.py", "gone.py")
+    done = tapecheck("check", "--output-format", "json", *names, cwd=tmp_path)
+    assert done.returncode == 1
+    assert [(row["filename"], row["code"], row["location"]["row"]) for row in rows(done)] == [
+        ("binary.py", "io-error", 1),
+        ("broken.py", "invalid-syntax", 1),
+        ("broken.py", "TAPE101", 9),
+        ("fine.py", "TAPE101", 6),
+        ("gone.py", "io-error", 1),
+    ]
+    told = done.stderr.decode()
+    assert "gone.py:1: No such file" in told and "broken.py:1: " in told and "binary.py:1: " in told
+
+
+def test_a_file_that_cannot_be_read_alone_is_exit_status_1(tmp_path: Path) -> None:
+    done = tapecheck("check", "gone.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"error[io-error]: No such file")
+
+
+def test_folders_are_walked_without_what_holds_no_code_of_the_project(tmp_path: Path) -> None:
+    for folder in ("pkg", ".hidden", "node_modules", "build", "__pycache__", "env/lib", "venv"):
+        (tmp_path / folder).mkdir(parents=True)
+        write(tmp_path / folder, train=TWICE)
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    (tmp_path / "notes.txt").write_text(TWICE)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found = rows(tapecheck("check", "--output-format", "json", ".", "pkg/train.py", cwd=tmp_path))
+    assert [row["filename"] for row in found] == [os.path.join(".", "pkg", "train.py")]
+
+
+def test_a_skipped_folder_and_any_name_are_checked_when_named(tmp_path: Path) -> None:
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "script").write_text(TWICE)
+    write(tmp_path / "build", train=TWICE)
+    assert tapecheck("check", "build/script", cwd=tmp_path).returncode == 1
+    assert b"Found 1 finding" in tapecheck("check", "build", cwd=tmp_path).stdout
+
+
+def test_no_python_files_is_said(tmp_path: Path) -> None:
+    done = tapecheck("check", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"Nothing found in 0 files.\n")
+    assert b"no Python files found" in done.stderr
+
+
+def test_standard_input_is_checked_under_a_name(tmp_path: Path) -> None:
+    done = tapecheck("check", "-", "--stdin-filename", "a/train.py", cwd=tmp_path, stdin=TWICE.encode())
+    assert done.returncode == 1
+    assert b" --> a/train.py:6:1\n" in done.stdout
+    assert b"6 | loss.backward()\n" in done.stdout
+    assert tapecheck("check", "-", cwd=tmp_path, stdin=b"\xff\xfe").stdout.startswith(b"error[io-error]")
+
+
+def test_select_and_ignore_take_codes_beginnings_and_names(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    for options, status in (
+        (("--select", "TAPE3"), 0),
+        (("--select", "TAPE3,backward-twice"), 1),
+        (("--ignore", "TAPE1"), 0),
+        (("--select", "TAPE", "--ignore", "TAPE101"), 0),
+    ):
+        assert tapecheck("check", *options, "train.py", cwd=tmp_path).returncode == status, options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "required: VERB"),
+        (("check",), "FILE_OR_DIR"),
+        (("check", "--select", "TAPE9", "a.py"), "no rule is called 'TAPE9'"),
+        (("check", "--jobs", "0", "a.py"), "0 is not at least 1"),
+        (("run", "--timeout", "nan", "a.py"), "nan is not a number of seconds"),
+        (("run", "gone.py"), "gone.py: no such file"),
+        (("explain", "backward-twic"), "did you mean backward-twice?"),
+    ],
+)
+def test_wrong_usage_is_exit_status_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = tapecheck(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr.decode() and not done.stdout
+
+
+def test_the_user_s_code_is_not_executed(tmp_path: Path) -> None:
+    trap = "import pathlib\npathlib.Path('executed').touch()\n"
+    names = ("models", "torch", "conftest", "sitecustomize", "jedi", "libcst", "argparse", "json", "difflib")
+    write(tmp_path, train="import models\n" + trap + TWICE, **dict.fromkeys(names, trap))
+    assert tapecheck("check", ".", cwd=tmp_path).returncode in (0, 1)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_torch_is_not_needed_and_not_imported(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from tapecheck.cli import main\n"
+        "status = main(['check', 'train.py'])\n"
+        "assert sys.modules['torch'] is None\n"
+        "sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 1, done.stderr
+
+
+def test_an_internal_error_is_one_file_s_and_exit_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, bad="x = 1", good=TWICE)
+    real = checking.check
+
+    def failing(source: Any, **options: Any) -> Any:
+        if source.path.endswith("bad.py"):
+            raise RecursionError("too deep")
+        return real(source, **options)
+
+    monkeypatch.setattr(checking, "check", failing)
+    assert main(["check", "--output-format", "json", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert [row["code"] for row in json.loads(out)] == ["internal-error", "TAPE101"]
+    assert "a bug in Tapecheck: RecursionError: too deep" in err
+
+
+def test_a_failing_fix_leaves_the_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, train=TWICE)
+
+    def failing(*_: object) -> Any:
+        raise ValueError("no")
+
+    monkeypatch.setattr("tapecheck.fixes.fixes_for", failing)
+    assert main(["check", str(tmp_path)]) == 2
+    out = capsys.readouterr().out
+    assert "error[TAPE101]" in out and "working out fixes of TAPE101, line 6 failed" in out
+
+
+def test_many_files_in_processes_come_back_in_order(tmp_path: Path) -> None:
+    write(tmp_path, **{f"f{number:03}": TWICE if number % 3 else ONCE for number in range(40)})
+    options = ("--jobs", "3", "--no-fixes", "--output-format", "json")
+    found = rows(tapecheck("check", *options, ".", cwd=tmp_path))
+    wanted = [os.path.join(".", f"f{number:03}.py") for number in range(40) if number % 3]
+    assert [row["filename"] for row in found] == wanted
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the trap needs fork")
+def test_a_file_that_kills_its_process_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, **{f"f{number:03}": TWICE for number in range(30)})
+    real = checking.check
+
+    def deadly(source: Any, **options: Any) -> Any:
+        if source.path.endswith("f007.py"):
+            os._exit(11)
+        return real(source, **options)
+
+    monkeypatch.setattr(checking, "check", deadly)
+    import multiprocessing
+
+    if multiprocessing.get_start_method() != "fork":
+        pytest.skip("the trap is set in this process and reaches only forked ones")
+    paths = [str(path) for path in sorted(tmp_path.glob("*.py"))]
+    entries = list(check_files(paths, Wanted(fixes=False), jobs=2))
+    assert [entry.path for entry in entries] == paths
+    dead = [entry for entry in entries if entry.problems]
+    assert [Path(entry.path).name for entry in dead] == ["f007.py"]
+    assert dead[0].problems[0].kind == "internal-error"
+    assert all(len(entry.findings) == 1 for entry in entries if entry not in dead)
+
+
+def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
+    write(tmp_path, **{f"f{number}": TWICE for number in range(20)})
+    command = [sys.executable, "-m", "tapecheck", "check", "--jobs", "1", "--no-fixes", "."]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tapecheck", "check", "train.py"], cwd=tmp_path, stdout=full,
+            stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == b"tapecheck: cannot write the report: No space left on device\n"
+
+
+def test_an_encoding_that_lacks_a_character_escapes_it(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE.replace("loss", "损失"))
+    done = tapecheck("check", "train.py", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 1 and done.stdout.isascii() and b"\\u635f" in done.stdout
+
+
+def test_colour_only_where_it_is_wanted(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    assert b"\x1b[" not in tapecheck("check", "train.py", cwd=tmp_path).stdout
+    assert b"\x1b[" in tapecheck("check", "--color", "always", "train.py", cwd=tmp_path).stdout
+    assert b"\x1b[" in tapecheck("check", "train.py", cwd=tmp_path, FORCE_COLOR="1").stdout
+    assert b"\x1b[" not in tapecheck("check", "train.py", cwd=tmp_path, FORCE_COLOR="1", NO_COLOR="1").stdout
+
+
+def test_explain_prints_a_rule_s_page_and_lists_all(tmp_path: Path) -> None:
+    page = tapecheck("explain", "backward-twice", cwd=tmp_path)
+    assert page.returncode == 0 and page.stdout.startswith(b"TAPE101 backward-twice (error)\n")
+    assert tapecheck("explain", "tape101", cwd=tmp_path).stdout == page.stdout
+    listed = tapecheck("explain", cwd=tmp_path).stdout.decode().splitlines()
+    assert [line.split()[0] for line in listed] == [
+        f"TAPE{number}" for number in (101, 102, 103, 104, 201, 202, 203, 301, 401, 402)
+    ]
+
+
+def test_version(tmp_path: Path) -> None:
+    from tapecheck import __version__
+
+    assert tapecheck("--version", cwd=tmp_path).stdout.decode() == f"tapecheck {__version__}\n"
+
