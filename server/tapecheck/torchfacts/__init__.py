@@ -3,17 +3,19 @@
 ``load()`` reads ``facts.json``, which ``python -m tapecheck.torchfacts.measure`` writes by running torch.
 
 Names. ``torch.mul`` and ``Tensor.mul`` are ``"mul"``; functions of a submodule keep its path after ``torch.``
-(``"nn.functional.relu"``, ``"linalg.norm"``, ``"fft.fft"``); the in-place method is ``"relu_"``. Attributes of a
-tensor (``"T"``, ``"data"``, ``"real"``) are ops with one input. Subscripts are ``"getitem"`` and ``"setitem"``.
-Python's operators: see `OPERATORS`, `REFLECTED` and `IN_PLACE`.
+(``"nn.functional.relu"``, ``"linalg.norm"``, ``"fft.fft"``); the in-place method is ``"relu_"``. Attributes
+of a tensor (``"T"``, ``"data"``, ``"real"``) are ops with one input. Subscripts are ``"getitem"`` and
+``"setitem"``. Python's operators: see `OPERATORS`, `REFLECTED` and `IN_PLACE`.
 
-Kinds. `OpFact.for_call` narrows a fact to one call. It takes the *kind* of each argument, a string: ``"tensor"``,
-``"tensors"`` (a list or tuple of them), ``"None"``, ``"True"``, ``"False"``, ``"0"``, ``"nonzero"`` (any other
-number), a string's repr (``"'mean'"``), ``"list"`` (of numbers), ``"slice"``, ``"..."``, ``"dtype"``, ``"other"``; and where the value
-is not known ``"number"``, ``"bool"``, ``"str"``, or ``"?"`` for anything. `kind_of` gives the kind of a constant.
+Kinds. `OpFact.for_call` narrows a fact to one call. It takes the *kind* of each argument, a string:
+``"tensor"`` (where its rank is known, ``"matrix"`` for two dimensions or fewer and ``"stack"`` for more),
+``"tensors"`` (a list or tuple of them), ``"None"``, ``"True"``, ``"False"``, ``"0"``,
+``"nonzero"`` (any other number), a string's repr (``"'mean'"``), ``"list"`` (of numbers), ``"slice"``,
+``"..."``, ``"dtype"``, ``"other"``; and where the value is not known ``"number"``, ``"bool"``, ``"str"``, or
+``"?"`` for anything. `kind_of` gives the kind of a constant.
 
-Uncertainty. ``saves`` and ``carries`` hold what every sample showed; ``may_save`` and ``may_carry`` what only some
-did. A thing in neither was never seen. Fields typed `Tri` say "yes", "no" or "may".
+Uncertainty. ``saves`` and ``carries`` hold what every sample showed; ``may_save`` and ``may_carry`` what
+only some did. A thing in neither was never seen. Fields typed `Tri` say "yes", "no" or "may".
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def _second_backward_frees(out: torch.Tensor) -> bool:
 
 
 def inplace_through_view_frees() -> bool:
-    """An in-place call through a view leaves a node (CopySlices) that a backward frees, whatever the call saves."""
+    """An in-place call through a view leaves a node (CopySlices) that a backward frees, whatever the call
+    saves."""
     base = _leaf(3).clone()
     base[0:2].add_(1.0)
     return _second_backward_frees(base)
@@ -117,7 +118,8 @@ def multi_view_output_inplace_raises() -> bool:
 
 
 def no_grad_view_inplace_raises() -> bool:
-    """An in-place call, with grad enabled, on a view made under no_grad of a tensor that requires grad raises."""
+    """An in-place call, with grad enabled, on a view made under no_grad of a tensor that requires grad
+    raises."""
     base = _leaf(3).clone()
     with torch.no_grad():
         view = base[0:2]
@@ -322,9 +324,10 @@ def stale_checked_before_freed() -> bool:
 
 
 FACTS: tuple[Callable[[], bool], ...] = tuple(
-    value for name, value in sorted(globals().items())
+    value
+    for name, value in sorted(globals().items())
     if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == __name__
-)  # fmt: skip
+)
 
 
 def measure_general() -> dict[str, bool]:

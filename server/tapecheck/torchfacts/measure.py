@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import re
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from tapecheck.torchfacts.general import measure_general
 from tapecheck.torchfacts.modules import measure_modules
@@ -29,8 +31,8 @@ from tapecheck.torchfacts.signatures import Bound, Signature, bind, of_schema, s
 from tapecheck.torchfacts.stored import write_op
 
 PER_KINDS = 3
-"""Calls measured for each combination of argument kinds."""
-PER_OP = 24
+"""Calls measured for each combination of argument kinds and shapes."""
+PER_OP = 64
 """Calls measured for one op."""
 
 
@@ -76,19 +78,23 @@ def measure_sample(sample: Sample) -> Measured | None:
     return Measured(bound.signature, bound.kinds(), fact_of(sample.name, seen, bound, flag))
 
 
-def pick(samples: Sequence[Sample]) -> Iterator[Sample]:
-    """Few samples of each combination of argument kinds, at most `PER_OP` in all."""
-    count: dict[Any, int] = defaultdict(int)
-    taken = 0
+def pick(samples: Sequence[Sample]) -> list[Sample]:
+    """Up to `PER_OP` samples, as different as can be: one of each combination of kinds, numbers and shapes
+    first."""
+    alike: dict[Any, list[Sample]] = defaultdict(list)
     for sample in samples:
         bound = bind_sample(sample)
         if bound is None:
             continue
-        key = (bound.signature.params, tuple(sorted(bound.kinds().items())))
-        count[key] += 1
-        if count[key] <= PER_KINDS and taken < PER_OP:
-            taken += 1
-            yield sample
+        shapes = [
+            t.shape for t in tree_leaves((sample.args, dict(sample.kwargs))) if isinstance(t, torch.Tensor)
+        ]
+        ranks = tuple(len(shape) for shape in shapes)
+        kinds = tuple(sorted(bound.kinds().items()))
+        numbers = tuple(repr(v) for v in bound.values.values() if isinstance(v, float))
+        alike[bound.signature.params, kinds, numbers, ranks, len(set(shapes))].append(sample)
+    turns = itertools.zip_longest(*(group[:PER_KINDS] for group in alike.values()))
+    return [sample for turn in turns for sample in turn if sample is not None][:PER_OP]
 
 
 def gather() -> dict[str, list[Sample]]:
@@ -127,7 +133,7 @@ def with_layouts(samples: Iterable[Sample]) -> Iterator[Sample]:
 
 def measure_op(samples: Sequence[Sample]) -> list[Measured]:
     """The measured calls among `samples`."""
-    chosen = list(pick(samples))
+    chosen = pick(samples)
     found = [m for sample in chosen if (m := measure_sample(sample)) is not None]
     if any(m.fact.view != "no" and not m.fact.mutates for m in found):
         # Whether reshape, flatten or contiguous give a view depends on the strides.

@@ -12,31 +12,75 @@ Tri = Literal["yes", "no", "may"]
 Saves = Mapping[str, tuple[str, ...]]
 
 OPERATORS: Mapping[str, str] = {
-    "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "div", "FloorDiv": "__floordiv__", "Mod": "remainder",
-    "Pow": "pow", "MatMult": "matmul", "BitAnd": "__and__", "BitOr": "__or__", "BitXor": "__xor__",
-    "LShift": "__lshift__", "RShift": "__rshift__",
-    "USub": "neg", "UAdd": "positive", "Invert": "bitwise_not",
-    "Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt", "GtE": "ge",
-}  # fmt: skip
+    "Add": "add",
+    "Sub": "sub",
+    "Mult": "mul",
+    "Div": "div",
+    "FloorDiv": "floor_divide",
+    "Mod": "remainder",
+    "Pow": "pow",
+    "MatMult": "matmul",
+    "BitAnd": "__and__",
+    "BitOr": "__or__",
+    "BitXor": "__xor__",
+    "LShift": "__lshift__",
+    "RShift": "__rshift__",
+    "USub": "neg",
+    "UAdd": "positive",
+    "Invert": "bitwise_not",
+    "Eq": "eq",
+    "NotEq": "ne",
+    "Lt": "lt",
+    "LtE": "le",
+    "Gt": "gt",
+    "GtE": "ge",
+}
 """Op of a Python operator whose left side is a tensor, by the name of its class in `ast`."""
 
 REFLECTED: Mapping[str, str] = {
-    "Add": "__radd__", "Sub": "__rsub__", "Mult": "__rmul__", "Div": "__rtruediv__", "FloorDiv": "__rfloordiv__",
-    "Mod": "__rmod__", "Pow": "__rpow__", "MatMult": "__rmatmul__", "BitAnd": "__rand__", "BitOr": "__ror__",
-    "BitXor": "__rxor__", "Eq": "eq", "NotEq": "ne", "Lt": "gt", "LtE": "ge", "Gt": "lt", "GtE": "le",
-}  # fmt: skip
+    "Add": "__radd__",
+    "Sub": "__rsub__",
+    "Mult": "__rmul__",
+    "Div": "__rtruediv__",
+    "FloorDiv": "__rfloordiv__",
+    "Mod": "__rmod__",
+    "Pow": "__rpow__",
+    "BitAnd": "__rand__",
+    "BitOr": "__ror__",
+    "BitXor": "__rxor__",
+    "Eq": "eq",
+    "NotEq": "ne",
+    "Lt": "gt",
+    "LtE": "ge",
+    "Gt": "lt",
+    "GtE": "le",
+}
 """Op of a Python operator whose right side alone is a tensor; ``self`` is that right side."""
 
 IN_PLACE: Mapping[str, str] = {
-    "Add": "add_", "Sub": "sub_", "Mult": "mul_", "Div": "div_", "FloorDiv": "floor_divide_", "Mod": "remainder_",
-    "Pow": "pow_", "BitAnd": "__iand__", "BitOr": "__ior__", "BitXor": "__ixor__",
-    "LShift": "__ilshift__", "RShift": "__irshift__",
-}  # fmt: skip
+    "Add": "add_",
+    "Sub": "sub_",
+    "Mult": "mul_",
+    "Div": "div_",
+    "FloorDiv": "floor_divide_",
+    "Mod": "remainder_",
+    "Pow": "pow_",
+    "BitAnd": "__iand__",
+    "BitOr": "__ior__",
+    "BitXor": "__ixor__",
+    "LShift": "__ilshift__",
+    "RShift": "__irshift__",
+}
 """Op of an augmented assignment to a tensor. ``a @= b`` has none: Python runs ``a = a @ b``."""
 
 PARAMETER_SYNONYMS: Mapping[str, str] = {
-    "input": "self", "x": "self", "x1": "self", "x2": "other", "axis": "dim", "keepdims": "keepdim",
-}  # fmt: skip
+    "input": "self",
+    "x": "self",
+    "x1": "self",
+    "x2": "other",
+    "axis": "dim",
+    "keepdims": "keepdim",
+}
 """Keyword spellings that torch accepts for a parameter of another name."""
 
 
@@ -47,14 +91,19 @@ class OpFact:
     Attributes:
         name: the canonical name.
         params: all parameters in positional order; ``*name`` takes the remaining positional arguments.
-        inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of `params`.
+        inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of
+            `params`.
         lists: those of them that were measured holding several tensors.
         saves: saved thing -> inputs any one of whose requires_grad has it saved. A thing is an input's name,
-            "result" ("result.1" for the second of several), or "buffer": anything else a backward frees, so that
-            a second backward raises (inner buffers, masks, index lists, Python scalars). In a list-valued input
-            a trigger of the thing's own name means the element itself, with ".other" ("tensors.other") another
-            element of the list; any other pair of names holds for at least one element.
+            "result" ("result.1" for the second of several), or "buffer": anything else a backward frees, so
+            that a second backward raises (inner buffers, masks, index lists, Python scalars). In a
+            list-valued input a trigger of the thing's own name means the element itself, with ".other"
+            ("tensors.other") another element of the list; any other pair of names holds for at least one
+            element.
         may_save: the same, for what only some of the measured calls saved.
+        frees: inputs any one of whose requires_grad makes a second backward raise. Surer than `saves`: a call
+            may save this or that (``matmul`` an operand or a copy of it) and always save something.
+        may_free: the same, in some of the calls.
         scalar_saves: parameter -> its own `saves` table for calls where that parameter is a Python number.
         scalar_may_save: parameter -> its own `may_save` table, likewise.
         view_of: the input whose storage and version counter the output shares, if any.
@@ -65,18 +114,19 @@ class OpFact:
         may_mutate: the same, in some of the calls.
         writes_unversioned: inputs whose values change without a bump of the version counter.
         inplace_flag: whether there is a parameter ``inplace`` that makes it change its input.
-        outputs: "tensor", "tuple", "list", "dict", "none", "number", "bool", "str", "size", "other"; "may" if it
-            depends on the call.
+        outputs: "tensor", "tuple", "list", "dict", "none", "number", "bool", "str", "size", "other"; "may"
+            if it depends on the call.
         n_outputs: the number of tensors in the result where fixed.
-        differentiable_outputs: indices of output tensors that carry a graph when every input requires grad. For
-            a result of open length, of its tensors in a measured call.
+        differentiable_outputs: indices of output tensors that carry a graph when every input requires grad.
+            For a result of open length, of its tensors in a measured call.
         differentiable: whether a result carries a graph when the inputs require grad. "yes" also where the
             gradient is always zero (``sign``, ``floor``).
         carries: inputs whose requires_grad gives the result a graph.
         may_carry: the same, in some of the calls.
         zero_gradient: inputs whose gradient was zero in every measured call.
-        grad_graph: input -> inputs that its gradient has a graph to under create_graph=True, by its formula alone
-            (a gradient coming in that has a graph of its own adds to that). An input that is missing has a
+        grad_graph: input -> inputs that its gradient has a graph to under create_graph=True, by its formula
+            alone (a gradient coming in that has a graph of its own adds to that). An input that is missing
+            has a
             constant gradient: differentiating it again raises "does not require grad".
         factory: makes a new tensor whose values depend on no tensor's values (``zeros``, ``randn_like``).
         requires_grad_flag: whether there is a keyword ``requires_grad`` (the result is then a leaf).
@@ -93,6 +143,8 @@ class OpFact:
     lists: tuple[str, ...] = ()
     saves: Saves = field(default_factory=dict)
     may_save: Saves = field(default_factory=dict)
+    frees: tuple[str, ...] = ()
+    may_free: tuple[str, ...] = ()
     scalar_saves: Mapping[str, Saves] = field(default_factory=dict)
     scalar_may_save: Mapping[str, Saves] = field(default_factory=dict)
     view_of: str | None = None
@@ -128,8 +180,8 @@ class OpFact:
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> OpFact:
         """The fact for calls with arguments of these kinds (see the module's docstring).
 
-        Where the kinds do not decide, the possible facts are joined; an argument list that fits no overload gets
-        this fact, the join of all.
+        Where the kinds do not decide, the possible facts are joined; an argument list that fits no overload
+        gets this fact, the join of all.
         """
         fitting = []
         for overload in self.overloads:
@@ -177,7 +229,8 @@ class Overload:
             bound[name] = kind
             if positional[index].startswith("*"):
                 # One operand alone keeps its own kind; several are a list of tensors.
-                bound[name] = "tensors" if kind == "tensor" and len(args) > index + 1 else kind
+                several = coarse(kind) == "tensor" and len(args) > index + 1
+                bound[name] = "tensors" if several else kind
                 break
         names = {p.lstrip("*") for p in self.params}
         for key, kind in kwargs.items():
@@ -228,14 +281,14 @@ class ModuleFact:
         forward_params: forward's parameters in positional order, without self.
         parameters: names of the module's own nn.Parameters, over the measured configurations. The names in
             `train` and `eval` leave out a recurrent module's layer and direction ("weight_ih" for all of
-            "weight_ih_l0", "weight_ih_l1_reverse", ...), and in modules of very many parameters all but the last
-            part ("*.weight"); such a name is a list, see `OpFact.saves`.
+            "weight_ih_l0", "weight_ih_l1_reverse", ...), and in modules of very many parameters all but the
+            last part ("*.weight"); such a name is a list, see `OpFact.saves`.
         buffers: names of its registered buffers.
-        train, eval: what forward does in either mode, all configurations joined. `OpFact.params` are forward's,
-            `OpFact.inputs` also has the names of parameters and buffers, which are inputs like any other here:
-            `OpFact.saves` can name them, `OpFact.mutates` and `OpFact.writes_unversioned` name the buffers that
-            forward changes. `OpFact.outputs` is the nested structure: "tensor", "(tensor, (tensor, tensor))",
-            "(tensor, none)".
+        train, eval: what forward does in either mode, all configurations joined. `OpFact.params` are
+            forward's, `OpFact.inputs` also has the names of parameters and buffers, which are inputs like
+            any other here: `OpFact.saves` can name them, `OpFact.mutates` and `OpFact.writes_unversioned`
+            name the buffers that forward changes. `OpFact.outputs` is the nested structure: "tensor",
+            "(tensor, (tensor, tensor))", "(tensor, none)".
         container: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict: what it does is what its
             children do.
         calls_children: whether a container has a forward, running its children in order.
@@ -304,10 +357,21 @@ def kind_of(value: object) -> str:
     return "..." if value is ... else "other"
 
 
+def coarse(kind: str) -> str:
+    """A kind without what seldom decides: whether a number is zero, whether a tensor is a matrix."""
+    return {"0": "number", "nonzero": "number", "matrix": "tensor", "stack": "tensor"}.get(kind, kind)
+
+
 def compatible(wanted: str, kind: str) -> bool:
     """Whether an argument of `kind` can be one of kind `wanted`."""
     if kind == "?" or wanted == kind:
         return True
+    if wanted in ("matrix", "stack"):
+        return kind == "tensor"
+    if wanted == "tensor":
+        return kind in ("matrix", "stack")
+    if wanted == "ints":
+        return kind in ("list", "0", "nonzero", "number")
     if wanted == "number":
         return kind in ("0", "nonzero")
     if kind == "number":
@@ -325,7 +389,8 @@ def join_tri(values: Iterable[Tri]) -> Tri:
 
 
 def _join_tables(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tuple[Saves, Saves]:
-    """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have says nothing."""
+    """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have says
+    nothing."""
     entries: set[tuple[str, str]] = set()
     for leaf in leaves:
         for table in (leaf.saves, leaf.may_save):
@@ -347,14 +412,20 @@ def _join_tables(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tup
     return {k: tuple(v) for k, v in certain.items()}, {k: tuple(v) for k, v in possible.items()}
 
 
-def _join_carries(
-    leaves: Sequence[Any], inputs: Sequence[frozenset[str]]
+def _join_inputs(
+    leaves: Sequence[Any], inputs: Sequence[frozenset[str]], sure_field: str, may_field: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    names = {n for leaf in leaves for n in (*leaf.carries, *leaf.may_carry)}
+    """Two fields that list inputs, joined: those in the first of every leaf with the input, and the rest."""
+    names = {n for leaf in leaves for n in (*getattr(leaf, sure_field), *getattr(leaf, may_field))}
     sure = {
-        n for n in names
-        if all(n in leaf.carries for leaf, present in zip(leaves, inputs, strict=True) if n in present)
-    }  # fmt: skip
+        n
+        for n in names
+        if all(
+            n in getattr(leaf, sure_field)
+            for leaf, present in zip(leaves, inputs, strict=True)
+            if n in present
+        )
+    }
     order = _ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs)))
     return tuple(n for n in order if n in sure), tuple(n for n in order if n in names - sure)
 
@@ -373,7 +444,8 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         return first
     inputs = [frozenset(leaf.inputs) for leaf in leaves]
     saves, may_save = _join_tables(leaves, inputs)
-    carries, may_carry = _join_carries(leaves, inputs)
+    carries, may_carry = _join_inputs(leaves, inputs, "carries", "may_carry")
+    frees, may_free = _join_inputs(leaves, inputs, "frees", "may_free")
     views = {leaf.view_of for leaf in leaves} - {None}
     mutated = {name for leaf in leaves for name in (*leaf.mutates, *leaf.may_mutate)}
     always = {n for n in mutated if all(n in leaf.mutates for leaf in leaves)}
@@ -398,6 +470,8 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         lists=_ordered(leaf.lists for leaf in leaves),
         saves=saves,
         may_save=may_save,
+        frees=frees,
+        may_free=may_free,
         scalar_saves=scalar,
         scalar_may_save=scalar_may,
         view_of=min((v for v in views if v), default=None),

@@ -165,8 +165,20 @@ def own() -> Iterator[ModuleSample]:
             simple.append((getattr(nn, f"{padding}Pad{dims}d"), (1,), {}, (_r(*shape),)))
     for dropout in (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout):
         simple += [(dropout, (), o, (_r(2, 3, 4),)) for o in _dropout_options()]
-    for activation in (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.SiLU, nn.Mish, nn.Hardtanh,
-                       nn.Hardswish, nn.Hardsigmoid, nn.RReLU):  # fmt: skip
+    for activation in (
+        nn.ReLU,
+        nn.ReLU6,
+        nn.LeakyReLU,
+        nn.ELU,
+        nn.SELU,
+        nn.CELU,
+        nn.SiLU,
+        nn.Mish,
+        nn.Hardtanh,
+        nn.Hardswish,
+        nn.Hardsigmoid,
+        nn.RReLU,
+    ):
         simple += [(activation, (), {"inplace": flag}, (_r(3) - 0.5,)) for flag in (False, True)]
     simple += [(nn.Threshold, (0.1, 0.2), {"inplace": flag}, (_r(3) - 0.5,)) for flag in (False, True)]
     for recurrent in (nn.RNN, nn.GRU, nn.LSTM):
@@ -175,8 +187,14 @@ def own() -> Iterator[ModuleSample]:
             state = _r(count, 2, 4)
             batch = _r(2, 3, 3) if option.get("batch_first") else _r(3, 2, 3)
             simple.append((recurrent, (3, 4), dict(option), (batch,)))
-            simple.append((recurrent, (3, 4), dict(option),
-                           (batch, (state, _r(count, 2, 4)) if recurrent is nn.LSTM else state)))  # fmt: skip
+            simple.append(
+                (
+                    recurrent,
+                    (3, 4),
+                    dict(option),
+                    (batch, (state, _r(count, 2, 4)) if recurrent is nn.LSTM else state),
+                )
+            )
     for cell in (nn.RNNCell, nn.GRUCell, nn.LSTMCell):
         simple.append((cell, (3, 4), {}, (_r(2, 3),)))
         simple.append(
@@ -189,8 +207,14 @@ def own() -> Iterator[ModuleSample]:
 
 
 def _recurrent_options() -> list[dict[str, Any]]:
-    return [{}, {"num_layers": 2}, {"batch_first": True}, {"bidirectional": True}, {"bias": False},
-            {"num_layers": 2, "dropout": 0.5}]  # fmt: skip
+    return [
+        {},
+        {"num_layers": 2},
+        {"batch_first": True},
+        {"bidirectional": True},
+        {"bias": False},
+        {"num_layers": 2, "dropout": 0.5},
+    ]
 
 
 def _dropout_options() -> list[dict[str, Any]]:

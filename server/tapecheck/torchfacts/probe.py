@@ -45,6 +45,7 @@ class Observation:
     """What one call did. `saves` maps a saved thing to the inputs whose requires_grad alone made it saved."""
 
     saves: dict[str, set[str]] = field(default_factory=dict)
+    frees: set[str] = field(default_factory=set)
     saves_with_all: set[str] = field(default_factory=set)
     structure: str = "none"
     outputs: int = 0
@@ -267,6 +268,14 @@ class Prober:
         for name in names:
             for index in self._elements(name):
                 self._observe_single(seen, name, index)
+        if run is None and seen.carries:
+            # Some input must not require grad (a weight of a loss, say); the others together still may.
+            together = frozenset(seen.carries)
+            try:
+                seen.saves_with_all = self._saved(together, None, seen)
+                seen.second_backward = self._second(together, None)
+            except (RuntimeError, NotImplementedError):
+                seen.second_backward = "may"
         if seen.carries and not seen.backward_error:
             self._observe_grad_graph(seen)
         return seen
@@ -311,7 +320,8 @@ class Prober:
                 seen.forward_error = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
             return
         outs = run.grad_outs()
-        # An in-place call leaves the mutated input itself requiring grad even when its result does not depend on it.
+        # An in-place call leaves the mutated input itself requiring grad even when its result does not
+        # depend on it.
         if not outs:
             return
         seen.carries.add(name)
@@ -323,6 +333,8 @@ class Prober:
             if element and base == name and index is not None and int(element) != index:
                 trigger = name + OTHER
             seen.saves.setdefault(base, set()).add(trigger)
+        if self._second(grad, index) == "yes":
+            seen.frees.add(name)
         run = self.run(grad, index)
         if not _backward(run.grad_outs()):
             grads = [leaf.grad for leaf in run.leaves[name] if leaf.requires_grad]

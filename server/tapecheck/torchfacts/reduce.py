@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from tapecheck.torchfacts.model import OpFact, Overload, Tri, join
+from tapecheck.torchfacts.model import OpFact, Overload, Tri, coarse, join
 from tapecheck.torchfacts.probe import Observation
 from tapecheck.torchfacts.signatures import Bound, Signature
 
@@ -43,7 +43,8 @@ def owners(bound: Bound) -> dict[int, str]:
 def fact_of(
     name: str, seen: Observation, bound: Bound, requires_grad_flag: bool, inputs: Sequence[str] | None = None
 ) -> OpFact:
-    """The fact that one observation supports; `inputs` where they are more than the arguments that are tensors."""
+    """The fact that one observation supports; `inputs` where they are more than the arguments that are
+    tensors."""
     params = bound.signature.params
     order = list(inputs) if inputs is not None else [p.lstrip("*") for p in params]
     if inputs is None:
@@ -63,6 +64,7 @@ def fact_of(
         lists=ordered(seen.lists),
         saves=saves,
         may_save={thing: ordered(seen.carries) for thing in sorted(only_together)},
+        frees=ordered(seen.frees),
         view_of=(view_of or ordered(seen.returns) or (None,))[0],
         view="yes" if view_of or seen.returns else "no",
         unversioned_view_of=(ordered(seen.unversioned - seen.view_of) or (None,))[0],
@@ -105,20 +107,32 @@ def doubt(fact: OpFact) -> int:
     """How much in a fact is left open."""
     tri = (fact.view, fact.returns_input, fact.differentiable, fact.second_backward_raises)
     return (
-        sum(len(v) for v in fact.may_save.values()) + len(fact.may_carry) + len(fact.may_mutate)
-        + sum(t == "may" for t in tri) + (fact.outputs == "may")
-    )  # fmt: skip
+        sum(len(v) for v in fact.may_save.values())
+        + len(fact.may_free)
+        + len(fact.may_carry)
+        + len(fact.may_mutate)
+        + sum(t == "may" for t in tri)
+        + (fact.outputs == "may")
+    )
 
 
 Grain = Callable[[str], str]
 
 
-def coarse(kind: str) -> str:
-    return "number" if kind in ("0", "nonzero") else kind
-
-
 def exact(kind: str) -> str:
     return kind
+
+
+def sizes(kind: str) -> str:
+    """For a parameter that takes one number for several: no difference between the two."""
+    return "ints" if coarse(kind) in ("number", "list") else coarse(kind)
+
+
+def grains(row: Measured, name: str) -> tuple[Grain, ...]:
+    """How finely kinds of a parameter are told apart, the coarsest first."""
+    if row.signature.types.get(name, "").replace("Optional[", "").startswith("List[int]"):
+        return (sizes,)
+    return (coarse, exact) if name in _ZERO_MATTERS or row.fact.name == "matmul" else (coarse,)
 
 
 def split(rows: Sequence[Measured], depth: int = 3) -> list[tuple[dict[str, str], OpFact]]:
@@ -131,8 +145,7 @@ def split(rows: Sequence[Measured], depth: int = 3) -> list[tuple[dict[str, str]
         name = param.lstrip("*")
         if name in _NEVER_DECIDES:
             continue
-        grains: tuple[Grain, ...] = (coarse, exact) if name in _ZERO_MATTERS else (coarse,)
-        for grain in grains:
+        for grain in grains(rows[0], name):
             groups = by_kind(rows, name, grain)
             if len(groups) < 2:
                 continue

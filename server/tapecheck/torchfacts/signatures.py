@@ -17,7 +17,8 @@ from tapecheck.torchfacts.model import PARAMETER_SYNONYMS, kind_of
 
 @dataclass(frozen=True)
 class Signature:
-    """Parameters in positional order (``*name`` takes the rest), which are keyword only, and default kinds."""
+    """Parameters in positional order (``*name`` takes the rest), which are keyword only, and default
+    kinds."""
 
     params: tuple[str, ...]
     keyword_only: frozenset[str]
@@ -40,7 +41,9 @@ class Bound:
             if name in self.values:
                 value = self.values[name]
                 # einsum of one operand and of several are different calls.
-                lone = param.startswith("*") and isinstance(value, tuple) and len(value) == 1
+                if param.startswith("*") and len(value) == 1 and isinstance(value[0], (list, tuple)):
+                    value = value[0]
+                lone = param.startswith("*") and len(value) == 1
                 result[name] = measured_kind(value[0] if lone else value)
             else:
                 result[name] = self.signature.defaults.get(name, "absent")
@@ -50,7 +53,7 @@ class Bound:
 def measured_kind(value: Any) -> str:
     """`kind_of`, for values that may be or hold tensors."""
     if isinstance(value, torch.Tensor):
-        return "tensor"
+        return "matrix" if value.ndim <= 2 else "stack"
     if isinstance(value, (list, tuple)) and any(
         isinstance(item, (torch.Tensor, list, tuple)) for item in value
     ):
@@ -65,6 +68,8 @@ def _fits(kind: str, type_name: str, name: str, strict: bool) -> bool:
         return kind == "None" or _fits(kind, type_name[len("Optional[") : -1], name, strict)
     if name in ("dtype", "layout", "memory_format", "device", "generator"):
         return True
+    if kind in ("matrix", "stack"):
+        kind = "tensor"
     accepted = {
         "Tensor": ("tensor",) if strict else ("tensor", "0", "nonzero"),
         "number": ("0", "nonzero", "True", "False"),
@@ -85,7 +90,8 @@ def _fits(kind: str, type_name: str, name: str, strict: bool) -> bool:
 def bind(
     signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False
 ) -> Bound | None:
-    """Arguments to parameters, or None if they do not fit; `strict`: no number where a tensor is asked for."""
+    """Arguments to parameters, or None if they do not fit; `strict`: no number where a tensor is asked
+    for."""
     values: dict[str, Any] = {}
     positional = [p for p in signature.params if p not in signature.keyword_only]
     remaining = list(args)

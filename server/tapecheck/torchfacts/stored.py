@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from tapecheck.torchfacts.model import ModuleFact, OpFact, OptimizerFact, Overload, join
+from tapecheck.torchfacts.model import OTHER, ModuleFact, OpFact, OptimizerFact, Overload, join
 
 _NOT_STORED = frozenset({"name", "overloads", "train", "eval"})
+_TABLES = ("saves", "may_save", "grad_graph")
+_ALL = "*"
+"""In a stored table: every input that carries a gradient."""
 _USUAL: dict[str, Any] = {"n_outputs": 1, "differentiable_outputs": (0,), "differentiable": "yes"}
 """What most ops are, and so what an absent field of an op's row means."""
 
@@ -29,6 +32,15 @@ def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, Any]:
     return row
 
 
+def _triggers(row: Mapping[str, Any], inputs: Sequence[str]) -> set[str]:
+    """Inputs that a row says have something saved."""
+    found: set[str] = set()
+    for names in row.get("saves", {}).values():
+        every = row.get("carries", inputs) if names == _ALL else names
+        found.update(name.removesuffix(OTHER) for name in every)
+    return found
+
+
 def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
     """Fields an op's row has unless it says otherwise; `params` are the overload's."""
     inputs = row.get("inputs", tuple(p.lstrip("*") for p in params[:1]))
@@ -38,15 +50,11 @@ def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
         "inputs": inputs,
         "carries": inputs,
         "second_backward_raises": "yes" if freed else "no",
+        "frees": tuple(name for name in inputs if name in _triggers(row, inputs)),
     }
     if row.get("mutates"):
         implied.update(view_of=row["mutates"][0], view="yes", returns_input="yes")
     return implied
-
-
-_TABLES = ("saves", "may_save", "grad_graph")
-_ALL = "*"
-"""In a stored table: every input that carries a gradient."""
 
 
 def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> dict[str, Any]:
