@@ -1,3 +1,635 @@
+"""Holds a recorded run against findings: confirmed, refuted, not reached, or found only by the run.
+
+Where a rule speaks of an exception, the exception that was really raised decides. Where it speaks of growth, what
+was measured decides. A run that ended early refutes nothing that might still have come.
+"""
+
 from __future__ import annotations
-def judge(*a): ...
-def confirm(*a): ...
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Union
+
+from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
+from tapecheck.rules import ALL, Evidence, Finding, Label, Reading
+from tapecheck.rules import judge as judge_tapes
+from tapecheck.rules.reading import Run
+from tapecheck.rules.words import merged
+from tapecheck.tape import End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
+
+CONSECUTIVE = 5
+"""So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
+
+_MIN_RUNS = 3
+_SECOND_TIME = "backward through the graph a second time"
+_INPLACE = "modified by an inplace operation"
+_NO_GRAPH = "does not require grad"
+_UNUSED = "appears to not have been used in the graph"
+_LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
+_RAISING = ("TAPE101", "TAPE102", "TAPE103", "TAPE104")
+_NAMES = {rule.code: rule for rule in ALL}
+
+
+def confirm(
+    source_path: str,
+    request: RunRequest,
+    findings: Sequence[Finding],
+    *,
+    on_event: Callable[[Union[Output, Progress]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> tuple[RunResult, list[Finding]]:
+    """Run a script and judge the findings of one file by what happened.
+
+    Findings that only the run made are added where they lie in `source_path`, under that name. Raises
+    `RunError` where the run cannot be made at all.
+    """
+    lines = set(request.watch)
+    for finding in findings:
+        for row in range(finding.span.line, max(finding.span.end_line, finding.span.line) + 1):
+            lines.add((finding.span.file, row))
+    result = run(dataclasses.replace(request, watch=lines), on_event, cancelled)
+    judged = judge(findings, result.tape, directory=request.cwd)
+    own = _real(source_path, None)
+    return result, [
+        finding
+        for finding in judged
+        if finding.evidence is None
+        or finding.evidence.verdict != "found-by-run"
+        or _real(finding.span.file, request.cwd) == own
+    ]
+
+
+def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:
+    """The findings with what a recorded tape says of each, and those that only the run made.
+
+    The findings given are left as they are: copies carry the evidence. One on which the run says nothing either
+    way has none. `directory` is the working directory of the run, to which names on the tape are relative.
+    """
+    story = _Story(tape, directory)
+    found = story.findings()
+    judged: list[Finding] = []
+    for finding in static:
+        evidence = _DECIDE[finding.code](story, finding) if finding.code in _DECIDE else None
+        judged.append(dataclasses.replace(finding, evidence=evidence))
+    confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
+    for finding in found:
+        if not any(story.same(item, finding) for item in judged) and not any(
+            story.explains(item, finding) for item in confirmed
+        ):
+            judged.append(finding)
+    return judged
+
+
+def _real(file: str, directory: str | None) -> str:
+    return str((Path(directory or ".") / file).resolve())
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What a holder, or all live objects together, kept after one iteration."""
+
+    index: int
+    nodes: int
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Series:
+    """Samples of one run of a loop."""
+
+    loop: int
+    holder: str
+    at: Site
+    samples: list[_Sample] = field(default_factory=list)
+
+    @property
+    def grows(self) -> bool:
+        """Whether more is kept at every sample from the second on; the first iteration may set things up."""
+        counts = [sample.nodes for sample in self.samples]
+        if len(counts) == 2:
+            return counts[0] < counts[1] and self.samples[0].index > 1
+        later = counts[1:] if self.samples and self.samples[0].index == 1 else counts
+        return len(later) >= 2 and all(a < b for a, b in zip(later, later[1:], strict=False))
+
+    @property
+    def flat(self) -> bool:
+        counts = [sample.nodes for sample in self.samples][1:]
+        return len(counts) >= 2 and max(counts) <= min(counts)
+
+    def text(self, what: str = "nodes") -> str:
+        return ", ".join(str(getattr(sample, what)) for sample in self.samples[:5])
+
+
+class _Story:
+    """A recorded tape with the indexes that verdicts ask for."""
+
+    def __init__(self, tape: Tape, directory: str | None) -> None:
+        self.tape = tape
+        self.directory = directory
+        self._files: dict[str, str] = {}
+        self.view = Tape(tape.producer, [event for event in tape.events if not self._sparse(event)])
+        self.reading = Reading(self.view)
+        self.raised = [event for event in tape.events if isinstance(event, Raised)]
+        self.hits: dict[tuple[str, int], int] = {}
+        self.held: dict[tuple[int, str, str, int], _Series] = {}
+        self.live: dict[int, _Series] = {}
+        self.without_gradient: dict[int, int] = {}
+        hold: Hold | None = None
+        for event in tape.events:
+            if isinstance(event, Hold):
+                hold = event
+                key = (event.loop, event.holder, self.file(event.at.file), event.at.line)
+                series = self.held.setdefault(key, _Series(event.loop, event.holder, event.at))
+                series.samples.append(_Sample(event.index, 0))
+            elif isinstance(event, Measure):
+                self._measure(event, hold)
+        last = tape.events[-1] if tape.events else None
+        self.end = last if isinstance(last, End) else End("stopped")
+        self.by_file: dict[str, list[Run]] = {}
+        for item in self.reading.runs:
+            self.by_file.setdefault(self.file(item.at.file), []).append(item)
+
+    def _sparse(self, event: Any) -> bool:
+        return isinstance(event, Hold) and event.index > CONSECUTIVE
+
+    def _measure(self, event: Measure, hold: Hold | None) -> None:
+        name, _, about = event.name.partition(":")
+        value = int(event.value)
+        if name == "line-hits":
+            key = (self.file(event.at.file), event.at.line)
+            self.hits[key] = max(self.hits.get(key, 0), value)
+        elif name in ("held-nodes", "held-bytes") and hold is not None and hold.holder == about:
+            series = self.held[(hold.loop, hold.holder, self.file(hold.at.file), hold.at.line)]
+            if name == "held-nodes":
+                series.samples[-1].nodes = value
+            else:
+                series.samples[-1].size = value
+        elif name in ("live-nodes", "live-saved-bytes") and event.at.iteration:
+            loop, index = event.at.iteration[-1]
+            series = self.live.setdefault(loop, _Series(loop, "", event.at))
+            if name == "live-nodes":
+                series.samples.append(_Sample(index, value))
+            elif series.samples:
+                series.samples[-1].size = value
+        elif name == "never-a-gradient" and about.isdigit():
+            self.without_gradient[int(about)] = value
+
+    # Places
+
+    def file(self, name: str) -> str:
+        real = self._files.get(name)
+        if real is None:
+            real = self._files[name] = _real(name, self.directory)
+        return real
+
+    def at(self, span: Span, site: Span) -> bool:
+        """Whether something happened in the rows of a span."""
+        return (
+            self.file(span.file) == self.file(site.file)
+            and span.line <= site.end_line
+            and site.line <= max(span.end_line, span.line)
+        )
+
+    def runs_at(self, span: Span) -> list[Run]:
+        return [item for item in self.by_file.get(self.file(span.file), ()) if self.at(span, item.at.span)]
+
+    def count(self, span: Span) -> int:
+        """How often the code of a span ran."""
+        file = self.file(span.file)
+        rows = range(span.line, max(span.end_line, span.line) + 1)
+        counted = max((self.hits.get((file, row), 0) for row in rows), default=0)
+        return max(counted, len(self.runs_at(span)))
+
+    def problem_of(self, raised: Raised) -> Run | None:
+        return self.reading.run_of.get(raised.backward) if raised.backward is not None else None
+
+    def same(self, left: Finding, right: Finding) -> bool:
+        """Whether two findings tell of the same thing in the same place."""
+        if left.code != right.code:
+            return False
+        if self.at(left.span, right.span):
+            return True
+        if left.code not in ("TAPE201", "TAPE202"):
+            return False
+        marks = [label.span for label in left.labels if label.role in ("kept", "carried")]
+        others = [label.span for label in right.labels if label.role in ("kept", "carried")]
+        return any(self.at(mark, right.span) for mark in marks) or any(self.at(left.span, mark) for mark in others)
+
+    def explains(self, confirmed: Finding, found: Finding) -> bool:
+        """Whether a confirmed finding already tells of a line that the run complains of under another name."""
+        if {confirmed.code, found.code} == {"TAPE103", "TAPE401"}:
+            return self.at(confirmed.span, found.span)
+        return confirmed.code in ("TAPE202", "TAPE203") and found.code in ("TAPE201", "TAPE202", "TAPE203")
+
+    @property
+    def whole(self) -> bool:
+        """Whether the program ran to its own end, by itself or by an exception of its own."""
+        return self.end.how == "finished"
+
+    # What the run found
+
+    def findings(self) -> list[Finding]:
+        """What the rules and the exceptions of the run say, marked as found by it."""
+        found = []
+        for finding in judge_tapes([self.view]):
+            if finding.code in _RAISING or finding.severity == "error":
+                if not any(self._is_about(raised, finding) for raised in self.raised):
+                    continue
+            evidence = _DECIDE[finding.code](self, finding)
+            if finding.code not in _RAISING and (evidence is None or evidence.verdict != "confirmed"):
+                continue
+            detail = evidence.detail if evidence is not None else "seen in the recorded run"
+            measured = evidence.measured if evidence is not None else {}
+            when = evidence.iteration if evidence is not None else None
+            finding.evidence = Evidence("found-by-run", detail, when, measured)
+            found.append(finding)
+        for raised in self.raised:
+            if not any(self._is_about(raised, finding) for finding in found):
+                made = self._from_exception(raised)
+                if made is not None:
+                    found.append(made)
+        return merged(found)
+
+    def _is_about(self, raised: Raised, finding: Finding) -> bool:
+        return self.at(finding.span, raised.at.span) and finding.code in self.codes(raised)
+
+    def codes(self, raised: Raised) -> tuple[str, ...]:
+        """The rules that speak of an exception."""
+        text = raised.message
+        if raised.exception != "RuntimeError":
+            return ()
+        if _SECOND_TIME in text:
+            return ("TAPE101",)
+        if _INPLACE in text:
+            return ("TAPE102",)
+        if any(part in text for part in _LEAF):
+            return ("TAPE104",)
+        if raised.backward is not None and (_NO_GRAPH in text or _UNUSED in text):
+            return ("TAPE103", "TAPE401")
+        return ()
+
+    def _from_exception(self, raised: Raised) -> Finding | None:
+        codes = self.codes(raised)
+        if not codes or _UNUSED in raised.message:
+            return None
+        code = codes[0]
+        failed = self.problem_of(raised)
+        if code == "TAPE103" and failed is not None and self._gradient_roots(failed):
+            code = "TAPE401"
+        rule = _NAMES[code]
+        detail = _raised_text(self, raised)
+        labels = tuple(self._labels(raised, failed))
+        return Finding(
+            code, rule.name, "error", raised.at.span, f"{_FOUND[code]}: {_short(raised.message)}", _HELP[code], labels,
+            facts={"from_exception": True},
+            evidence=Evidence("found-by-run", detail, _iteration(raised.at)),
+        )  # fmt: skip
+
+    def _labels(self, raised: Raised, failed: Run | None) -> Iterable[Label]:
+        problem = failed.traversal.problem if failed is not None else None
+        node = self._failing_node(raised, failed)
+        if node is not None:
+            yield Label(node.at.span, f"`{node.op}` was built here", "built")
+        if problem is not None and problem.freed_by is not None:
+            yield Label(problem.freed_by.at.span, "its saved tensors were freed here", "freed")
+        if problem is not None and problem.changed_by is not None:
+            yield Label(problem.changed_by.at.span, "a tensor it had saved was changed in place here", "changed")
+        for caller in raised.at.stack:
+            yield Label(caller, "called from here", "called")
+
+    def _failing_node(self, raised: Raised, failed: Run | None) -> Node | None:
+        if raised.node is not None:
+            return self.reading.ledger.nodes.get(raised.node)
+        problem = failed.traversal.problem if failed is not None else None
+        return problem.node if problem is not None else None
+
+    def _gradient_roots(self, failed: Run) -> bool:
+        """Whether the root without graph came from an earlier autograd.grad call of the same name."""
+        names = {root.name for root in failed.backward.roots if root.node is None and root.name}
+        return False if not names else any(
+            item.backward.call == "grad" and item.backward.create == "no" and item.position < failed.position
+            and failed.backward.call == "grad" and item.at.span == failed.at.span
+            for item in self.reading.runs
+        )  # fmt: skip
+
+
+# Verdicts by rule
+
+
+def _by_exception(story: _Story, finding: Finding) -> Evidence | None:
+    for raised in story.raised:
+        if finding.code in story.codes(raised) and story.at(finding.span, raised.at.span):
+            return Evidence("confirmed", _raised_text(story, raised), _iteration(raised.at), _raised_measure(raised))
+    # The line that raises may lie in a callee of the statement that the finding names, or the other way round.
+    for raised in story.raised:
+        if finding.code in story.codes(raised) and any(story.at(finding.span, caller) for caller in raised.at.stack):
+            return Evidence("confirmed", _raised_text(story, raised), _iteration(raised.at), _raised_measure(raised))
+    return _it_did_not_happen(story, finding, "raised nothing")
+
+
+def _it_did_not_happen(story: _Story, finding: Finding, instead: str) -> Evidence:
+    """Refuted where the line ran often enough or the program to its end, else not reached."""
+    ran = story.count(finding.span)
+    if not ran:
+        return _not_reached(story, finding)
+    for raised in story.raised:
+        if story.at(finding.span, raised.at.span):
+            return Evidence("refuted", f"it failed for another reason: {_short(raised.message)}", _iteration(raised.at))
+    if story.whole or ran >= _MIN_RUNS:
+        return Evidence("refuted", f"the line ran {_times(ran)} and {instead}", None, {"runs": ran})
+    return Evidence(
+        "not-reached", f"the line ran {_times(ran)} and {instead}, but the run ended early ({_end_text(story)})", None,
+        {"runs": ran},
+    )  # fmt: skip
+
+
+def _not_reached(story: _Story, finding: Finding) -> Evidence:
+    return Evidence("not-reached", f"line {finding.span.line} did not run ({_end_text(story)})")
+
+
+def _kept(story: _Story, finding: Finding) -> Evidence | None:
+    ran = story.count(finding.span)
+    holder = str(finding.facts.get("holder", ""))
+    spans = [finding.span, *(label.span for label in finding.labels if label.role in ("kept", "carried"))]
+    mine = [
+        series
+        for series in story.held.values()
+        if any(story.at(span, series.at.span) for span in spans)
+        or (holder and _last_name(series.holder) == _last_name(holder))
+    ]
+    growing = [series for series in mine if series.grows]
+    if growing:
+        series = max(growing, key=lambda item: len(item.samples))
+        last = series.samples[-1]
+        detail = (
+            f"`{series.holder}` kept {series.text()} graph nodes after iterations "
+            f"{', '.join(str(sample.index) for sample in series.samples[:5])} of the loop on line {_loop_line(story, series.loop)}"
+        )
+        if len(series.samples) > 5:
+            detail += f", {last.nodes} after iteration {last.index}"
+        detail += f", and {_bytes(last.size)} of saved tensors" if last.size else ", and no saved tensors"
+        measured = {
+            "iterations": [sample.index for sample in series.samples],
+            "nodes": [sample.nodes for sample in series.samples],
+            "saved_bytes": [sample.size for sample in series.samples],
+        }
+        return Evidence("confirmed", detail, last.index, measured)
+    if not ran:
+        return _not_reached(story, finding)
+    levels = [series for series in story.live.values() if len(series.samples) >= _MIN_RUNS]
+    if levels and all(series.flat for series in levels) and ran >= _MIN_RUNS:
+        series = levels[0]
+        return Evidence(
+            "refuted",
+            f"the line ran {_times(ran)} and what is alive stayed the same: {series.text()} graph nodes after "
+            f"iterations {', '.join(str(sample.index) for sample in series.samples[:5])}",
+            None, {"nodes": [sample.nodes for sample in series.samples]},
+        )  # fmt: skip
+    return None
+
+
+def _chain(story: _Story, finding: Finding) -> Evidence | None:
+    runs = story.runs_at(finding.span)
+    by_loop: dict[int, list[tuple[int, int]]] = {}
+    for item in runs:
+        for loop, index in item.at.iteration:
+            by_loop.setdefault(loop, []).append((index, len(story.reading.graph_nodes(item.traversal.executed))))
+    for loop, entries in by_loop.items():
+        counts = [count for _, count in entries]
+        if len(counts) >= _MIN_RUNS and all(a < b for a, b in zip(counts, counts[1:], strict=False)):
+            shown = ", ".join(map(str, counts[:5])) + (f", … {counts[-1]}" if len(counts) > 5 else "")
+            return Evidence(
+                "confirmed",
+                f"the call walked {shown} graph nodes in iterations {entries[0][0]} to {entries[-1][0]} of the loop on line "
+                f"{_loop_line(story, loop)}",
+                entries[-1][0], {"nodes": counts},
+            )  # fmt: skip
+    if not runs:
+        return _not_reached(story, finding) if not story.count(finding.span) else None
+    for raised in story.raised:
+        if story.at(finding.span, raised.at.span):
+            return Evidence("refuted", f"the call failed instead: {_short(raised.message)}", _iteration(raised.at))
+    if len(runs) >= _MIN_RUNS:
+        counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
+        return Evidence(
+            "refuted", f"the call ran {_times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
+            None, {"nodes": counts},
+        )  # fmt: skip
+    return None
+
+
+def _cycle(story: _Story, finding: Finding) -> Evidence | None:
+    runs = [item for item in story.runs_at(finding.span) if item.backward.create == "yes"]
+    if not runs:
+        return _not_reached(story, finding) if not story.count(finding.span) else None
+    loops = {loop for item in runs for loop, _ in item.at.iteration}
+    for loop in loops:
+        series = story.live.get(loop)
+        if series is not None and series.grows and len(series.samples) >= _MIN_RUNS:
+            last = series.samples[-1]
+            return Evidence(
+                "confirmed",
+                f"{series.text()} graph nodes were alive after iterations "
+                f"{', '.join(str(sample.index) for sample in series.samples[:5])} of the loop on line {_loop_line(story, loop)}",
+                last.index, {"nodes": [s.nodes for s in series.samples], "saved_bytes": [s.size for s in series.samples]},
+            )  # fmt: skip
+    flat = [series for loop in loops if (series := story.live.get(loop)) is not None and series.flat]
+    if flat:
+        return Evidence("refuted", f"the graph nodes alive after each iteration stayed the same: {flat[0].text()}")
+    return None
+
+
+def _needless(story: _Story, finding: Finding) -> Evidence | None:
+    runs = [item for item in story.runs_at(finding.span) if item.backward.retain != "no"]
+    if not runs:
+        ran = story.runs_at(finding.span)
+        if ran:
+            return Evidence("refuted", f"the call ran {_times(len(ran))} and retained nothing")
+        return _not_reached(story, finding)
+    ids = {item.backward.id for item in runs}
+    for later in story.reading.runs:
+        again = [node for node, earlier in later.traversal.retraversed.items() if ids & set(earlier)]
+        if again:
+            place = f"line {later.at.line}" + (" (this same call)" if story.at(finding.span, later.at.span) else "")
+            return Evidence(
+                "refuted", f"the retained graph was needed: the call on {place} walked {len(again)} of its nodes again",
+                _iteration(later.at), {"nodes": len(again)},
+            )  # fmt: skip
+    if any(raised.backward in ids for raised in story.raised):
+        return None
+    if story.whole or (len(runs) >= _MIN_RUNS and story.end.how == "stopped"):
+        held = sum(1 for node in runs[-1].traversal.executed if story.reading.ledger.nodes.get(node) is not None)
+        return Evidence(
+            "confirmed", f"the call ran {_times(len(runs))} and nothing ever walked the graph it retained ({held} nodes each time)",
+            None, {"runs": len(runs), "nodes": held},
+        )  # fmt: skip
+    return None
+
+
+def _missing_create(story: _Story, finding: Finding) -> Evidence | None:
+    for raised in story.raised:
+        if "TAPE401" in story.codes(raised) and story.at(finding.span, raised.at.span):
+            return Evidence("confirmed", _raised_text(story, raised), _iteration(raised.at), _raised_measure(raised))
+    ran = story.count(finding.span)
+    if not ran:
+        return _not_reached(story, finding)
+    if finding.severity == "error" or finding.facts.get("kind") == "raises":
+        return _it_did_not_happen(story, finding, "raised nothing")
+    places = [label.span for label in finding.labels if label.role == "cut"]
+    grads = [item for item in story.reading.runs if not places or any(story.at(place, item.at.span) for place in places)]
+    taken = [item for item in grads if item.backward.call == "grad" or places]
+    without = [item for item in taken if item.backward.create == "no"]
+    if without and any(item.backward.accumulates for item in story.reading.runs):
+        lines = ", ".join(sorted({str(item.at.line) for item in without}))
+        return Evidence(
+            "confirmed",
+            f"the line ran {_times(ran)}; the gradient that it uses (line {lines}) was taken {_times(len(without))} and never had a "
+            "graph",
+            _iteration(without[0].at), {"runs": ran},
+        )  # fmt: skip
+    if taken:
+        return Evidence("refuted", "the gradient was taken with `create_graph=True` each time")
+    return None
+
+
+def _cut(story: _Story, finding: Finding) -> Evidence | None:
+    ran = story.count(finding.span)
+    if not ran:
+        return _not_reached(story, finding)
+    named = {str(name) for name in finding.facts.get("parameters", ()) or ()}
+    leaves = story.reading.ledger.leaves
+    never = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
+    if not story.whole and not never:
+        never = _never_reached(story)
+    if named:
+        mine = {n: s for n, s in never.items() if any(_matches(leaves[n].name, name) for name in named)}
+        never = mine or never
+    if never:
+        names = [leaves[number].name or f"parameter {number}" for number in never]
+        shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        steps = max(never.values())
+        return Evidence(
+            "confirmed", f"{shown} never had a gradient in {_times(steps)} that an optimizer stepped", None,
+            {"parameters": names, "steps": steps},
+        )  # fmt: skip
+    if story.reading.steps and len(story.reading.steps) >= 2:
+        return Evidence(
+            "refuted", f"every parameter of every optimizer had a gradient within {_times(len(story.reading.steps))} of stepping"
+        )
+    return None
+
+
+def _never_reached(story: _Story) -> dict[int, int]:
+    reached = {
+        number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed
+    }
+    stepped: dict[int, int] = {}
+    for _, step in story.reading.steps:
+        optimizer = story.reading.optimizers.get(step.optimizer)
+        for leaf in optimizer.params if optimizer is not None else ():
+            stepped[leaf] = stepped.get(leaf, 0) + 1
+    return {leaf: steps for leaf, steps in stepped.items() if leaf not in reached and steps >= 2}
+
+
+_DECIDE: dict[str, Callable[[_Story, Finding], Evidence | None]] = {
+    **dict.fromkeys(_RAISING, _by_exception),
+    "TAPE201": _kept,
+    "TAPE202": _chain,
+    "TAPE203": _cycle,
+    "TAPE301": _needless,
+    "TAPE401": _missing_create,
+    "TAPE402": _cut,
+}
+
+_FOUND = {
+    "TAPE101": "this backward reached nodes whose saved tensors had been freed",
+    "TAPE102": "this backward needed a saved tensor that had been changed in place",
+    "TAPE103": "the tensor to differentiate has no graph",
+    "TAPE104": "a leaf that requires grad was changed in place",
+    "TAPE401": "the tensor to differentiate is a gradient that has no graph of its own",
+}
+
+_HELP = {
+    "TAPE101": "detach what is carried over from the earlier backward, or sum the losses and call backward once",
+    "TAPE102": "make the change after the backward that needs the old value, or change a copy",
+    "TAPE103": "leave out the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
+    "TAPE104": "make the change under `torch.no_grad()`",
+    "TAPE401": "pass `create_graph=True` to the `autograd.grad` call that made it",
+}
+
+
+# Words
+
+
+def _raised_text(story: _Story, raised: Raised) -> str:
+    failed = story.problem_of(raised)
+    problem = failed.traversal.problem if failed is not None else None
+    node = story._failing_node(raised, failed)
+    index = _iteration(raised.at)
+    text = "raised" + (f" in iteration {index}" if index is not None else "") + (" and caught" if raised.caught else "")
+    text += f": {_short(raised.message)}"
+    if node is not None:
+        text += f"; `{node.op}` was built on line {node.at.line}"
+        built = _iteration(node.at)
+        if built is not None and index is not None and built != index:
+            text += f" in iteration {built}"
+    if problem is not None and problem.freed_by is not None:
+        text += f" and freed by the call on line {problem.freed_by.at.line}"
+    if problem is not None and problem.changed_by is not None:
+        text += f"; what it saved was changed on line {problem.changed_by.at.line}"
+    return text
+
+
+def _raised_measure(raised: Raised) -> dict[str, Any]:
+    return {"exception": raised.exception, "message": raised.message, "caught": raised.caught}
+
+
+def _short(message: str) -> str:
+    first = message.split("\n")[0]
+    end = first.find(" (or directly access")
+    if end < 0:
+        end = first.find(". ")
+    return first[:end] if 0 < end < 160 else first[:160]
+
+
+def _iteration(site: Site) -> int | None:
+    return site.iteration[-1][1] if site.iteration else None
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _bytes(size: int) -> str:
+    if size < 10_000:
+        return f"{size} bytes"
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB"
+
+
+def _end_text(story: _Story) -> str:
+    if story.end.how == "finished":
+        return "the program ran to its end"
+    return _short(story.end.detail) if story.end.detail else "the run was stopped"
+
+
+def _loop_line(story: _Story, loop: int) -> str:
+    run_of_loop = story.reading.loops.get(loop)
+    event: Loop | None = run_of_loop.event if run_of_loop is not None else None
+    return str(event.at.line) if event is not None else "?"
+
+
+def _last_name(name: str) -> str:
+    return name.replace("[", ".").split(".")[-1].strip("]'\"")
+
+
+def _matches(recorded: str, predicted: str) -> bool:
+    """Whether two names of a parameter agree from the right: `model.fc.weight` and `self.fc.weight`."""
+    left, right = recorded.split(".")[::-1], predicted.split(".")[::-1]
+    common = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common >= min(2, len(left), len(right))

@@ -272,17 +272,20 @@ class Tracer:
             known = caller.context.callees[key] = Context(function, caller)
         return known
 
+    def new_place(self, context: Context, number: int) -> Place:
+        place = context.places[number] = Place(context, number)
+        if (place.filename, number) in self.watched:
+            place.watched = place.observed = True
+        self.all_places.append(place)
+        return place
+
     def line(self, lines: ThreadLines, activation: Activation, number: int, frame: FrameType) -> None:
         now = self.sequence()
         if now != lines.seen:
             lines.advance(now)
-        places = activation.context.places
-        place = places.get(number)
+        place = activation.context.places.get(number)
         if place is None:
-            place = places[number] = Place(activation.context, number)
-            if (place.filename, number) in self.watched:
-                place.watched = place.observed = True
-            self.all_places.append(place)
+            place = self.new_place(activation.context, number)
         lines.place = place
         place.hits += 1
         if activation.watch is not None:
@@ -374,11 +377,7 @@ class Tracer:
         if frame is None:
             return None
         number = frame.f_lineno
-        place = activation.context.places.get(number)
-        if place is None:
-            place = activation.context.places[number] = Place(activation.context, number)
-            self.all_places.append(place)
-        return place
+        return activation.context.places.get(number) or self.new_place(activation.context, number)
 
     # Observing
 
