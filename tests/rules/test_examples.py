@@ -28,6 +28,8 @@ RUNNER = """
 import json, os, sys, traceback
 import torch, torch.nn
 torch.set_num_threads(1)
+# What torch imports at the first use of an optimizer is imported once, before the forks.
+torch.optim.Adam([torch.zeros(1, requires_grad=True)]).zero_grad()
 for number, program in enumerate(json.load(sys.stdin)):
     read, write = os.pipe()
     child = os.fork()
