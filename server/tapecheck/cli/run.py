@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import check_file
-from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError
+from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, write
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.report import Checked, Sources
 from tapecheck.rules.finding import Finding
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
+
+# The script's own traceback stands above it in full.
+_LONGEST = 120
 
 
 def run_script(options: argparse.Namespace) -> int:
@@ -32,8 +35,8 @@ def run_script(options: argparse.Namespace) -> int:
     checked = check_file(options.script, wanted)
     result = _run(options, checked)
     checked.findings, checked.fixes = _with_evidence(checked, result)
+    print(f"tapecheck: {_ending(result)}", file=sys.stderr, flush=True)
     write_report([checked], Sources(), options, evidence=True)
-    print(f"tapecheck: {_ending(result)}", file=sys.stderr)
     if result.how_ended == "cancelled":
         return INTERRUPTED
     status = exit_status([checked])
@@ -50,16 +53,18 @@ def _run(options: argparse.Namespace, checked: Checked) -> RunResult:
         timeout=options.timeout,
         max_iterations=options.max_iterations,
         max_backward=options.max_backward,
-        watch={(finding.span.file, finding.span.line) for finding in checked.findings},
+        watch={
+            (finding.span.file, row)
+            for finding in checked.findings
+            for row in range(finding.span.line, max(finding.span.line, finding.span.end_line) + 1)
+        },
         tape=options.tape,
     )
     aside = options.output_format == "json"
 
     def pass_on(event: Output | Progress) -> None:
         if isinstance(event, Output):
-            stream = sys.stderr if aside or event.stream == "stderr" else sys.stdout
-            stream.write(event.text)
-            stream.flush()
+            write(event.text, sys.stderr if aside or event.stream == "stderr" else sys.stdout)
 
     interrupted = threading.Event()
     # The first Ctrl+C ends the script and still reports what was seen of it; the next one ends Tapecheck.
@@ -101,4 +106,5 @@ def _ending(result: RunResult) -> str:
         "cancelled": "the script was interrupted",
         "died": "the script died",
     }
-    return f"{ways[result.how_ended]}: {result.detail} ({seen})"
+    detail = result.detail if len(result.detail) <= _LONGEST else result.detail[: _LONGEST - 3] + "..."
+    return f"{ways[result.how_ended]}: {detail} ({seen})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from typing import TextIO
 
 from tapecheck.report.text import DEFAULT_WIDTH
 
@@ -29,12 +30,12 @@ def report_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH
 
 
-def write(report: str) -> None:
-    """Write to standard output; what its encoding cannot say is escaped rather than raised.
+def write(report: str, stream: TextIO | None = None) -> None:
+    """Write to standard output or `stream`; what its encoding cannot say is escaped rather than raised.
 
     Raises UsageError where it cannot be written (a full disk), BrokenPipeError where the reader has left.
     """
-    stream = sys.stdout
+    stream = stream or sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         stream.write(report.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,0 +1,68 @@
+# Every target creates what it needs in .venv and node_modules; a stamp file says that it is there.
+PYTHON ?= python3
+NPM ?= npm
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The programs under test are small: more threads than one only get in each other's way.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test lint types pytest client vsix bench docs clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo    install into .venv, check and record the examples, apply a fix"
+	@echo "make test    install what the tests need and run all of them"
+	@echo "make lint    ruff and mypy only"
+	@echo "make vsix    build the VS Code extension"
+	@echo "make bench   measure the speed of check"
+	@echo "make clean   remove .venv, node_modules and what was built"
+
+demo: $(VENV)/.torch
+	@$(BIN)/python examples/demo.py
+
+# pytest comes last: its summary is what a person and a CI runner look for.
+test: lint types client pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+pytest: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+client: node_modules/.stamp $(VENV)/.test
+	$(NPM) test
+	$(NPM) run test:e2e
+
+vsix: node_modules/.stamp $(VENV)/.installed
+	$(NPM) run vsix
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/check_speed.py
+
+clean:
+	rm -rf $(VENV) node_modules .build dist bundled *.vsix
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Tapecheck needs Python 3.10 or later: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.installed
+	$(PIP) --editable '.[torch]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.installed
+	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/.torch
+
+node_modules/.stamp: package.json package-lock.json
+	@command -v $(NPM) >/dev/null || { echo "The VS Code extension needs Node.js 20 or later with npm."; exit 1; }
+	$(NPM) ci --no-fund --no-audit
+	@touch $@
