@@ -194,6 +194,15 @@ def test_safe_fixes_are_made_one_after_the_other(session: Session) -> None:
     assert session.fix_all(analysed(session, TWICE)) is None
 
 
+def test_fixes_are_there_again_after_an_undo(session: Session) -> None:
+    text = "a.backward(retain_graph=True)\n"
+    analysed(session, text)
+    session.documents[URI].replace("# x\n" + text, 2)
+    again(session)
+    session.documents[URI].replace(text, 3)
+    assert session.fix_all(again(session)) == "a.backward()\n"
+
+
 def test_edits_are_made_where_they_say() -> None:
     edits = [(Span("t", 1, 2, 1, 3), "X"), (Span("t", 2, 1, 3, 1), "")]
     assert apply_edits("🎉b\r\nsecond\r\nthird", edits) == "🎉X\r\nthird"

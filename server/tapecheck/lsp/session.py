@@ -199,8 +199,12 @@ class Session:
         return self.closing or document is None or document.generation != snapshot.generation
 
     def known(self, snapshot: Snapshot) -> Analysis | None:
-        """The analysis of a text seen before."""
-        return self._analyses.get(snapshot.uri, {}).get(snapshot.digest)
+        """The analysis of a text seen before, from now on as that of this snapshot."""
+        analysis = self._analyses.get(snapshot.uri, {}).get(snapshot.digest)
+        if analysis is not None:
+            # After an undo the text is that of an older generation, whose fixes would count as outdated.
+            analysis.snapshot = snapshot
+        return analysis
 
     def analyse(self, snapshot: Snapshot) -> Analysis | None:
         """Dry-run a snapshot; None once it is outdated. Errors of the analysis are raised."""
