@@ -23,10 +23,10 @@ export async function showDebugInformation(
       python: plan.server?.version ?? null,
       tapecheck: plan.server?.tapecheck ?? null,
       libcst: plan.server?.libcst ?? null,
-      PYTHONPATH: plan.env.PYTHONPATH ?? null,
       runInterpreter: plan.runInterpreter,
     },
     capabilities: server.running?.initializeResult?.capabilities ?? null,
+    PYTHONPATH: process.env.PYTHONPATH ?? null,
     attempts: server.asked,
     settings: server.settings(),
   };

@@ -1,15 +1,13 @@
 /** Decides how the server process is started. */
 
-import * as path from 'node:path';
 import type { Candidate } from './interpreter';
-import type { Probe, ProbeSuccess } from './probe';
+import type { Probe, ProbeOptions, ProbeSuccess } from './probe';
 import type { ImportStrategy } from './settings';
 
 export interface LaunchPlan {
   ok: true;
   command: string;
   args: string[];
-  env: NodeJS.ProcessEnv;
   cwd: string;
   /** Where the Tapecheck that runs comes from. */
   source: 'bundled' | 'environment' | 'path';
@@ -41,7 +39,7 @@ export interface LaunchInput {
   /** A folder that holds no Python file: the server's working directory, since `python -m` puts it on `sys.path`. */
   cwd: string;
   env: NodeJS.ProcessEnv;
-  probe: (command: readonly string[], options: { env: NodeJS.ProcessEnv; cwd: string }) => Promise<Probe>;
+  probe: (command: readonly string[], options: ProbeOptions) => Promise<Probe>;
 }
 
 /** The first interpreter in which the server can run, and how; or why none can. */
@@ -53,7 +51,6 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
       ok: true,
       command: program,
       args: [...rest, 'serve'],
-      env: input.env,
       cwd: input.cwd,
       source: 'path',
       server: undefined,
@@ -62,16 +59,14 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
     };
   }
 
-  const withBundle = input.bundled === undefined ? undefined : bundledEnvironment(input.env, input.bundled);
   const attempts: Attempt[] = [];
   for (const candidate of input.candidates) {
-    const tries: ['bundled' | 'environment', NodeJS.ProcessEnv][] = [];
-    if (input.importStrategy === 'fromEnvironment' || withBundle === undefined) {
-      tries.push(['environment', input.env]);
-    }
-    if (withBundle !== undefined) tries.push(['bundled', withBundle]);
-    for (const [source, env] of tries) {
-      const probe = await input.probe(candidate.command, { env, cwd: input.cwd });
+    const tries: Attempt['source'][] = [];
+    if (input.importStrategy === 'fromEnvironment' || input.bundled === undefined) tries.push('environment');
+    if (input.bundled !== undefined) tries.push('bundled');
+    for (const source of tries) {
+      const libraries = source === 'bundled' ? input.bundled : undefined;
+      const probe = await input.probe(candidate.command, { libraries, cwd: input.cwd, env: input.env });
       attempts.push({ candidate, source, probe });
       if (probe.ok) {
         const [command = '', ...args] = candidate.command;
@@ -82,8 +77,7 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
         return {
           ok: true,
           command,
-          args: [...args, '-m', 'tapecheck', 'serve'],
-          env,
+          args: [...args, ...moduleArguments(libraries), 'serve'],
           cwd: input.cwd,
           source,
           server: probe,
@@ -97,10 +91,17 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
   return { ok: false, attempts };
 }
 
-/** The environment of the process in which the packages that come with the extension are imported first. */
-export function bundledEnvironment(env: NodeJS.ProcessEnv, bundled: string): NodeJS.ProcessEnv {
-  const own = env.PYTHONPATH;
-  return { ...env, PYTHONPATH: own ? `${bundled}${path.delimiter}${own}` : bundled };
+/**
+ * How Python is told to run Tapecheck, from `libraries` where that is given.
+ *
+ * The folder goes on `sys.path` of this one process. In PYTHONPATH it would reach the user's own scripts too,
+ * which the server starts for recorded runs, and change the packages they import.
+ */
+export function moduleArguments(libraries: string | undefined): string[] {
+  if (libraries === undefined) return ['-m', 'tapecheck'];
+  const start =
+    'import sys; sys.path.insert(0, sys.argv.pop(1)); import tapecheck.cli as c; sys.exit(c.main())';
+  return ['-c', start, libraries];
 }
 
 /** One sentence that says why no server runs, for a message box. */

@@ -43,6 +43,7 @@ export const REQUIRED_MODULES: readonly string[] = [
 // Written for old interpreters too, so that these can say how old they are.
 const SCRIPT = `
 import json, sys
+sys.path[0:0] = sys.argv[1:]
 out = {"executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])), "missing": []}
 if sys.version_info >= (${REQUIRED_PYTHON.join(', ')}):
     from importlib.util import find_spec
@@ -57,21 +58,23 @@ if sys.version_info >= (${REQUIRED_PYTHON.join(', ')}):
 sys.stdout.write("\\n" + json.dumps(out) + "\\n")
 `;
 
-/**
- * Runs the interpreter once. Never throws: whatever goes wrong is a `ProbeFailure`.
- *
- * `cwd` must be a folder without Python files of strangers, since Python puts it on `sys.path`.
- */
-export function probe(
-  command: readonly string[],
-  options: { env: NodeJS.ProcessEnv; cwd: string; timeoutMs?: number },
-): Promise<Probe> {
+export interface ProbeOptions {
+  /** A folder whose packages are imported before the interpreter's own. */
+  libraries?: string | undefined;
+  /** Must be a folder without Python files of strangers, since Python puts it on `sys.path`. */
+  cwd: string;
+  env: NodeJS.ProcessEnv;
+  timeoutMs?: number;
+}
+
+/** Runs the interpreter once. Never throws: whatever goes wrong is a `ProbeFailure`. */
+export function probe(command: readonly string[], options: ProbeOptions): Promise<Probe> {
   const [program = '', ...rest] = command;
   const timeout = options.timeoutMs ?? 15_000;
   return new Promise((resolve) => {
     execFile(
       program,
-      [...rest, '-c', SCRIPT],
+      [...rest, '-c', SCRIPT, ...(options.libraries === undefined ? [] : [options.libraries])],
       { env: options.env, cwd: options.cwd, timeout, killSignal: 'SIGKILL', windowsHide: true },
       (error, stdout, stderr) => {
         const shown = command.join(' ');

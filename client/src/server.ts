@@ -243,7 +243,7 @@ export class Server implements vscode.Disposable {
     const client = new QuietClient(
       SECTION,
       'Tapecheck',
-      { command: plan.command, args: plan.args, options: { env: plan.env, cwd: plan.cwd } },
+      { command: plan.command, args: plan.args, options: { cwd: plan.cwd } },
       options,
     );
     client.onDidChangeState(({ newState }) => {

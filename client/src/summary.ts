@@ -38,7 +38,8 @@ export function describeRun(file: string, result: RunResult | undefined): RunMes
     return { level: 'error', text: `Tapecheck: the run of ${file} gave no result.` };
   }
   const total = result.confirmed + result.refuted + result.notReached + result.found;
-  const text = `${file}: ${result.summary.trim() || counts(result)}`;
+  const said = result.summary.trim() || counts(result);
+  const text = said.includes(file) ? said : `${file}: ${said}`;
   const failed = result.exit !== 0 && result.exit !== 1 && total === 0;
   if (failed) return { level: 'error', text: `Tapecheck: ${text}` };
   return { level: result.confirmed + result.found > 0 ? 'warning' : 'info', text: `Tapecheck: ${text}` };

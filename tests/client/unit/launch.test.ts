@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import type { Candidate } from '../../../client/src/interpreter';
-import { describeFailure, type LaunchInput, planLaunch } from '../../../client/src/launch';
-import type { Probe } from '../../../client/src/probe';
+import { describeFailure, type LaunchInput, moduleArguments, planLaunch } from '../../../client/src/launch';
+import type { Probe, ProbeOptions } from '../../../client/src/probe';
 
 const OLD = '/old/python';
 const BARE = '/bare/python';
@@ -17,14 +20,11 @@ const failure = (reason: 'too-old' | 'missing-modules' | 'not-found', detail: st
 });
 
 /** Stands for four interpreters: one too old, one without tapecheck, one with it, one that is not there. */
-async function fakeProbe(
-  command: readonly string[],
-  { env }: { env: NodeJS.ProcessEnv; cwd: string },
-): Promise<Probe> {
+async function fakeProbe(command: readonly string[], { libraries }: ProbeOptions): Promise<Probe> {
   const [program = ''] = command;
   if (program === GONE) return failure('not-found', `${program} is not there`);
   if (program === OLD) return failure('too-old', `${program} is too old`);
-  if (program === FULL || (env.PYTHONPATH ?? '').split(path.delimiter).includes('/ext/bundled')) {
+  if (program === FULL || libraries === '/ext/bundled') {
     return { ok: true, executable: program, version: '3.11.0', tapecheck: '1.0', libcst: false };
   }
   return failure('missing-modules', `${program} lacks tapecheck`);
@@ -43,20 +43,42 @@ function plan(programs: string[], change: Partial<LaunchInput> = {}) {
   });
 }
 
-test('the bundled packages go before the user’s own PYTHONPATH', async () => {
-  const result = await plan([BARE], { env: { PYTHONPATH: '/mine' } });
+test('the bundled packages are imported first', async () => {
+  const result = await plan([BARE]);
   assert.ok(result.ok);
   assert.equal(result.source, 'bundled');
-  assert.equal(result.env.PYTHONPATH, ['/ext/bundled', '/mine'].join(path.delimiter));
-  assert.deepEqual([result.command, ...result.args], [BARE, '-m', 'tapecheck', 'serve']);
+  assert.deepEqual([result.command, ...result.args], [BARE, ...moduleArguments('/ext/bundled'), 'serve']);
   assert.equal(result.cwd, '/ext/dist');
+});
+
+test('scripts that the server starts do not see the bundled packages', () => {
+  const libraries = mkdtempSync(path.join(tmpdir(), 'launch-'));
+  try {
+    mkdirSync(path.join(libraries, 'tapecheck'));
+    writeFileSync(path.join(libraries, 'tapecheck/__init__.py'), '');
+    const child = '"import importlib.util as u; print(u.find_spec(\'tapecheck\'))"';
+    const main = [
+      'import subprocess, sys',
+      'def main():',
+      '    print(sys.argv[1:], flush=True)',
+      `    return subprocess.run([sys.executable, "-S", "-c", ${child}]).returncode`,
+    ];
+    writeFileSync(path.join(libraries, 'tapecheck/cli.py'), main.join('\n'));
+    const python = process.env.TAPECHECK_PYTHON ?? 'python3';
+    const args = [...moduleArguments(libraries), 'serve', '--x'];
+    const run = spawnSync(python, args, { encoding: 'utf8', cwd: tmpdir() });
+    assert.equal(run.stdout, "['serve', '--x']\nNone\n", run.stderr);
+    assert.equal(run.status, 0);
+  } finally {
+    rmSync(libraries, { recursive: true, force: true });
+  }
 });
 
 test('fromEnvironment takes the interpreter’s own tapecheck, and the bundle only where it has none', async () => {
   const own = await plan([FULL], { importStrategy: 'fromEnvironment' });
   assert.ok(own.ok);
   assert.equal(own.source, 'environment');
-  assert.equal(own.env.PYTHONPATH, undefined);
+  assert.deepEqual(own.args, ['-m', 'tapecheck', 'serve']);
   const none = await plan([BARE], { importStrategy: 'fromEnvironment' });
   assert.ok(none.ok);
   assert.equal(none.source, 'bundled');

@@ -23,7 +23,8 @@ const empty = folder('empty', {});
 const packages = Object.fromEntries(REQUIRED_MODULES.map((name) => [`${name}/__init__.py`, '']));
 const ask = (libraries: string, timeoutMs?: number, command: string[] = [python, '-S']) =>
   probe(command, {
-    env: { ...process.env, PYTHONPATH: libraries },
+    libraries,
+    env: process.env,
     cwd: empty,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   });

@@ -1,0 +1,129 @@
+// The same as a person does it: by mouse and keyboard, with screenshots of what is seen.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before } from 'node:test';
+import { Editor, poll, scenario } from './editor.mjs';
+import { SECOND, TRAIN } from './programs.mjs';
+import { findTools } from './tools.mjs';
+
+const found = findTools();
+if ('missing' in found) throw new Error(found.missing.join('; '));
+const { tools } = found;
+
+/** @type {Editor} */
+let editor;
+before(async () => {
+  editor = await Editor.open({
+    tools,
+    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    files: { 'train.py': TRAIN },
+    settings: { 'tapecheck.interpreter': [tools.python] },
+  });
+});
+after(() => editor?.close());
+
+const squiggles = () => editor.page.locator('.monaco-editor .squiggly-error');
+/** @param {string} text */
+const line = (text) => editor.page.locator('.monaco-editor .view-line').filter({ hasText: text });
+const backward = () => line(SECOND).locator('span span').filter({ hasText: 'backward' }).first();
+
+scenario(
+  () => editor,
+  'opening the file shows the squiggle, and the Problems panel the story',
+  async () => {
+    const { page } = editor;
+    await page.keyboard.press('Control+P');
+    await page.locator('.quick-input-widget input').first().waitFor({ state: 'visible' });
+    await page.keyboard.type('train.py');
+    await page
+      .locator('.quick-input-list .monaco-list-row')
+      .filter({ hasText: 'train.py' })
+      .first()
+      .waitFor();
+    await page.keyboard.press('Enter');
+    await squiggles().first().waitFor();
+    assert.equal(await squiggles().count(), 1);
+    await line('for step in range').first().waitFor();
+    await editor.screenshot('1-squiggle');
+
+    await page.keyboard.press('Control+Shift+M');
+    const problem = page.locator('.markers-panel .monaco-list-row').filter({ hasText: 'TAPE101' });
+    await problem.first().waitFor();
+    assert.equal(await problem.count(), 1);
+    await editor.screenshot('2-problems');
+    await page.keyboard.press('Control+J');
+  },
+);
+
+scenario(
+  () => editor,
+  'a hover on the backward call tells where the graph was freed',
+  async () => {
+    const { page } = editor;
+    await backward().hover();
+    const hover = page.locator('.monaco-hover:visible');
+    await hover.filter({ hasText: 'freed' }).first().waitFor();
+    assert.ok((await hover.locator('a', { hasText: 'TAPE101' }).count()) > 0, 'the code is a link');
+    await editor.screenshot('3-hover');
+    await page.keyboard.press('Escape');
+  },
+);
+
+scenario(
+  () => editor,
+  'the lens runs the file with progress, and the finding comes back confirmed',
+  async () => {
+    const { page } = editor;
+    const lens = page.locator('.codelens-decoration a', { hasText: 'Confirm by running' });
+    await lens.first().click();
+    await editor.toasts.filter({ hasText: 'Tapecheck: running train.py' }).first().waitFor();
+    await editor.screenshot('4-progress');
+    const done = editor.toasts.filter({ hasText: '1 confirmed' });
+    await done.waitFor({ timeout: 60_000 });
+    assert.equal(await done.getByRole('button', { name: 'Show Output' }).count(), 1);
+    await editor.screenshot('5-confirmed');
+    await editor.clearToasts();
+
+    await page.keyboard.press('Control+Shift+M');
+    await page.locator('.markers-panel .monaco-list-row').filter({ hasText: 'confirmed' }).first().waitFor();
+    await editor.screenshot('6-problems-confirmed');
+    await page.keyboard.press('Control+J');
+    await backward().hover();
+    await page.locator('.monaco-hover:visible').filter({ hasText: 'confirmed' }).first().waitFor();
+    await editor.screenshot('7-hover-confirmed');
+    await page.keyboard.press('Escape');
+  },
+);
+
+scenario(
+  () => editor,
+  'Control+. offers the fix, Enter applies it, and the squiggle goes',
+  async () => {
+    const { page } = editor;
+    await backward().click();
+    await page.keyboard.press('Control+.');
+    const entries = page.locator('.action-widget .monaco-list-row.action');
+    await entries.first().waitFor();
+    await editor.screenshot('8-quick-fixes');
+    await page.keyboard.press('Enter');
+    await poll(async () => (await squiggles().count()) === 0, 'the squiggle to go');
+    await page.keyboard.press('Control+S');
+    await poll(async () => fs.readFileSync(editor.file('train.py'), 'utf8') !== TRAIN, 'the saved file');
+    const saved = fs.readFileSync(editor.file('train.py'), 'utf8');
+    assert.equal(saved.split('.backward()').length - 1, 1, saved);
+    await editor.screenshot('9-fixed');
+  },
+);
+
+scenario(
+  () => editor,
+  'the fixed file runs clean',
+  async () => {
+    const { page } = editor;
+    await page.locator('.codelens-decoration a', { hasText: 'Confirm by running' }).first().click();
+    await editor.toasts.filter({ hasText: 'nothing found' }).waitFor({ timeout: 60_000 });
+    await editor.screenshot('10-clean-run');
+    assert.equal(await squiggles().count(), 0);
+  },
+);

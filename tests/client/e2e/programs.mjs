@@ -1,0 +1,41 @@
+// The programs that the tests open. Lines are counted from 1 in comments, from 0 in the editor's API.
+
+/** Two losses share an encoder; the second backward (line 18) walks through what the first (line 17) freed. */
+export const TRAIN = `\
+import torch
+from torch import nn
+
+encoder = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16))
+classify = nn.Linear(16, 3)
+rebuild = nn.Linear(16, 8)
+parameters = [*encoder.parameters(), *classify.parameters(), *rebuild.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+
+for step in range(5):
+    x = torch.randn(4, 8)
+    target = torch.randint(0, 3, (4,))
+    features = encoder(x)
+    loss_class = nn.functional.cross_entropy(classify(features), target)
+    loss_rebuild = nn.functional.mse_loss(rebuild(features), x)
+    optimizer.zero_grad()
+    loss_class.backward()
+    loss_rebuild.backward()
+    optimizer.step()
+`;
+export const FIRST = 'loss_class.backward()';
+export const SECOND = 'loss_rebuild.backward()';
+
+/** The same mistake behind a condition that no run here meets. */
+export const UNREACHED = `\
+import sys
+
+import torch
+
+model = torch.nn.Linear(2, 1)
+for step in range(3):
+    loss = model(torch.randn(4, 2)).pow(2).mean()
+    loss.backward()
+    if len(sys.argv) > 3:
+        loss.backward()
+print("trained", step + 1, "steps")
+`;
