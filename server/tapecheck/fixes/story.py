@@ -268,19 +268,25 @@ def carriers(code: Code, collision: Collision) -> list[Carrier]:
                 known.bound = known.bound or carrier.bound
                 known.tensor = known.tensor and carrier.tensor
                 known.stores.extend(store for store in carrier.stores if store not in known.stores)
-    later = {
-        node.at.span
-        for node in (collision.ledger.nodes.get(number) for number in collision.reached)
-        if node is not None
-        and node.id > collision.newest
-        and any(source > collision.newest and collision.leads_to_spoiled(source) for source in node.inputs)
-    }
     result = list(found.values())
     for carrier in result:
-        carrier.every_step = carrier.consumer.at.span in later
+        carrier.every_step = _reads_newer_too(collision, carrier)
     if any(carrier.bound for carrier in result):
         result = [carrier for carrier in result if carrier.bound]
     return result
+
+
+def _reads_newer_too(collision: Collision, carrier: Carrier) -> bool:
+    """Whether the same expression also reads values that the same line made after the earlier backward."""
+    made_at = {collision.ledger.nodes[source].at.span for source in carrier.sources}
+    for number in collision.reached:
+        node = collision.ledger.nodes.get(number)
+        if node is None or number <= collision.newest or node.at.span != carrier.consumer.at.span:
+            continue
+        newer = [collision.ledger.nodes.get(source) for source in node.inputs if source > collision.newest]
+        if any(source is not None and source.at.span in made_at for source in newer):
+            return True
+    return False
 
 
 def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) -> Iterator[Carrier]:
@@ -294,18 +300,20 @@ def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) 
             continue
         function = code.function(expression)
         known = False
-        for read in reads(expression):
-            text = dotted(read)
-            if text is None or text == "self":
-                continue
-            stores = storing_statements(code, collision, read, source)
-            if text in names or stores:
-                known = True
-                yield Carrier(
-                    text, read, function, {source}, text in tensor_names, True, consumer, stores=stores
-                )
-            elif carried_by_text(code, read, text):
-                suggested.append(Carrier(text, read, function, {source}, False, False, consumer))
+        for outer in reads(expression):
+            for read in chain(outer):
+                text = dotted(read)
+                if text is None or text == "self":
+                    continue
+                stores = storing_statements(code, collision, read, source)
+                if text in names or stores:
+                    known = True
+                    tensor = text in tensor_names
+                    yield Carrier(text, read, function, {source}, tensor, True, consumer, stores=stores)
+                    break
+                if carried_by_text(code, read, text):
+                    suggested.append(Carrier(text, read, function, {source}, False, False, consumer))
+                    break
         if known:
             return
     yield from suggested
@@ -326,6 +334,9 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
         if frame.file == code.source.path
     }
     names = collision.names(source)
+    # The tape names it by another way to the same object: `content.target` for `self.target`.
+    known = isinstance(read, ast.Attribute) and any(name.endswith(f".{last}") for name in names)
+    owner = code.owner(read)
     found: list[ast.stmt] = []
     for statement in nodes:
         if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) or statement.value is None:
@@ -335,6 +346,9 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
             or dotted(target) == dotted(read)
             for target in targets(statement)
         ):
+            continue
+        if known and owner is not None and code.owner(statement) is owner:
+            found.append(statement)
             continue
         low, high = code.start(statement.value), code.end(statement.value)
         if any(low <= place < high for place in places) or any(
@@ -372,6 +386,14 @@ def reads(expression: ast.AST) -> Iterator[ast.expr]:
         if isinstance(node, ast.Lambda):
             continue
         stack[0:0] = list(ast.iter_child_nodes(node))
+
+
+def chain(read: ast.expr) -> Iterator[ast.expr]:
+    """`self.state[k]`, then `self.state`, then `self`: a read and what it is read from."""
+    yield read
+    while isinstance(read, (ast.Attribute, ast.Subscript)):
+        read = read.value
+        yield read
 
 
 def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:

@@ -11,7 +11,7 @@ from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, from_text
-from tapecheck.tape import Cut, Node, Raised, Span, Tape
+from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -29,6 +29,7 @@ class Verifier:
         self.left = limit
         self._tried: set[tuple[Change, ...]] = set()
         self._everything: list[Finding] | None = None
+        self._trained_before: dict[int, int] | None = None
 
     def fix(self, candidate: Candidate) -> Fix | None:
         """The candidate as a fix where it holds, else None."""
@@ -42,6 +43,8 @@ class Verifier:
             return None
         self.left -= 1
         after = self.check(edited)
+        if not self._still_trains(after):
+            return None
         if not _acts(after, changes) or not self._holds(after, LineMap(source.text, changes)):
             return None
         index = TextIndex(source.text)
@@ -72,6 +75,16 @@ class Verifier:
             for event in _raised(after.interpretation.tapes, after.source.path)
         )
 
+    def _still_trains(self, after: Report) -> bool:
+        """Whether every optimizer's steps find gradients for as many parameters as before, for one at least."""
+        before = self._trained_before
+        if before is None:
+            before = self._trained_before = _trained(self.report.interpretation.tapes)
+        return all(
+            count >= min(before.get(optimizer, 1), 1) and count >= before.get(optimizer, 0)
+            for optimizer, count in _trained(after.interpretation.tapes).items()
+        )
+
     def _places(self, findings: list[Finding], lines: LineMap) -> set[tuple[str, int]]:
         return {
             (found.code, line)
@@ -84,6 +97,30 @@ class Verifier:
         if self._everything is None:
             self._everything = self.check(self.report.source).findings
         return self._everything
+
+
+def _trained(tapes: list[Tape]) -> dict[int, int]:
+    """For each optimizer that steps: the most of its parameters that had a gradient at one of its steps."""
+    most: dict[int, int] = {}
+    for tape in tapes:
+        ledger = Ledger()
+        params: dict[int, tuple[int, ...]] = {}
+        live: set[int] = set()
+        for event in tape.events:
+            traversal = ledger.feed(event)
+            if isinstance(event, Optimizer):
+                params[event.id] = event.params
+            elif isinstance(event, GradientCleared):
+                live.discard(event.leaf)
+            elif isinstance(event, Step):
+                known = params.get(event.optimizer, ())
+                if not known:
+                    continue
+                count = sum(leaf in live for leaf in known)
+                most[event.optimizer] = max(count, most.get(event.optimizer, 0))
+            elif traversal is not None and traversal.backward.accumulates:
+                live.update(leaf for leaf in traversal.executed if leaf in ledger.leaves)
+    return most
 
 
 def _acts(after: Report, changes: tuple[Change, ...]) -> bool:

@@ -6,7 +6,7 @@ from tapecheck.fixes.candidate import Strategy
 from tapecheck.fixes.strategies.arguments import clear_gradients, create_graph, drop_retain
 from tapecheck.fixes.strategies.carried import detach_carried
 from tapecheck.fixes.strategies.changed import clone_saved, out_of_place, step_later, turn_first
-from tapecheck.fixes.strategies.cuts import remove_cut
+from tapecheck.fixes.strategies.cuts import remove_cut, unfreeze
 from tapecheck.fixes.strategies.kept import (
     detach_argument,
     detach_previous,
@@ -30,7 +30,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     "TAPE102": (
         out_of_place, clone_saved, turn_first, detach_carried, detach_shared, forward_again, step_later,
     ),
-    "TAPE103": (remove_cut,),
+    "TAPE103": (remove_cut, unfreeze),
     "TAPE104": (under_no_grad, leaf_out_of_place),
     "TAPE201": (evaluate_without_grad, store_without_graph, detach_argument, detach_previous),
     "TAPE202": (detach_carried, detach_shared),

@@ -10,7 +10,7 @@ from tapecheck.fixes.candidate import RETAIN_POSITIONS, Candidate, Context, remo
 from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.carried import after_backward
-from tapecheck.tape import Backward, Cut, GradientCleared, Leaf, Span, Tape
+from tapecheck.tape import Backward, Bind, Cut, GradientCleared, Leaf, Span, Tape
 from tapecheck.tape.ledger import replay
 
 _CREATE_POSITIONS = {"backward": 2, "grad": 4}
@@ -119,7 +119,7 @@ def clear_gradients(context: Context) -> Iterator[Candidate]:
             statement = code.statement_at(frame)
             if statement is None:
                 continue
-            lines = _clearing_lines(code, statement, leaves)
+            lines = _clearing_lines(code, statement, leaves, _names(tape))
             place = _last_use(code, statement, backward)
             if not lines or place is None:
                 continue
@@ -131,6 +131,7 @@ def clear_gradients(context: Context) -> Iterator[Candidate]:
                     "The gradients are used as before; dropped afterwards, they let go of the graph.",
                     [change],
                     safe=True,
+                    group="clear",
                 )
         break
 
@@ -150,16 +151,29 @@ def _left_over(tape: Tape, backward: Backward) -> list[Leaf]:
     return left or [leaf for number, leaf in ledger.leaves.items() if number in reached]
 
 
-def _clearing_lines(code: Code, statement: ast.stmt, leaves: list[Leaf]) -> list[str]:
+def _names(tape: Tape) -> dict[int, list[str]]:
+    """The names that leaves were bound to."""
+    names: dict[int, list[str]] = {}
+    for event in tape.events:
+        if isinstance(event, Bind) and event.node is not None:
+            names.setdefault(event.node, []).append(event.name)
+    return names
+
+
+def _clearing_lines(
+    code: Code, statement: ast.stmt, leaves: list[Leaf], names: dict[int, list[str]]
+) -> list[str]:
     function = code.function(statement)
     lines: list[str] = []
     parameters = [leaf for leaf in leaves if leaf.parameter]
     others = [leaf for leaf in leaves if not leaf.parameter]
     for leaf in others:
-        if leaf.name and any(dotted(node) == leaf.name for node in walk(function)):
-            line = f"{leaf.name}.grad = None"
-            if line not in lines:
-                lines.append(line)
+        for name in [leaf.name, *names.get(leaf.id, ())]:
+            line = f"{name}.grad = None"
+            if name and any(dotted(node) == name for node in walk(function)):
+                if line not in lines:
+                    lines.append(line)
+                break
     if parameters:
         lines.extend(_clear_parameters(code, function))
     return lines

@@ -16,6 +16,7 @@ _AFTER_BACKWARD = frozenset({
     "backward", "clip_grad_norm_", "clip_grad_value_", "manual_backward", "step", "unscale_", "update", "zero_grad",
 })  # fmt: skip
 _EFFECT = "Gradients no longer flow into earlier iterations; each iteration still learns from its own loss."
+_UNTRAINED = "What is learned stays as it is: no optimizer updates anything that the value was computed from."
 _NARROW = (
     "Gradients no longer flow through the stored value at all, in this iteration either: what comes before it "
     "learns only from its other uses."
@@ -25,27 +26,29 @@ _NARROW = (
 def detach_carried(context: Context) -> Iterator[Candidate]:
     """Detach every carried value after the backward, where it is stored, or where the next iteration reads it."""
     for collision in context.collisions:
-        if collision.same_iteration and _runs_once(collision):
+        if collision.same_iteration:
             continue
         found = context.carriers(collision)
         if not found:
             continue
         groups = [found] if len(found) == 1 else [found, *([carrier] for carrier in found)]
-        for place in _places(collision, found):
-            for group in groups:
-                yield from _everywhere(context, collision, group, place)
+        # What cuts between iterations only comes before what cuts within one.
+        for narrow in (False, True):
+            for place in _places(context.code, collision, found):
+                for group in groups:
+                    yield from _everywhere(context, collision, group, place, narrow)
 
 
 Placing = Callable[[Context, Collision, Carrier, str], "_Place | None"]
 
 
-def _places(collision: Collision, group: list[Carrier]) -> list[Placing]:
+def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Placing]:
     """Where to detach, best first."""
     sources = set().union(*(carrier.sources for carrier in group))
     learned = bool(collision.learned() & collision.leaves(sources))
-    if _built_outside(collision, sources):
+    if _built_outside(collision, sources) and not any(_stored_in_loop(code, carrier) for carrier in group):
         # Detached after the first backward it would be learned from once and then never again.
-        return [_at_store, _at_read]
+        return [_at_store] if learned else [_at_store, _at_read]
     places: list[Placing] = [_after_backward, _at_store, _at_read, _before_read, _after_store, _at_loop_start]
     first = collision.first
     if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
@@ -65,10 +68,6 @@ def _built_outside(collision: Collision, sources: set[int]) -> bool:
     return bool(running) and all(not running <= {loop for loop, _ in iteration} for iteration in built)
 
 
-def _runs_once(collision: Collision) -> bool:
-    return not collision.second.at.iteration
-
-
 class _Place:
     """The changes that detach one carrier at one place, and how the title names that place."""
 
@@ -78,8 +77,17 @@ class _Place:
         self.narrow = narrow
 
 
+def _stored_in_loop(code: Code, carrier: Carrier) -> bool:
+    """Whether a loop around the read stores the value again: a generator's loop is none of its caller's."""
+    return any(
+        code.inside(store, loop) and store is not loop
+        for loop in code.loops(carrier.read)
+        for store in code.stores(loop, carrier.text)
+    )
+
+
 def _everywhere(
-    context: Context, collision: Collision, group: list[Carrier], place: Placing
+    context: Context, collision: Collision, group: list[Carrier], place: Placing, narrow: bool
 ) -> Iterator[Candidate]:
     for shape in _shapes(context, group):
         changes: list[Change] = []
@@ -90,23 +98,26 @@ def _everywhere(
                 break
             placed.append(found)
             changes.extend(found.changes)
-        if len(placed) < len(group):
+        if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
         names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
-        narrow = any(found.narrow for found in placed)
         raised = context.finding.code != "TAPE202" and context.finding.certain
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
         where = placed[0].where
-        # One place is offered once, in the shape that fits the value.
-        group_name = f"{names} {where}"
+        # All places that only cut between iterations mean the same: the first one that holds is enough.
+        group_name = "narrow" if narrow else "between"
         effect = _NARROW if narrow else _EFFECT
+        meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
+        if not collision.learned() & collision.leaves(set().union(*(carrier.sources for carrier in group))):
+            meaning, effect = "nothing before it is trained", _UNTRAINED
         safe = raised and not narrow
         if dropped:
-            title = f"Detach {names} {where} and drop `retain_graph=True`: gradients stop there"
-            yield Candidate(title, effect, [*changes, *dropped], safe, group_name)
-        yield Candidate(f"Detach {names} {where}: gradients stop there", effect, changes, safe, group_name)
+            title = f"Detach {names} {where} and drop `retain_graph=True`: {meaning}"
+            yield Candidate(title, effect, [*changes, *dropped], safe, group_name, fallback=narrow)
+        title = f"Detach {names} {where}: {meaning}"
+        yield Candidate(title, effect, changes, safe, group_name, fallback=narrow)
 
 
 def _shapes(context: Context, group: list[Carrier]) -> list[str]:
@@ -348,7 +359,7 @@ def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: st
     change = append(code, carrier.read, ".detach()")
     if change is None:
         return None
-    return _Place([change], "where it is read", narrow=carrier.every_step or collision.same_iteration)
+    return _Place([change], "where it is read", narrow=carrier.every_step)
 
 
 def _before_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -371,27 +382,29 @@ def _before_read(context: Context, collision: Collision, carrier: Carrier, shape
 
 
 def _after_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
-    """A statement of its own behind the one that stores the value, where nothing in the function reads it later."""
+    """A statement of its own behind the one that stores the value."""
     code = context.code
+    scope: ast.AST = carrier.function
+    if isinstance(carrier.read, ast.Attribute):
+        scope = code.owner(carrier.read) or code.tree
     for store in code.stores(carrier.function, carrier.text):
-        later = [
-            load
-            for load in code.loads(carrier.function, carrier.text)
-            if load.lineno > (store.end_lineno or 0)
-        ]
         change = code.insert_after(store, [detaching(carrier.text, shape)])
-        if change is not None and isinstance(store, ast.Assign):
-            return _Place([change], "once it is stored", narrow=bool(later))
+        if change is None or not isinstance(store, ast.Assign):
+            continue
+        # Whatever reads it elsewhere may do so before this iteration's backward.
+        elsewhere = [load for load in code.loads(scope, carrier.text) if not code.inside(load, store)]
+        return _Place([change], "once it is stored", narrow=bool(elsewhere))
     return None
 
 
 def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
     code = context.code
-    loops = code.loops(carrier.read)
-    if not loops:
+    last = after_backward(code, collision.first or collision.second, carrier.function)
+    loop = _shared_loop(code, last, carrier.read) if last is not None else None
+    if loop is None:
         return None
-    change = code.insert_first(loops[-1].body, _detaching_lines(code, carrier, shape))
-    return None if change is None else _Place([change], "at the start of each iteration", narrow=False)
+    change = code.insert_first(loop.body, _detaching_lines(code, carrier, shape))
+    return None if change is None else _Place([change], "at the start of each iteration")
 
 
 def _detaching_lines(code: Code, carrier: Carrier, shape: str) -> Iterable[str]:

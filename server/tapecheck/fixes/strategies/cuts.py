@@ -10,8 +10,9 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
-from tapecheck.tape import Cut, Span, Tape
+from tapecheck.tape import Cut, Optimizer, Span, Tape
 
+_COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
 _NO_GRAD = ("no_grad", "inference_mode")
 _WORDS = {
     "detach": "`.detach()`", "data": "`.data`", "item": "`.item()`", "copy": "the copy by `torch.tensor`",
@@ -32,13 +33,19 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
                 cuts.append(cut)
     choices = [_ways_out(code, cut) for cut in cuts]
     raises = context.finding.code == "TAPE103"
+    if raises and cuts and all(choices):
+        # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
+        copies = _copies_of_root(context)
+        for copied in copies:
+            combined = [*copied, *(change for ways in choices for change in ways[0])]
+            yield Candidate(_title(cuts), _effect(raises), list(dict.fromkeys(combined)), True, "all cuts")
     if len(cuts) > 1 and all(choices):
         for pick in range(max(len(ways) for ways in choices)):
             combined = [change for ways in choices for change in ways[min(pick, len(ways) - 1)]]
-            yield Candidate(_title(cuts), _effect(raises), list(dict.fromkeys(combined)), safe=raises)
+            yield Candidate(_title(cuts), _effect(raises), list(dict.fromkeys(combined)), raises, "all cuts")
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
-            yield Candidate(_title([cut]), _effect(raises), way, safe=raises)
+            yield Candidate(_title([cut]), _effect(raises), way, raises, f"cut {cut.at.line}")
     for label in context.labels("cut"):
         for way in _ways_at(code, label.span):
             title = f"Take the cut on line {label.span.line} out"
@@ -48,6 +55,50 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
             yield Candidate(
                 f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe=raises
             )
+
+
+def _copies_of_root(context: Context) -> list[list[Change]]:
+    """The ways to take `torch.tensor(...)` out of what the root of the backward was assigned from."""
+    code = context.code
+    ways: list[list[Change]] = []
+    for call in code.calls_in(context.finding.span):
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        name = dotted(receiver) if receiver is not None else None
+        if name is None:
+            continue
+        for store in code.stores(code.function(call), name):
+            for node in ast.walk(store):
+                if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] in _COPYING:
+                    ways.extend(way for way in _ways_of(code, node) if way not in ways)
+    return ways
+
+
+def unfreeze(context: Context) -> Iterator[Candidate]:
+    """Let the parameters that the optimizer is given require grad, where nothing on the way does."""
+    code = context.code
+    seen: set[ast.stmt] = set()
+    for tape in context.tapes:
+        for event in tape.events:
+            if not isinstance(event, Optimizer):
+                continue
+            call, statement = code.expression_at(event.at.span), code.statement_at(event.at.span)
+            if not isinstance(call, ast.Call) or not call.args or statement is None or statement in seen:
+                continue
+            seen.add(statement)
+            given = call.args[0]
+            if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
+                continue
+            module = dotted(given.func.value)
+            if given.func.attr != "parameters" or module is None:
+                continue
+            change = code.insert_before(statement, [f"{module}.requires_grad_(True)"])
+            if change is not None:
+                yield Candidate(
+                    f"Let the parameters of `{module}` require grad",
+                    f"The optimizer is given `{module}`: its parameters get gradients and are trained.",
+                    [change],
+                    fallback=True,
+                )
 
 
 def _effect(raises: bool) -> str:
@@ -143,7 +194,7 @@ def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
         last = called.rsplit(".", 1)[-1]
         if called in ("float", "torch.detach") and len(node.args) == 1:
             return [[code.replace(node, _fitting(code, node, rewrite.only_argument(text)))]]
-        if last in ("tensor", "as_tensor", "FloatTensor", "Tensor") and node.args:
+        if last in _COPYING and node.args:
             return _copies(code, node, text, called)
         if last == "checkpoint":
             return [[code.replace(node, rewrite.with_argument(text, "use_reentrant", "False"))]]

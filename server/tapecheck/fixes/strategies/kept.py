@@ -19,6 +19,7 @@ _FORMATTING = frozenset(
     {"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"}
 )
 _EVALUATION = ("eval", "valid", "test", "predict", "infer")
+_LEAF = "Gradients with respect to it are those of this iteration; they reach no earlier one."
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
 
 
@@ -60,6 +61,12 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
         return
     stored = _stored(code, statement, context)
     for value, holder in stored:
+        if holder is not None and _differentiated(code, statement, holder):
+            # Gradients are taken with respect to it: without requires_grad there would be none.
+            change = append(code, value, ".detach().requires_grad_(True)")
+            if change is not None:
+                yield Candidate(f"Make `{holder}` a new leaf each time", _LEAF, [change], group="store")
+            continue
         parts = _parts(context, value, holder)
         for part in parts:
             if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
@@ -106,7 +113,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
         name = dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target) or "it"
         yield Candidate(
             f"Make `{name}` a new leaf each time",
-            "Gradients with respect to it are those of this iteration; they reach no earlier one.",
+            _LEAF,
             [change],
             fallback=True,
         )
@@ -133,6 +140,22 @@ def detach_argument(context: Context) -> Iterator[Candidate]:
                                 f"Hand over `{code.segment(read)}` detached (line {read.lineno})", _SAME, [change],
                                 safe=True,
                             )  # fmt: skip
+
+
+def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
+    """Whether the function takes gradients with respect to a name: `grad(loss, x)`, `x.grad`."""
+    function = code.function(statement)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and dotted(node.value) == holder:
+            return True
+        if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+            inputs = [
+                *node.args[1:2],
+                *(keyword.value for keyword in node.keywords if keyword.arg == "inputs"),
+            ]
+            if any(dotted(read) == holder for value in inputs for read in reads(value)):
+                return True
+    return False
 
 
 def _stored(code: Code, statement: ast.stmt, context: Context) -> list[tuple[ast.expr, str | None]]:
