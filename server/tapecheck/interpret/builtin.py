@@ -317,6 +317,15 @@ def unkey(key: Any) -> Value:
 
 def has_yield(node: ast.AST) -> bool:
     """Whether a function's own body yields (nested functions aside)."""
+    known = getattr(node, "_has_yield", None)
+    if known is None:
+        # Every run of a program makes its functions anew, and there are many runs: looked up once a node.
+        known = _looks_for_yield(node)
+        node._has_yield = known  # type: ignore[attr-defined]
+    return bool(known)
+
+
+def _looks_for_yield(node: ast.AST) -> bool:
     stack: list[ast.AST] = list(getattr(node, "body", []))
     while stack:
         current = stack.pop()
