@@ -771,7 +771,7 @@ class Machine:
         if isinstance(owner, Super):
             return self.super_attribute(owner, name, node)
         if isinstance(owner, Unknown):
-            return builtin.attribute_of_unknown(owner, name)
+            return self.torch.unknown_attribute(owner, name, node)
         if isinstance(owner, (Function, Wrapped)):
             function = owner.function if isinstance(owner, Wrapped) else owner
             if isinstance(function, Function):

@@ -219,6 +219,8 @@ class Torch:
         self.autograd.remember_gradient(built.node, fact, inputs)
         if "result" in fact.saves or "result" in fact.may_save:
             built.storage = storage or built.storage
+        if isinstance(target, (Tensor, Unknown)):
+            self._pending_storage = None
         if isinstance(target, Tensor):
             self.rebase(target, built)
             return target
@@ -492,6 +494,19 @@ class Torch:
         if owner.extra is not None and name in owner.extra:
             return owner.extra[name]
         return Native(name, lambda m, args, kwargs, at: self.method(owner, name, args, kwargs, at))
+
+    def unknown_attribute(self, owner: Unknown, name: str, node: ast.AST) -> Value:
+        """An attribute of an unknown value; those that never carry a graph carry none here either."""
+        if owner.node is not None and (owner.attrs is None or name not in owner.attrs):
+            if name == "data":
+                result = Unknown(owner.name, None, self.world.cut("data", node, owner, name=owner.name))
+                result.data = True
+                return result
+            if name in _NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
+                child = builtin.attribute_of_unknown(owner, name)
+                child.node, child.oldest, child.data = None, None, name != "grad"
+                return child
+        return builtin.attribute_of_unknown(owner, name)
 
     def _extra(self, owner: Tensor, name: str) -> Value:
         if owner.extra is None:
