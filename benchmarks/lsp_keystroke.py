@@ -1,0 +1,182 @@
+"""How long after a keystroke the diagnostics are there: `didChange` to `publishDiagnostics`, over stdio.
+
+    python benchmarks/lsp_keystroke.py [--lines 1000] [--keys 60] [--uncalled]
+
+Types a comment into the middle of a generated training script, one letter at a time, and waits for the
+diagnostics of each version. Prints milliseconds; nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SERVER = Path(__file__).parents[1] / "server"
+BLOCK = '''\
+
+class Block{number}(nn.Module):
+    """A residual block."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.inner = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, x):
+        return x + self.inner(self.norm(x))
+
+
+def load_{number}(path, limit=None):
+    rows = []
+    with open(path) as file:
+        for line in file:
+            rows.append([float(cell) for cell in line.split(",")])
+            if limit is not None and len(rows) >= limit:
+                break
+    return torch.tensor(rows)
+
+
+def evaluate_{number}(model, batches):
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for inputs, targets in batches:
+            total += F.mse_loss(model(inputs), targets).item()
+    return total / max(len(batches), 1)
+'''
+TAIL = """\
+
+class Model(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.blocks = nn.ModuleList([{blocks}])
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def train(model, optimizer, batches, epochs):
+    history = []
+    for epoch in range(epochs):
+        for inputs, targets in batches:
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(inputs), targets)
+            loss.backward(retain_graph=True)
+            optimizer.step()
+            history.append(loss)
+    return history
+
+
+if __name__ == "__main__":
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    batches = [(torch.randn(16, 32), torch.randn(16, 1)) for _ in range(8)]
+    train(model, optimizer, batches, epochs=3)
+"""
+
+
+def script(lines: int, uncalled: bool = False) -> str:
+    """A training script of so many lines: classes, data loading, evaluation and one training loop.
+
+    Functions that nobody calls are the dearer ones: each is tried with unknown arguments.
+    """
+    calls = "" if uncalled else CALLS
+    blocks = max((lines - TAIL.count("\n") - 4) // (BLOCK + calls).count("\n"), 1)
+    body = "".join(BLOCK.replace("{number}", str(number)) for number in range(blocks))
+    listed = ", ".join(f"Block{number}(width)" for number in range(min(blocks, 8)))
+    text = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n" + body
+    text += TAIL.replace("{blocks}", listed)
+    text += "".join(calls.replace("{number}", str(number)) for number in range(blocks))
+    return text + "# end\n" * (lines - text.count("\n"))
+
+
+class Client:
+    """Just enough of a client."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(SERVER)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tapecheck.lsp"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+
+    def send(self, method: str, params: Any, number: int | None = None) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        body = json.dumps(message if number is None else {**message, "id": number}).encode()
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        self.process.stdin.flush()
+
+    def read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        length = 0
+        while (line := self.process.stdout.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        message: dict[str, Any] = json.loads(self.process.stdout.read(length))
+        return message
+
+    def diagnostics(self, version: int) -> list[Any]:
+        """Waits for the diagnostics of a version."""
+        while True:
+            message = self.read()
+            if message.get("method") == "textDocument/publishDiagnostics":
+                if message["params"]["version"] == version:
+                    found: list[Any] = message["params"]["diagnostics"]
+                    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument("--keys", type=int, default=60)
+    parser.add_argument("--uncalled", action="store_true", help="leave most functions without a caller")
+    options = parser.parse_args()
+    text = script(options.lines, options.uncalled)
+    client = Client()
+    client.send("initialize", {"processId": os.getpid(), "rootUri": None, "capabilities": {}}, 1)
+    client.read()
+    client.send("initialized", {})
+    uri = "file:///benchmark/train.py"
+    item = {"uri": uri, "languageId": "python", "version": 1, "text": text}
+    started = time.perf_counter()
+    client.send("textDocument/didOpen", {"textDocument": item})
+    found = client.diagnostics(1)
+    opened = time.perf_counter() - started
+    middle = text.count("\n") // 2
+    while not (line := text.split("\n")[middle]).startswith("def "):
+        middle += 1
+    took = []
+    for key in range(options.keys):
+        where = {"line": middle, "character": len(line) + key}
+        change = {"range": {"start": where, "end": where}, "text": "  # a comment"[key] if key < 13 else "x"}
+        started = time.perf_counter()
+        client.send(
+            "textDocument/didChange",
+            {"textDocument": {"uri": uri, "version": key + 2}, "contentChanges": [change]},
+        )
+        client.diagnostics(key + 2)
+        took.append((time.perf_counter() - started) * 1000)
+    client.send("shutdown", None, 2)
+    client.send("exit", None)
+    client.process.wait(10)
+    took.sort()
+    last = took[min(round(len(took) * 0.95), len(took) - 1)]
+    print(f"lines {text.count(chr(10))}, findings {len(found)}, first diagnostics {opened * 1000:.0f} ms")
+    print(f"keystroke to diagnostics: median {statistics.median(took):.1f} ms, 95th percentile {last:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
