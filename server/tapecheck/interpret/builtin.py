@@ -121,45 +121,6 @@ def default_branch(node: ast.AST) -> bool:
     return True
 
 
-_SAYING = frozenset(
-    "print log info debug warning warn error exception critical write add_scalar add_scalars add_image add_histogram "
-    "set_description set_postfix imshow plot show savefig format join makedirs mkdir save flush close exit quit seed "
-    "manual_seed is_available current_device device_count".split()
-)
-
-
-def inert(node: ast.AST) -> bool:
-    """Whether nothing that touches a graph hangs on an `if`: its branches only report, raise or set constants."""
-    if not isinstance(node, ast.If):
-        return False
-    known = getattr(node, "_tapecheck_inert", None)
-    if known is None:
-        known = all(_inert_statement(statement) for statement in (*node.body, *node.orelse))
-        node._tapecheck_inert = known  # type: ignore[attr-defined]
-    return bool(known)
-
-
-def _inert_statement(node: ast.stmt) -> bool:
-    if isinstance(node, (ast.Pass, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)):
-        return True
-    if isinstance(node, ast.If):
-        return inert(node)
-    if isinstance(node, ast.Expr):
-        return _inert_expression(node.value)
-    if isinstance(node, ast.Assign):
-        return isinstance(node.value, (ast.Constant, ast.JoinedStr)) and not isinstance(node.value, ast.Name)
-    return False
-
-
-def _inert_expression(node: ast.expr) -> bool:
-    for child in ast.walk(node):
-        if isinstance(child, ast.Call):
-            name = child.func.attr if isinstance(child.func, ast.Attribute) else getattr(child.func, "id", "")
-            if child is node and name not in _SAYING:
-                return False
-    return True
-
-
 def exception_name(value: Value, node: ast.AST) -> str:
     if isinstance(value, Lib):
         return value.path.rsplit(".", 1)[-1]

@@ -93,6 +93,7 @@ class Machine:
         self.envs: list[Env] = []
         self.modules: dict[str, Module] = {}
         self.called: set[int] = set()
+        self.called_names: set[str] = set()
         self.depth = 0
         self.running: list[int] = []
         self.handlers = 0
@@ -703,21 +704,25 @@ class Machine:
                 value.truth = answer
                 builtin.settled(value, answer)
 
-    def test(self, expression: ast.expr, env: Env, node: ast.AST) -> bool:
-        """Decide a condition: by its value where known, else by the policy of this way through the program."""
+    def test(self, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool:
+        """Decide a condition: by its value where known, else by the policy of this way through the program.
+
+        `node` is the statement that the condition belongs to, `default` the likelier answer.
+        """
+        if default is None:
+            default = builtin.default_branch(node)
         if isinstance(expression, ast.BoolOp):
             wanted = isinstance(expression.op, ast.Or)
             for part in expression.values:
-                if self.test(part, env, part) == wanted:
+                if self.test(part, env, node, default) == wanted:
                     return wanted
             return not wanted
         if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
-            return not self.test(expression.operand, env, expression.operand)
+            return not self.test(expression.operand, env, node, not default)
         value = self.eval(expression, env)
         answer = self.known_truth(value)
         if answer is None:
-            default = builtin.default_branch(node)
-            answer = self.world.choose(expression, default, _text(expression), inert=builtin.inert(node))
+            answer = self.world.choose(expression, default, _text(expression), node)
             self.settle(value, answer)
         return answer
 
@@ -957,6 +962,7 @@ class Machine:
         if self.depth >= MAX_DEPTH or self.running.count(id(body)) >= MAX_RECURSION:
             return self.torch.opaque_result(function.name, args, kwargs, node)
         self.called.add(id(body))
+        self.called_names.add(function.name.rsplit(".", 1)[-1])
         env = Env(function.env, function.env.globals)
         builtin.bind_arguments(self, function, args, kwargs, env, node)
         if function.owner is not None:

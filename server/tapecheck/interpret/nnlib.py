@@ -104,6 +104,7 @@ class Modules:
                 continue
             tensor = self.world.data(parameter)
             tensor.parameter = True
+            tensor.rank = _RANKS.get((name, parameter))
             self.world.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
             owner.attrs[parameter] = tensor
         if flags.get("track_running_stats") is not False:
@@ -702,6 +703,7 @@ class Modules:
         return self.world.build(f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes")
 
 
+_RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}
 _LAYER = re.compile(r"_l\d+(_reverse)?$")
 
 

@@ -17,13 +17,19 @@ from tapecheck.interpret.project import Project
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
 from tapecheck.interpret.world import Exhausted, Policy, World
 from tapecheck.source import Source
-from tapecheck.tape import Backward, Decision, Hold, Tape
+from tapecheck.tape import Backward, Bind, Decision, Hold, Tape
 
-MAX_RUNS = 24
+MAX_RUNS = 16
 MAX_ENTRY_RUNS = 8
 RUN_BUDGET = 120_000
 TOTAL_BUDGET = 700_000
-_TOUCHES = frozenset("backward grad manual_backward autograd requires_grad_ create_graph retain_graph".split())
+_STARTS = frozenset("backward grad manual_backward autograd requires_grad_ create_graph retain_graph".split())
+_SAYING = frozenset(
+    "print log info debug warning warn error critical write add_scalar add_scalars add_image add_histogram "
+    "set_description set_postfix imshow plot show savefig format join makedirs mkdir save flush close exit quit".split()
+)
+_TOUCHES = frozenset("detach detach_ no_grad step zero_grad append extend clear eval train data item "
+    "backward grad manual_backward autograd requires_grad_ create_graph retain_graph".split())
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
 
@@ -96,7 +102,7 @@ def _entries(tree: ast.Module) -> list[_Entry]:
                     found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
     # A function matters when it, or one of this file that it names, runs a backward or collects in a loop.
     used = {entry.name: _names_used(entry.node) for entry in found}
-    matters = {entry.node.name for entry in found if used[entry.name] & _TOUCHES}
+    matters = {entry.node.name for entry in found if used[entry.name] & _STARTS}
     while True:
         wider = matters | {entry.node.name for entry in found if used[entry.name] & matters}
         if wider == matters:
@@ -159,8 +165,9 @@ def _explore(
         if not new and runs > 1:
             # Nothing that matters hangs on the condition that was turned round: go no further from here.
             continue
+        names = _names_that_matter(machine)
         for place, asked in world.asked.items():
-            if place in policy.patterns or asked.inert:
+            if place in policy.patterns or not _relevant(asked.statement, names):
                 continue
             patterns = [(not asked.default,)]
             if asked.times > 1:
@@ -172,6 +179,43 @@ def _explore(
                     tried.add(key)
                     queue.append(following)
         queue.sort(key=lambda candidate: len(candidate.patterns))
+
+
+def _names_that_matter(machine: Machine) -> set[str]:
+    """Names of tensors and of functions that were run."""
+    names = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    return names | machine.called_names | _TOUCHES
+
+
+def _relevant(statement: ast.AST | None, names: set[str]) -> bool:
+    """Whether a graph can hang on what a condition decides about."""
+    if not isinstance(statement, ast.If):
+        return True
+    used = getattr(statement, "_tapecheck_used", None)
+    if used is None:
+        used = set()
+        for part in (*statement.body, *statement.orelse):
+            if isinstance(part, ast.Raise) or (isinstance(part, ast.Expr) and _only_says(part.value)):
+                continue
+            for child in ast.walk(part):
+                if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+                    used.add("return")
+                elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                    used.add(child.id)
+                elif isinstance(child, ast.Attribute):
+                    used.add(child.attr)
+                elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
+                    used.add(child.func.id)
+        statement._tapecheck_used = used  # type: ignore[attr-defined]
+    return "return" in used or bool(used & names)
+
+
+def _only_says(node: ast.expr) -> bool:
+    """Whether an expression statement only prints or logs."""
+    if not isinstance(node, ast.Call):
+        return True
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in _SAYING
 
 
 def _signature(tape: Tape) -> tuple[object, ...]:

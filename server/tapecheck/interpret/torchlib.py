@@ -50,6 +50,11 @@ _ELEMENTWISE = frozenset(
 """Ops that keep a constant a constant term: no parameter is multiplied into it by them."""
 
 _ADDITIVE = frozenset("add sub __radd__ __rsub__ add_ sub_ cat stack where nn.functional.mse_loss nn.functional.l1_loss".split())
+_RANKED = frozenset(("matmul", "__rmatmul__"))
+_SAME_RANK = frozenset(
+    "t clone detach contiguous add sub mul div neg pow exp log tanh sigmoid relu abs sqrt clamp nn.functional.relu __rmul__ "
+    "__radd__ __rsub__ transpose softmax nn.functional.softmax dropout nn.functional.dropout sin cos".split()
+)
 _TO_FLOAT = frozenset("div sqrt exp log mean sigmoid softmax nn.functional.embedding nn.functional.one_hot true_divide".split())
 _SCALING = frozenset("mul div __rmul__ mul_ div_".split())
 _NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__")
@@ -124,6 +129,8 @@ class Torch:
 
     def narrow(self, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> OpFact:
         kinds = tuple(self.kind(arg) for arg in args)
+        if fact.name in _RANKED:
+            kinds = tuple(_rank_kind(arg, kind) for arg, kind in zip(args, kinds))
         named = {key: self.kind(value) for key, value in kwargs.items() if key not in ("**", "out")}
         key = (fact.name, kinds, tuple(named.items()))
         narrowed = self._narrowed.get(key)
@@ -153,6 +160,8 @@ class Torch:
                 if inner is not None:
                     return self.op(inner.name, args[:1], {}, node)
         result = self.apply(narrowed, bound, node, target)
+        if isinstance(result, Tensor) and result.rank is None and target is None:
+            result.rank = self._rank(name, args)
         out = kwargs.get("out")
         if isinstance(out, Tensor) and isinstance(result, Tensor):
             self.world.change(out, node, name)
@@ -360,6 +369,22 @@ class Torch:
         )  # fmt: skip
         copy.base = tensor.base
         return copy
+
+    def _rank(self, name: str, args: Args) -> int | None:
+        """The number of dimensions of a result, for the ops where it follows from the arguments."""
+        ranks = [arg.rank for arg in args if isinstance(arg, Tensor)]
+        if name in _SAME_RANK:
+            return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
+        if name in _RANKED:
+            return ranks[0] if len(ranks) == 2 and ranks[1] == 2 else None
+        if name in ("view", "reshape") and len(args) > 1:
+            sizes = args[1] if isinstance(args[1], tuple) else tuple(args[1:])
+            return len(sizes)
+        if name == "unsqueeze" and ranks and ranks[0] is not None:
+            return ranks[0] + 1
+        if name in ("sum", "mean") and len(args) == 1:
+            return 0
+        return None
 
     def _dtype(self, fact: OpFact, bound: Kwargs) -> str:
         if fact.differentiable == "no" and fact.name != "detach":
@@ -657,6 +682,19 @@ class Torch:
                 result.cuts = world.derived_cut("leaf", node, cuts, "")
             world.make_leaf(result, node)
         sizes = args[0] if args and isinstance(args[0], (tuple, List)) else tuple(args)
+        if name in ("zeros", "ones", "randn", "rand", "empty", "full"):
+            result.rank = len(sizes if isinstance(sizes, tuple) else sizes.items)
+        elif name in ("eye",):
+            result.rank = 2
+        elif name in ("tensor", "Tensor", "FloatTensor") and args:
+            inner, depth = args[0], 0
+            while isinstance(inner, (List, tuple)):
+                depth += 1
+                inner = (inner.items if isinstance(inner, List) else list(inner) or [None])[:1]
+                inner = inner[0] if inner else None
+            result.rank = depth
+        elif name.endswith("_like") and args and isinstance(args[0], Tensor):
+            result.rank = args[0].rank
         first = builtin.known_items(self.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
         if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(builtin.concrete(first[0]), int):
             result.length = builtin.concrete(first[0])
@@ -945,7 +983,7 @@ class Torch:
         result: Value = value
         if isinstance(value, Tensor):
             result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
-            result.length, result.parameter = value.length, value.parameter
+            result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
             if value.is_leaf:
                 self.world.make_leaf(result, node, value.name, value.parameter)
         elif isinstance(value, List):
@@ -1023,6 +1061,15 @@ def bind(fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> Kwargs:
     return bound
 
 
+def _rank_kind(value: Value, kind: str) -> str:
+    if not isinstance(value, Tensor):
+        return kind
+    if value.rank is None:
+        # A parameter that is multiplied by is a matrix, as good as always.
+        return "matrix" if value.parameter else kind
+    return "matrix" if value.rank <= 2 else "stack"
+
+
 def _integer_type(path: str) -> bool:
     return path.rsplit(".", 1)[-1] in ("long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "LongTensor")
 
@@ -1093,7 +1140,7 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     result = torch.world.data()
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
-        result.length = data.length
+        result.length, result.rank = data.length, data.rank
         result.extra = dict(data.extra) if data.extra else None
         cuts = torch.world.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
         result.cuts = cuts

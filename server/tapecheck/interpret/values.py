@@ -39,12 +39,12 @@ class Tensor:
     `node` is its graph node, or its own leaf id where it is a leaf that requires grad. `graph` says whether it
     carries a graph. `of_leaf` is the leaf it is or is a view of. `cuts` are the cuts a value without graph came
     through; `constant_terms` the gradient cuts that reach a value with graph by added terms only. `oldest` is
-    the oldest non-leaf node reachable.
+    the oldest non-leaf node reachable. `rank` is the number of dimensions, None where nobody knows.
     """
 
     __slots__ = (
         "base", "constant_terms", "cuts", "dtype", "extra", "grad", "graph", "hooks", "is_leaf", "items", "length",
-        "name", "node", "of_leaf", "oldest", "parameter", "retains_grad", "storage",
+        "name", "node", "of_leaf", "oldest", "parameter", "rank", "retains_grad", "storage",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class Tensor:
         self.parameter = False
         self.base: Tensor | None = None
         self.retains_grad = False
+        self.rank: int | None = None
         self.extra: dict[str, Value] | None = None
         self.length: Value = None
         self.items: list[Value] | None = None

@@ -70,7 +70,7 @@ class Asked:
 
     times: int = 0
     default: bool = True
-    inert: bool = False
+    statement: ast.AST | None = None
 
 
 class World:
@@ -179,16 +179,16 @@ class World:
 
     # -- choices --------------------------------------------------------------------------------------------
 
-    def choose(self, node: ast.AST, default: bool, text: str, *, inert: bool = False) -> bool:
+    def choose(self, node: ast.AST, default: bool, text: str, statement: ast.AST | None = None) -> bool:
         """Answer a condition nobody can decide, as the policy of this way through the program says.
 
-        `inert` says that no graph hangs on the answer, so that the other one need not be tried.
+        `statement` is what the condition decides about.
         """
         span = self.span(node)
         place = (span.file, span.line, span.column)
         asked = self.asked.get(place)
         if asked is None:
-            asked = self.asked[place] = Asked(default=default, inert=inert)
+            asked = self.asked[place] = Asked(default=default, statement=statement)
         pattern = self.policy.patterns.get(place)
         answer = default if pattern is None else pattern[min(asked.times, len(pattern) - 1)]
         asked.times += 1
