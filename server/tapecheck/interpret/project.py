@@ -1,9 +1,15 @@
-"""The user's modules: resolved to source files next to the analysed one, read and parsed, never imported."""
+"""The user's modules: resolved to source files of the same project, read and parsed, never imported.
+
+A module beside the importing file or above it is found by its name. Where the project keeps its packages elsewhere
+(a `src` folder, a sibling package), jedi is asked. jedi runs in this process and is told not to start the
+interpreters it finds in the workspace.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +33,9 @@ if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
 
 _MAX_PARENTS = 4
+_MAX_UP = 8
+_MAX_FILES = 5_000
+_SKIPPED = frozenset("node_modules venv env build dist site-packages __pycache__".split())
 _KNOWN = frozenset(
     "torch numpy math os sys time random collections functools itertools copy typing dataclasses argparse logging json "
     "pathlib re abc enum contextlib warnings datetime glob pickle shutil string operator types".split()
@@ -95,6 +104,30 @@ class Project:
             if folder == folder.parent:
                 break
             folder = folder.parent
+        return self._ask_jedi(name, from_file)
+
+    def _ask_jedi(self, name: str, from_file: str) -> str | None:
+        """The file of a module that lies elsewhere in the project."""
+        root = _project_root(Path(from_file))
+        if root is None:
+            return None
+        homes = _homes(str(root)).get(name.split(".")[0])
+        if not homes:
+            return None
+        import jedi
+
+        project = jedi.Project(root, added_sys_path=sorted(homes), load_unsafe_extensions=False, smart_sys_path=False)
+        script = jedi.Script(
+            f"import {name} as found\n", path=from_file, project=project, environment=jedi.InterpreterEnvironment()
+        )
+        try:
+            definitions = script.goto(1, len(f"import {name} as f"), follow_imports=True)
+        except Exception:  # jedi raises what it likes on odd code; an import that can't be resolved is a library's
+            return None
+        for definition in definitions:
+            path = definition.module_path
+            if path is not None and path.suffix == ".py" and root in path.parents:
+                return str(path)
         return None
 
     def _source(self, path: str) -> Source | None:
@@ -108,6 +141,37 @@ class Project:
             return None
         self.parsed[path] = (changed, source)
         return source
+
+
+def _project_root(file: Path) -> Path | None:
+    """The nearest folder above a file that looks like the root of a project."""
+    try:
+        parents = file.resolve().parents
+    except OSError:
+        return None
+    for folder in list(parents)[:_MAX_UP]:
+        if any((folder / mark).exists() for mark in ("pyproject.toml", "setup.py", "setup.cfg", ".git")):
+            return folder
+    return None
+
+
+@lru_cache(maxsize=32)
+def _homes(root: str) -> dict[str, set[str]]:
+    """Where in a project a top-level module of each name lies, three folders deep at most."""
+    homes: dict[str, set[str]] = {}
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        depth = len(Path(folder).relative_to(root).parts)
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED] if depth < 3 else []
+        for name in files:
+            if name.endswith(".py"):
+                homes.setdefault(name[:-3], set()).add(folder)
+        for name in folders:
+            homes.setdefault(name, set()).add(folder)
+        seen += len(files)
+        if seen > _MAX_FILES:
+            break
+    return homes
 
 
 def _module_file(folder: Path, parts: list[str]) -> str | None:
