@@ -83,6 +83,10 @@ if __name__ == "__main__":
     batches = [(torch.randn(16, 32), torch.randn(16, 1)) for _ in range(8)]
     train(model, optimizer, batches, epochs=3)
 """
+CALLS = """\
+    load_{number}("rows.csv")
+    evaluate_{number}(model, batches)
+"""
 
 
 def script(lines: int, uncalled: bool = False) -> str:
@@ -175,6 +179,9 @@ def main() -> None:
     took.sort()
     last = took[min(round(len(took) * 0.95), len(took) - 1)]
     print(f"lines {text.count(chr(10))}, findings {len(found)}, first diagnostics {opened * 1000:.0f} ms")
+    spent = os.times()
+    cpu = (spent.children_user + spent.children_system) * 1000 / (options.keys + 1)
+    print(f"processor time of the server, start included: {cpu:.0f} ms a keystroke")
     print(f"keystroke to diagnostics: median {statistics.median(took):.1f} ms, 95th percentile {last:.1f} ms")
 
 

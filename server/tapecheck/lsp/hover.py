@@ -58,7 +58,14 @@ class Explainer:
         self._around: dict[int, list[tuple[int, int]]] = {}
 
     def hover(self, line: int, column: int) -> Hover | None:
-        """What happens at a place (line and column from 1, in characters); None where nothing does."""
+        """What happens at a place (line and column from 1, in characters); None where nothing does.
+
+        Behind the last letter of something is still at it, where nothing else begins.
+        """
+        found = self._at(line, column)
+        return self._at(line, column - 1) if found is None and column > 1 else found
+
+    def _at(self, line: int, column: int) -> Hover | None:
         for reading in self.readings:
             for run in reading.runs:
                 span = run.backward.retain_span
@@ -554,8 +561,7 @@ def _kind(run: Run) -> str:
 
 
 def _inside(span: Span, line: int, column: int) -> bool:
-    """Whether a place is in a span; its end counts, as the pointer may be behind the last letter."""
-    return (span.line, span.column) <= (line, column) <= (span.end_line, span.end_column)
+    return (span.line, span.column) <= (line, column) < (span.end_line, span.end_column)
 
 
 def _range(lines: set[int]) -> str:

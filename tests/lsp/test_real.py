@@ -1,0 +1,184 @@
+"""The whole server, dry run and rules included, on real programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import pytest_asyncio
+from lsprotocol import types as t
+from tests.lsp.harness import CAPTURES, REAL, Editor, captured, editor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RECURRENT = dedent(
+    """\
+    import torch
+    from torch import nn
+
+    cell = nn.RNNCell(4, 8)
+    head = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+    hidden = torch.zeros(2, 8)  # 🎉 carried over
+
+    for step in range(5):
+        hidden = cell(torch.randn(2, 4), hidden)
+        loss = head(hidden).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+)
+NEEDLESS = RECURRENT.replace(", hidden)", ", hidden.detach())").replace(
+    ".backward()", ".backward(retain_graph=True)"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=CAPTURES)
+async def real(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Editor]:
+    folder = tmp_path_factory.mktemp("real")
+    async with editor(captured(request.param, folder), folder, REAL) as connected:
+        connected.name = request.param
+        yield connected
+
+
+def text_of(hover: t.Hover | None) -> str:
+    assert hover is not None and isinstance(hover.contents, t.MarkupContent)
+    return hover.contents.value
+
+
+async def test_a_backward_through_carried_state_is_found(real: Editor) -> None:
+    uri = real.open("recurrent.py", RECURRENT)
+    (found,) = await real.diagnostics(uri)
+    assert (found.code, found.range.start.line) == ("TAPE101", 12)
+    assert found.severity == t.DiagnosticSeverity.Error
+
+
+async def test_findings_follow_a_program_as_it_is_typed(real: Editor) -> None:
+    lines = RECURRENT.splitlines()
+    typed = "        loss.backward()"
+    before = "\n".join(lines[:12]) + "\n"
+    uri = real.open("typed.py", before + "\n" + "\n".join(lines[13:]) + "\n")
+    assert not [one for one in await real.diagnostics(uri) if one.code == "TAPE101"]
+    codes = []
+    for column, character in enumerate(typed[4:]):
+        real.type(uri, 12, column, character)
+        codes.append([one.code for one in await real.diagnostics(uri)])
+    assert codes[-1] == ["TAPE101"]
+    assert all("TAPE101" not in earlier for earlier in codes[:-2])
+
+
+async def test_a_syntax_error_elsewhere_wipes_nothing(real: Editor) -> None:
+    uri = real.open("broken.py", RECURRENT)
+    assert len(await real.diagnostics(uri)) == 1
+    for number, text in enumerate(("x = (", "def half(", "import ", "'")):
+        real.type(uri, 2, 0, text)
+        (found,) = await real.diagnostics(uri)
+        assert (found.code, found.range.start.line) == ("TAPE101", 12), number
+        real.type(uri, 2, 0, "", replacing=len(text))
+
+
+async def test_a_hover_explains_the_backward_that_fails(real: Editor) -> None:
+    uri = real.open("hover.py", RECURRENT)
+    text = text_of(await real.hover(uri, 12, 8))
+    assert text.startswith("loss.backward()" if real.name.startswith("eglot") else "**`loss.backward()`**")
+    assert "fails on iteration 2" in text
+    assert "freed by this same call on the previous iteration" in text
+    hovered = await real.hover(uri, 12, 10)
+    assert hovered is not None
+    assert hovered.range == t.Range(t.Position(12, 4), t.Position(12, 19))
+
+
+async def test_a_hover_on_a_tensor_tells_of_its_graph(real: Editor) -> None:
+    uri = real.open("hover.py", RECURRENT)
+    text = text_of(await real.hover(uri, 10, 5)).replace("`", "")
+    assert "loss" in text and "carries a graph built on lines 10–11" in text and "freed by line 13" in text
+    assert await real.hover(uri, 6, 0) is None, "zeros have no graph"
+    assert await real.hover(uri, 0, 8) is None, "a module is no tensor"
+
+
+async def test_a_quick_fix_makes_the_finding_go(real: Editor) -> None:
+    uri = real.open("needless.py", NEEDLESS)
+    (found,) = await real.diagnostics(uri)
+    assert found.code == "TAPE301"
+    assert found.range == t.Range(t.Position(12, 18), t.Position(12, 35))
+    actions = await real.actions(uri, found.range, [found])
+    preferred = [one for one in actions if one.is_preferred]
+    assert len(preferred) == 1
+    await real.apply(uri, preferred[0])
+    assert await real.diagnostics(uri) == []
+
+
+async def test_fix_all_leaves_a_program_without_safe_fixes(real: Editor) -> None:
+    uri = real.open("all.py", NEEDLESS)
+    await real.diagnostics(uri)
+    zero = t.Range(t.Position(0, 0), t.Position(0, 0))
+    (action,) = await real.actions(uri, zero, [], only=["source.fixAll.tapecheck"])
+    await real.apply(uri, action)
+    assert await real.diagnostics(uri) == []
+
+
+async def test_the_lens_stands_on_the_training_loop(real: Editor) -> None:
+    uri = real.open("lens.py", RECURRENT)
+    (lens,) = await real.lenses(uri)
+    assert lens.range.start == t.Position(8, 0)
+    assert lens.command is not None
+    in_vscode = real.name.startswith("vscode")
+    expected = "tapecheck.confirmFile" if in_vscode else "tapecheck.run"
+    assert (lens.command.title, lens.command.command) == ("Confirm by running", expected)
+    assert list(lens.command.arguments or []) == [{"uri": uri}]
+
+
+async def test_a_run_confirms_with_real_torch(real: Editor) -> None:
+    pytest.importorskip("torch")
+    (real.folder / "run.py").write_text(RECURRENT, encoding="utf-8")
+    uri = real.open("run.py", RECURRENT)
+    await real.diagnostics(uri)
+    answer = await real.run(uri)
+    assert (answer["exit"], answer["confirmed"], answer["refuted"]) == (1, 1, 0), answer
+    real.versions[uri] += 1
+    real.client.text_document_did_change(
+        t.DidChangeTextDocumentParams(
+            t.VersionedTextDocumentIdentifier(uri=uri, version=real.versions[uri]),
+            [t.TextDocumentContentChangeWholeDocument(text=RECURRENT)],
+        )
+    )
+    (found,) = await real.diagnostics(uri)
+    assert " — confirmed: " in found.message.splitlines()[0]
+    assert "iteration 2" in found.message.splitlines()[0]
+    assert found.severity == t.DiagnosticSeverity.Error
+    (lens,) = await real.lenses(uri)
+    assert lens.command is not None and lens.command.title.endswith("last run: 1 confirmed")
+    real.type(uri, 0, 0, "# newer\n")
+    (found,) = await real.diagnostics(uri)
+    assert " — confirmed before the last edits: " in found.message
+
+
+async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, tmp_path: Path) -> None:
+    module = real.folder / "losses_of_mine.py"
+    module.write_text("def total(x):\n    return (x * 2).exp().sum()\n", encoding="utf-8")
+    program = dedent(
+        """\
+        import torch
+        from losses_of_mine import total
+
+        w = torch.randn(3, requires_grad=True)
+        loss = total(w)
+        loss.backward()
+        """
+    )
+    uri = real.open("imports.py", program)
+    assert await real.diagnostics(uri) == []
+    other = real.open("losses_of_mine.py", module.read_text(encoding="utf-8"))
+    await real.diagnostics(other)
+    module.write_text("def total(x):\n    return (x.detach() * 2).exp().sum()\n", encoding="utf-8")
+    real.client.text_document_did_save(t.DidSaveTextDocumentParams(t.TextDocumentIdentifier(other)))
+    if not real.pulls:
+        while not real.published[uri][1]:
+            await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    (found,) = await real.diagnostics(uri)
+    assert (found.code, found.range.start.line) == ("TAPE103", 5)
