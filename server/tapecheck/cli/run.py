@@ -95,7 +95,9 @@ def _refuted(finding: Finding) -> bool:
 
 
 def _ending(result: RunResult) -> str:
-    seen = f"{result.iterations} iterations, {result.backwards} backward calls, {result.seconds:.1f} s"
+    iterations = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
+    backwards = f"{result.backwards} backward call{'s' * (result.backwards != 1)}"
+    seen = f"{iterations}, {backwards}, {result.seconds:.1f} s"
     if result.how_ended == "finished":
         code = f", exit code {result.exit_code}" if result.exit_code else ""
         return f"the script ran to its end ({seen}{code})"
