@@ -86,6 +86,8 @@ export class Confirmer {
           cancellable: true,
         },
         async (progress, cancellation) => {
+          // Importing torch takes seconds, in which the server has nothing to report.
+          progress.report({ message: 'starting' });
           let reached = 0;
           const reports = client.onProgress(WorkDoneProgress.type, token, (value) => {
             if (cancelled || value.kind === 'end') return;

@@ -58,6 +58,22 @@ scenario(
 
 scenario(
   () => editor,
+  'the language status says which server runs',
+  async () => {
+    const { page } = editor;
+    await page.locator('#status\\.languageStatus').hover();
+    const status = page.locator('.hover-language-status').filter({ hasText: 'Tapecheck' });
+    await status
+      .filter({ hasText: /bundled, Python 3\.\d+/ })
+      .first()
+      .waitFor();
+    await editor.screenshot('2-status');
+    await page.keyboard.press('Escape');
+  },
+);
+
+scenario(
+  () => editor,
   'a hover on the backward call tells where the graph was freed',
   async () => {
     const { page } = editor;

@@ -1,6 +1,6 @@
 // npm run test:e2e: builds the .vsix and drives it in a real VS Code; says so and succeeds where that is not there.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { findTools } from './tools.mjs';
 
@@ -23,6 +23,7 @@ function node(args, options = {}) {
 const env = { ...process.env, TAPECHECK_PYTHON: found.tools.python };
 const built = path.resolve('.build/e2e');
 mkdirSync(built, { recursive: true });
+rmSync(path.join(built, 'screenshots'), { recursive: true, force: true });
 
 let vsix = process.env.VSIX;
 if (vsix === undefined) {
@@ -36,7 +37,7 @@ for (const name of ['driver', 'stub_python']) {
   const out = path.join(built, `${name}.vsix`);
   const options = { cwd: path.resolve('tests/client', name), stdio: /** @type {const} */ ('ignore') };
   const args = [vsce, 'package', '--no-dependencies', '--skip-license', '--allow-missing-repository'];
-  if (!existsSync(out) && node([...args, '--out', out], options) !== 0) {
+  if (node([...args, '--out', out], options) !== 0) {
     console.error(`${name} could not be packed`);
     process.exit(1);
   }

@@ -1,4 +1,6 @@
-// Installs Node 24 and code-server into a cache folder: npm run test:e2e:setup (Linux, x64; about 3 minutes, 0.8 GB).
+// Installs Node 24 and code-server into a cache folder (Linux on x64; about 3 minutes, 0.8 GB):
+//   npm run test:e2e:setup
+// With `-- --system` it first installs Chromium and what code-server is compiled with, as root on Debian.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -11,13 +13,26 @@ if (process.platform !== 'linux' || process.arch !== 'x64') {
   console.error('name them in NODE24 and CODE_SERVER (its out/node/entry.js).');
   process.exit(1);
 }
+const PACKAGES = [
+  ...['chromium', 'fonts-dejavu-core', 'fonts-noto-color-emoji'],
+  ...['g++', 'make', 'python3', 'libkrb5-dev'],
+];
+if (process.argv.includes('--system')) {
+  const apt = (/** @type {string[]} */ ...args) =>
+    spawnSync('apt-get', ['-qq', ...args], { stdio: ['ignore', 'ignore', 'inherit'] }).status === 0;
+  console.log(`installing ${PACKAGES.join(', ')}`);
+  if (!apt('update') || !apt('install', '-y', '--no-install-recommends', ...PACKAGES)) {
+    console.error('apt-get could not install them; it needs Debian or a relative of it, and root');
+    process.exit(1);
+  }
+}
 for (const [program, why] of [
   ['g++', 'code-server compiles native modules'],
   ['make', 'code-server compiles native modules'],
   ['python3', "node-gyp, which compiles code-server's native modules, needs it"],
 ]) {
   if (spawnSync('which', [String(program)]).status !== 0) {
-    console.error(`${program} is missing: ${why}. On Debian: apt-get install g++ make python3 libkrb5-dev`);
+    console.error(`${program} is missing: ${why}. On Debian: apt-get install ${PACKAGES.join(' ')}`);
     process.exit(1);
   }
 }
