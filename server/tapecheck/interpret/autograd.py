@@ -62,7 +62,9 @@ class Autograd:
 
     def remember_gradient(self, node: int | None, fact: OpFact, inputs: dict[str, list[Value]]) -> None:
         """Keep what the gradient of a node would depend on, for create_graph."""
-        if node is not None:
+        if node is not None and not fact.grad_graph:
+            self._gradient_graph[node] = (fact, {})
+        elif node is not None:
             sources = {
                 name: [value.node for value in values if value.node is not None] for name, values in inputs.items()
             }
@@ -166,6 +168,7 @@ class Autograd:
     def _cut(self, site: Site, roots: tuple[int, ...]) -> int:
         world = self.world
         world._cuts += 1
+        world.gradients_cut = True
         world.emit(Cut(world._cuts, "grad", site, roots, (), "grad"))
         return world._cuts
 

@@ -39,7 +39,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.interpret.world import Exhausted, Frame, World, cuts_of
-from tapecheck.tape import Bind, Escape, Raised
+from tapecheck.tape import Bind, Escape, Raised, Span
 
 if TYPE_CHECKING:
     from tapecheck.interpret.project import Project
@@ -95,6 +95,7 @@ class Machine:
         self.called: set[int] = set()
         self.called_names: set[str] = set()
         self.depth = 0
+        self.entered: set[tuple[int, tuple[Span, ...]]] = set()
         self.running: list[int] = []
         self.handlers = 0
         self.globals_done = False
@@ -192,6 +193,7 @@ class Machine:
         world = self.world
         stream = self.stream(self.eval(node.iter, env), node.iter)
         outside = world.iteration
+        enough = self._enough_iterations(node)
         loop = world.enter_loop(node)
         signal: Any = None
         done = 0
@@ -201,7 +203,7 @@ class Machine:
             length = stream.length()
             if length is not None and index >= length:
                 break
-            if done >= MIN_ITERATIONS and (length is None or length > index):
+            if done >= enough and (length is None or length > index):
                 go_on = length is not None and (
                     world.varying > varying or (length <= 6 and work - world.work < ITERATION_WORK)
                 )
@@ -236,9 +238,18 @@ class Machine:
             return (yield from self.block(node.orelse, env))
         return None
 
+    def _enough_iterations(self, node: ast.AST) -> int:
+        """How many iterations of a loop show what it does: entered again from the same place, two will do."""
+        key = (id(node), self.world.call_stack)
+        if key in self.entered:
+            return MIN_ITERATIONS - 1
+        self.entered.add(key)
+        return MIN_ITERATIONS
+
     def _while(self, node: ast.While, env: Env) -> Run:
         world = self.world
         outside = world.iteration
+        enough = self._enough_iterations(node)
         loop = world.enter_loop(node)
         signal: Any = None
         done = 0
@@ -249,17 +260,15 @@ class Machine:
             value = self.eval(node.test, env)
             answer = self.known_truth(value)
             if always:
-                if done >= MIN_ITERATIONS and (world.varying == varying or done >= MAX_ITERATIONS):
+                if done >= enough and (world.varying == varying or done >= MAX_ITERATIONS):
                     break
             elif answer is None:
-                if done >= MIN_ITERATIONS:
+                if done >= enough:
                     break
-                if done == 0 and isinstance(value, Unknown) and value.truth is None:
-                    value.truth = None
             elif not answer:
                 known = True
                 break
-            elif done >= MAX_ITERATIONS or (done >= MIN_ITERATIONS and work - world.work > ITERATION_WORK):
+            elif done >= MAX_ITERATIONS or (done >= enough and work - world.work > ITERATION_WORK):
                 break
             varying = world.varying
             started = carry.begin(self, loop, done + 1)

@@ -8,6 +8,7 @@ methods that no run has called are then started with unknown arguments.
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from tapecheck.interpret.world import Exhausted, Policy, World
 from tapecheck.source import Source
 from tapecheck.tape import Backward, Bind, Decision, Hold, Tape
 
-MAX_RUNS = 16
+MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
 RUN_BUDGET = 120_000
 TOTAL_BUDGET = 700_000
@@ -65,6 +66,9 @@ def interpret(source: Source, *, cancelled: Callable[[], bool] | None = None) ->
     if not any(mark in source.text for mark in _MARKS):
         return result
     limit = sys.getrecursionlimit()
+    thresholds = gc.get_threshold()
+    # A tape is tens of thousands of small objects that all stay: collecting in between finds nothing.
+    gc.set_threshold(max(thresholds[0], 50_000), *thresholds[1:])
     # Interpreting one call of the program takes about twenty of Python's own.
     sys.setrecursionlimit(max(limit, 12_000))
     try:
@@ -78,6 +82,7 @@ def interpret(source: Source, *, cancelled: Callable[[], bool] | None = None) ->
                 _explore(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
     finally:
         sys.setrecursionlimit(limit)
+        gc.set_threshold(*thresholds)
     return result
 
 

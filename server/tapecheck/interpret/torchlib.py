@@ -396,13 +396,13 @@ class Torch:
 
     def _constant_cuts(self, name: str, cuts: tuple[int, ...]) -> tuple[int, ...]:
         """Cuts of a value without graph: a gradient put through a parametrised op is data, no penalty."""
-        if name in _ELEMENTWISE:
+        if not cuts or name in _ELEMENTWISE:
             return cuts
         return tuple(cut for cut in cuts if self.world.ledger.cuts[cut].how != "grad")
 
     def _constant_terms(self, name: str, inputs: list[Value]) -> tuple[int, ...]:
         """The gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
-        if name not in _ELEMENTWISE:
+        if name not in _ELEMENTWISE or not self.world.gradients_cut:
             return ()
         terms: tuple[int, ...] = ()
         ledger = self.world.ledger

@@ -100,6 +100,7 @@ class World:
         self._frame_stamp = 0
         self._frame_stamps: list[int] = []
         self._stack_spans: list[tuple[Span, ...]] = [()]
+        self.gradients_cut = False
         self.cut_site: Site | None = None
         self.leaf_tensors: dict[int, Tensor] = {}
         self.lines_run: set[tuple[str, int]] = set()
@@ -151,6 +152,11 @@ class World:
             site = Site(self.span(node), self.frames[-1].function, self._stack_spans[-1], self.iteration)
             self._sites[key] = site
         return site
+
+    @property
+    def call_stack(self) -> tuple[Span, ...]:
+        """The call sites that led here, innermost first."""
+        return self._stack_spans[-1]
 
     @property
     def inside_forward(self) -> bool:
@@ -352,7 +358,10 @@ def storage_of(world: World, value: Value) -> Storage:
 
 def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
     """The union of cuts, newest kept where there are too many."""
-    merged = dict.fromkeys(cut for group in groups for cut in group)
+    filled = [group for group in groups if group]
+    if len(filled) < 2:
+        return filled[0] if filled else ()
+    merged = dict.fromkeys(cut for group in filled for cut in group)
     if len(merged) > MAX_CUTS:
         return tuple(sorted(merged)[-MAX_CUTS:])
     return tuple(merged)
@@ -360,7 +369,8 @@ def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
 
 def cuts_of(*values: Value) -> tuple[int, ...]:
     """The cuts that tensors and unknown numbers came through."""
-    return merge_cuts(*(value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts))
+    groups = [value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts]
+    return merge_cuts(*groups) if groups else ()
 
 
 def _characters(lines: list[str], line: int, offset: int) -> int:
