@@ -331,18 +331,15 @@ def _no_tape(request: RunRequest, code: int, stderr: str) -> str:
 def _uncaught_once(tape: Tape) -> Tape:
     """Drop the note of an exception as caught where a later one says that nobody caught it in the end."""
     last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
-    if last is None or last.caught or last.backward is None:
+    if last is None or last.caught:
         return tape
+    same = dataclasses.replace(last, caught=True)
     earlier = [
-        event
-        for event in tape.events
-        if isinstance(event, Raised) and event is not last and (event.backward, event.message) == (last.backward, last.message)
+        event for event in tape.events if isinstance(event, Raised) and dataclasses.replace(event, node=None) == same
     ]
     if earlier:
-        node = next((event.node for event in earlier if event.node is not None), last.node)
+        final = dataclasses.replace(last, node=earlier[-1].node)
         tape.events = [
-            dataclasses.replace(last, node=node) if event is last else event
-            for event in tape.events
-            if not any(event is other for other in earlier)
+            final if event is last else event for event in tape.events if event is not earlier[-1]
         ]
     return tape

@@ -207,6 +207,7 @@ def run(path: str, text: bytes, recorder: Recorder, ending: Ending) -> None:
     space["__loader__"] = SourceFileLoader("__main__", path)
     space["__builtins__"] = sys.modules["builtins"]
     if sys.version_info < (3, 14):
+        space["__annotations__"] = {}
         space["__cached__"] = None
     keep = sys.modules["__main__"]
     sys.modules["__main__"] = module

@@ -60,6 +60,11 @@ def roots_of(frame: FrameType) -> List[Any]:
     return list(roots) if isinstance(roots, (list, tuple)) else [roots]
 
 
+def nodes_of(roots: List[Any]) -> List[Any]:
+    """The graph node of each root, a tensor or a GradientEdge; None for a tensor without graph."""
+    return [root.node if hasattr(root, "node") else getattr(root, "grad_fn", None) for root in roots]
+
+
 def install(torch: Any, recorder: Any) -> None:
     """Watch a freshly imported torch."""
     variable = torch.autograd.Variable

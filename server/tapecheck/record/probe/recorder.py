@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import PRODUCER
 from .graph import NewLeaf, NewNode, Reader, address_of, raise_stack_limit, version_of
 from .holds import HoldFinder
+from .hooks import install, nodes_of, roots_of
 from .names import describe, leaf_names, resolve
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
@@ -91,8 +91,6 @@ class Recorder(Listener):
 
     def attach(self, torch: Any) -> None:
         """Begin to watch a torch that has just been imported."""
-        from .hooks import install
-
         self.torch = torch
         self.reader = Reader(torch, raise_stack_limit())
         self.holds = HoldFinder(torch, self.reader, self.sources)
@@ -403,10 +401,8 @@ class Recorder(Listener):
         self.tracer.waiting = True
 
     def _explain_stale(self, frame: FrameType) -> Optional[int]:
-        from .hooks import roots_of
-
         newest: Optional[Tuple[int, Any, str]] = None
-        for node in self.reader.walk_all(roots_of(frame), 50_000):
+        for node in self.reader.walk_all(nodes_of(roots_of(frame)), 50_000):
             known = self.reader.known(node)
             if known is None or (newest is not None and known.id <= newest[0]):
                 continue
@@ -425,7 +421,7 @@ class Recorder(Listener):
         if self.told is None or len(self.told) < 6:
             return
         identity, at, kind, message, backward, node = self.told
-        self.told = (identity,)
+        self.told = (identity, at)
         fields: Dict[str, Any] = {"at": at, "exception": kind, "message": message, "caught": caught}
         if backward is not None:
             fields["backward"] = backward
@@ -445,13 +441,14 @@ class Recorder(Listener):
                     self.flush_raised(caught=False)
                     return
                 # A `finally` ran in between: the exception went onto the tape as caught.
-                backward = self.told[0][2]
+                backward, at = self.told[0][2], self.told[1]
             else:
                 self.flush_raised(caught=True)
+                at = self.site(self._place_of(error), lines.iteration())
             fields: Dict[str, Any] = {"exception": type(error).__name__, "message": text.split("\n")[0], "caught": False}
             if backward is not None:
                 fields["backward"] = backward
-            self.writer.event("Raised", at=self.site(self._place_of(error), lines.iteration()), **fields)
+            self.writer.event("Raised", at=at, **fields)
 
     def _place_of(self, error: BaseException) -> Optional[Place]:
         """Where in user code an exception was raised, with the calls that led there."""
@@ -485,7 +482,7 @@ class Recorder(Listener):
             if running:
                 self.training_loops.add(running[-1].text)
             self._note_cleared(lines)
-            nodes = [root.node if hasattr(root, "node") else getattr(root, "grad_fn", None) for root in roots]
+            nodes = nodes_of(roots)
             targets = [target.node if hasattr(target, "node") else target for target in inputs or ()]
             self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user)
             found: List[NewLeaf] = []

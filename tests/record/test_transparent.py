@@ -1,0 +1,245 @@
+"""A program does the same with and without the recorder, bit for bit: output, errors, exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapecheck.tape import End, read_tape
+from tests.record.harness import Write, plain, probed
+
+DIGEST = '''
+import hashlib, random, torch
+def digest(*tensors):
+    h = hashlib.sha256()
+    for t in tensors:
+        h.update(t.detach().contiguous().numpy().tobytes())
+    h.update(torch.get_rng_state().numpy().tobytes())
+    h.update(repr(random.getstate()).encode())
+    return h.hexdigest()
+'''
+
+TRAINING = '''
+import random, torch
+from torch import nn
+from digest import digest
+
+torch.manual_seed(3)
+random.seed(3)
+
+
+def mlp():
+    model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for step in range(6):
+        loss = model(torch.randn(8, 6)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), random.random())
+        optimizer.step()
+        losses.append(loss)
+    return digest(*model.parameters(), *losses)
+
+
+def rnn():
+    cell, head = nn.LSTM(4, 8, batch_first=True, dropout=0.3, num_layers=2), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1, momentum=0.9)
+    state = None
+    for chunk in range(5):
+        out, state = cell(torch.randn(3, 7, 4), state)
+        state = tuple(s.detach() for s in state)
+        optimizer.zero_grad(set_to_none=False)
+        head(out).pow(2).mean().backward()
+        optimizer.step()
+    return digest(*cell.parameters(), *state)
+
+
+def higher_order():
+    w = torch.randn(4, 1, requires_grad=True)
+    x = torch.randn(8, 4)
+    for step in range(3):
+        g, = torch.autograd.grad((x @ w).pow(4).sum(), w, create_graph=True)
+        h, = torch.autograd.grad(g.pow(2).sum(), w)
+        with torch.no_grad():
+            w -= 1e-5 * h
+    return digest(w, torch.func.grad(lambda v: (x @ v).pow(2).sum())(w.detach()))
+
+
+print(mlp(), rnn(), higher_order())
+'''
+
+CALLBACKS = '''
+import gc, threading, weakref, torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+counts = {}
+
+
+def count(name):
+    counts[name] = counts.get(name, 0) + 1
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        count("forward")
+        ctx.save_for_backward(x)
+        ctx.variable = "a user's own attribute"
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        count("backward")
+        x, = ctx.saved_tensors
+        return 2 * x * g
+
+
+class Tagged(torch.Tensor):
+    """Every torch function and property of this class goes through here."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        count("torch function")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+alive = []
+for reentrant in (False, True):
+    for i in range(4):
+        x = torch.randn(2, 3, requires_grad=True)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (count("pack"), t)[1], lambda t: (count("unpack"), t)[1]):
+            y = Square.apply(net(x))
+        y = checkpoint(lambda v: (count("checkpoint"), net(v))[1], y, use_reentrant=reentrant)
+        y.register_hook(lambda g: count("hook"))
+        loss = y.sum() + x.as_subclass(Tagged).sum()
+        loss.backward()
+        alive.append(weakref.ref(loss))
+        del y, loss, x
+        print(i, [r() is None for r in alive], gc.isenabled())
+print(counts)
+loader = DataLoader(TensorDataset(torch.arange(6.0)), batch_size=2, num_workers=1)
+print([float(b[0].sum()) for b in loader])
+
+results = {}
+
+
+def work(seed):
+    generator = torch.Generator().manual_seed(seed)
+    w = torch.randn(3, generator=generator).requires_grad_()
+    for _ in range(5):
+        (w * torch.randn(3, generator=generator)).pow(2).sum().backward()
+    results[seed] = w.grad.tolist()
+
+
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(sorted(results.items()), threading.active_count())
+'''
+
+FAILING = '''
+import atexit, inspect, os, pickle, sys, traceback, warnings, torch
+import sibling
+
+atexit.register(lambda: print("at exit", file=sys.stderr))
+
+
+class Point:
+    pass
+
+
+def again(loss):
+    loss.backward()
+
+
+if __name__ == "__main__":
+    print(sys.argv, __file__, sys.path[0], __name__, __package__, __spec__, __doc__, os.getcwd())
+    print(sorted(name for name in globals() if name.startswith("__")))
+    print(inspect.getsource(again), pickle.loads(pickle.dumps(Point())).__class__, sys.modules["__main__"].Point is Point)
+    print(sibling.where())
+    w = torch.ones(2, requires_grad=True)
+    loss = (w * w).sum()
+    again(loss)
+    try:
+        again(loss)
+    except RuntimeError:
+        traceback.print_exc()
+    for i in range(2):
+        warnings.warn("once")
+    try:
+        w += 1
+    except RuntimeError as error:
+        print(type(error), error, error.__dict__)
+    try:
+        loss.item().backward()
+    except AttributeError as error:
+        raise ValueError("the user's own") from error
+    finally:
+        print("finally")
+'''
+
+
+@pytest.fixture
+def files(write: Write) -> Write:
+    write(DIGEST, "digest.py")
+    write("import os\ndef where():\n    return os.path.basename(__file__)\n", "sibling.py")
+    return write
+
+
+def _same(script: str, *args: str, cwd: Path) -> str:
+    without = plain(script, *args, cwd=str(cwd))
+    with_recorder = probed(script, *args, cwd=str(cwd))
+    assert with_recorder.stdout == without.stdout
+    assert with_recorder.stderr == without.stderr
+    assert with_recorder.returncode == without.returncode
+    with (cwd / "tape.jsonl").open(encoding="utf-8") as file:
+        tape = read_tape(file)
+    end = tape.events[-1]
+    assert isinstance(end, End)
+    assert "recorder failed" not in end.detail
+    return without.stdout
+
+
+def test_training_gives_the_same_bits(files: Write, tmp_path: Path) -> None:
+    assert len(_same(files(TRAINING), cwd=tmp_path).split()) == 3
+
+
+def test_hooks_run_as_often_and_tensors_die_as_early(files: Write, tmp_path: Path) -> None:
+    printed = _same(files(CALLBACKS), cwd=tmp_path)
+    assert "[True, True, True, True, True, True, True, True]" in printed
+
+
+def test_tracebacks_and_main_module_are_pythons_own(files: Write, tmp_path: Path) -> None:
+    files(FAILING, "failing.py")
+    assert "finally" in _same("failing.py", "--flag", "a b", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "raise SystemExit(3)",
+        "sys.exit('a message')",
+        "os._exit(7)",
+        "raise KeyboardInterrupt",
+        "x = 1 +",
+        "os.kill(os.getpid(), 9)",
+        "sys.excepthook = lambda *parts: print('own hook', parts[0].__name__); 1 / 0",
+    ],
+)
+def test_exit_codes(files: Write, tmp_path: Path, ending: str) -> None:
+    # No torch is needed to end: these start fast.
+    script = files(f"import os, sys\nprint('start', flush=True)\n{ending}\n")
+    without, recorded = plain(script, cwd=str(tmp_path)), probed(script, cwd=str(tmp_path))
+    assert (recorded.stdout, recorded.stderr, recorded.returncode) == (
+        without.stdout, without.stderr, without.returncode,
+    )  # fmt: skip
+
+
