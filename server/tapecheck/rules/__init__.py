@@ -48,9 +48,7 @@ def judge(
         return []
     readings = [Reading(tape) for tape in tapes]
     findings = merged(finding for rule in chosen for finding in rule.judge(readings))
-    findings.sort(
-        key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code)
-    )
+    findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     return findings
 
 

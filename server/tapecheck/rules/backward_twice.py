@@ -232,13 +232,9 @@ for step in range(3):
         else:
             labels.append(Label(freeing.at.span, "freed here", "freed"))
         if origin.kind == "carried" and origin.at is not None:
-            labels.append(
-                Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried")
-            )
+            labels.append(Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried"))
         elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
-            what = (
-                "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
-            )
+            what = "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
             labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
         decision = None if certain else deciding(readings, reading, run)
         if decision is not None:
@@ -347,9 +343,7 @@ def _facts(
         "stored": span_facts(origin.at.span) if origin.at is not None else None,
         "built": span_facts(problem.node.at.span),
         "freed": span_facts(freeing.at.span),
-        "freed_retain_argument": span_facts(freeing.backward.retain_span)
-        if freeing.backward.retain_span
-        else None,
+        "freed_retain_argument": span_facts(freeing.backward.retain_span) if freeing.backward.retain_span else None,
         "roots": [root.name for root in run.backward.roots],
         "freed_roots": [root.name for root in freeing.backward.roots],
         "call": run.backward.call,

@@ -155,9 +155,7 @@ optimizer.step()
                 cuts = with_sources(reading, root.cuts)
                 if any(cut.how == "grad" for cut in cuts.values()):
                     continue
-                findings.append(
-                    self._finding(readings, reading, run, root, problem.root, list(cuts.values()))
-                )
+                findings.append(self._finding(readings, reading, run, root, problem.root, list(cuts.values())))
         return findings
 
     def _finding(
@@ -166,9 +164,7 @@ optimizer.step()
         home = run.at.span
         certain = always(readings, reading, run)
         has = "has" if certain else "may have"
-        message = (
-            f"{call_text(run.backward, index)} {has} nothing to follow: {root_text(root)} carries no graph"
-        )
+        message = f"{call_text(run.backward, index)} {has} nothing to follow: {root_text(root)} carries no graph"
         if cuts:
             first = _earliest(cuts)
             message += f", it was cut on {line(first.at.span, home)}"

@@ -165,9 +165,7 @@ for trial in range(4):
         for leaf in leaking:
             for _, cleared in reading.cleared.get(leaf.id, ()):
                 if cleared.to_none == "no" and cleared.detached == "no":
-                    labels.append(
-                        Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept")
-                    )
+                    labels.append(Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept"))
                     break
         labels += called_from(last.at, home)
         target = "x" if fresh and not fresh[0].parameter else "p"
@@ -213,9 +211,7 @@ def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
     for index in sorted(by_iteration):
         run = by_iteration[index]
         following = by_iteration.get(index + 1)
-        found = [
-            leaf for leaf in _own_cycles(reading, run) if _kept(reading, loop, leaf, index, run, following)
-        ]
+        found = [leaf for leaf in _own_cycles(reading, run) if _kept(reading, loop, leaf, index, run, following)]
         times += bool(found)
         leaking.update((leaf.id, leaf) for leaf in found)
     return list(leaking.values()) if times >= 2 else []
@@ -263,8 +259,6 @@ def _known(reading: Reading, leaf: Leaf) -> bool:
 
 def _released(reading: Reading, leaf: Leaf, start: int, end: int | None) -> bool:
     return any(
-        start < position
-        and (end is None or position < end)
-        and (event.to_none != "no" or event.detached != "no")
+        start < position and (end is None or position < end) and (event.to_none != "no" or event.detached != "no")
         for position, event in reading.cleared.get(leaf.id, ())
     )

@@ -195,9 +195,7 @@ for step in range(3):
             "a parameter" if len(lost) == 1 else f"{len(lost)} parameters"
         )
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
-        words = CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(
-            value=quoted(cut.name, "the value")
-        )
+        words = CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(value=quoted(cut.name, "the value"))
         plural = len(lost) != 1
         message = (
             f"{words}, so {text} never {'get' if plural else 'gets'} a gradient, although "
@@ -208,9 +206,7 @@ for step in range(3):
             what = CUT_WORDS.get(source.how, "{value} leaves its graph here")
             labels.append(Label(source.at.span, what.format(value=quoted(source.name, "the value")), "cut"))
         run = causes[0].run
-        labels.append(
-            Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path")
-        )
+        labels.append(Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path"))
         step = next(
             (step for _, step in reading.steps if reading.optimizers[step.optimizer].name in owner.values()),
             None,
@@ -261,12 +257,8 @@ def _trained(reading: Reading) -> set[_Identity]:
     for run in reading.runs:
         reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
     for _, escape in reading.escapes:
-        reached.update(
-            node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves
-        )
-    written = {
-        change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration
-    }
+        reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
+    written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
     return {
         _identity(leaf)
         for number, leaf in reading.ledger.leaves.items()
@@ -284,9 +276,7 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
             if made is not None:
                 sources = with_sources(reading, root.cuts)
                 done |= sources.keys()
-                before = sorted(
-                    (cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id
-                )
+                before = sorted((cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id)
                 # A backward from a leaf reaches nothing else, whatever the value was made of.
                 behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
                 if behind:
@@ -294,11 +284,7 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
         numbers = {number for root in run.backward.roots for number in root.cuts}
         for node in reading.graph_nodes(run.traversal.executed):
             numbers.update(reading.ledger.nodes[node].cuts)
-        cuts = {
-            number: cut
-            for number, cut in with_sources(reading, sorted(numbers)).items()
-            if number not in done
-        }
+        cuts = {number: cut for number, cut in with_sources(reading, sorted(numbers)).items() if number not in done}
         done |= cuts.keys()
         direct = {
             number: behind

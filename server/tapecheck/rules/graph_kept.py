@@ -13,6 +13,7 @@ from tapecheck.tape import Node, Site, Span
 
 LARGE_BOUND = 64
 """A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
+_SAMPLES = 3
 
 
 class GraphKeptAcrossIterations(Rule):
@@ -222,9 +223,7 @@ for step in range(5):
             message += ": some of them are never freed and keep their activations in memory"
         elif freeing is not None:
             where = line(freeing, home)
-            message += (
-                f": the backward on {where} has freed their saved tensors, so it is small, but it grows"
-            )
+            message += f": the backward on {where} has freed their saved tensors, so it is small, but it grows"
         else:
             message += ": they saved no tensors, so it is small, but it grows"
         labels = []
@@ -235,9 +234,7 @@ for step in range(5):
             labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
         if store.span.line != held.last.at.span.line:
             labels.append(
-                Label(
-                    held.last.at.span, f"{quoted(held.holder, 'it')} is stored for the next iteration", "kept"
-                )
+                Label(held.last.at.span, f"{quoted(held.holder, 'it')} is stored for the next iteration", "kept")
             )
         labels += called_from(store, home)
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
@@ -292,9 +289,7 @@ def _growing(reading: Reading) -> list[_Growth]:
         growing = [(held, steps) for held in group if len(steps := _steps(held, reached)) >= 2]
         if growing:
             growths += _roots(reading, growing)
-    return [
-        growth for growth in growths if not _explained(reading, growth) and not _by_depth(reading, growth)
-    ]
+    return [growth for growth in growths if not _explained(reading, growth) and not _by_depth(reading, growth)]
 
 
 def _bounded(held: Held) -> bool:
@@ -331,9 +326,7 @@ def _roots(reading: Reading, growing: list[tuple[Held, list[int]]]) -> list[_Gro
         before = held.nodes.get(_previous(held, last), set())
         now = held.nodes[last]
         reached = reading.graph_nodes(reading.ledger.ancestry(now))
-        onward = reading.graph_nodes(
-            reading.ledger.ancestry(s for node in now for s in reading.sources(node))
-        )
+        onward = reading.graph_nodes(reading.ledger.ancestry(s for node in now for s in reading.sources(node)))
         chain = bool(before & onward) and not before & now
         if not before & reached:
             continue
@@ -344,11 +337,7 @@ def _roots(reading: Reading, growing: list[tuple[Held, list[int]]]) -> list[_Gro
     chains = [growth for growth in growths if growth.chain]
     for growth in growths:
         rivals = [other for other in chains if other is not growth]
-        if any(
-            _same(growth, other) and chains.index(other) < chains.index(growth)
-            for other in rivals
-            if growth.chain
-        ):
+        if any(_same(growth, other) and chains.index(other) < chains.index(growth) for other in rivals if growth.chain):
             continue
         blocking: set[int] = set()
         for other in rivals:
@@ -418,37 +407,31 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
     That is so where a backward runs through it and the holder then lets it go, where it is used as a constant
     in a later loss, and where it is handed to somebody who may still call backward."""
     loop = held.loop
-    for index, position in held.positions.items():
-        direct = held.nodes[index]
+    indexes = sorted(held.nodes)
+    # Long loops are judged by their beginning and their end.
+    chosen = sorted({*indexes[:_SAMPLES], *indexes[-_SAMPLES:]})
+    reached = {index: reading.ledger.ancestry(held.nodes[index]).keys() for index in chosen}
+    for index in chosen:
+        position, direct = held.positions[index], held.nodes[index]
         later = [run for run in reading.runs if run.position > position]
         escapes = [escape for place, escape in reading.escapes if place > position]
         if not later and not escapes:
             continue
-        reached = reading.ledger.ancestry(direct)
-        old = {node for node in reached if 0 < reading.iteration_of(node, loop) <= index}
-        unfreed = not any(reading.ledger.is_freed(node) != "no" for node in old)
+        old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
         for run in later:
             walked = old & run.traversal.executed.keys()
-            if walked and not _held_on(reading, held, walked, run) and not _aimed_at(reading, held, reached):
-                return True
-        if not unfreed:
+            if walked and not any(held.positions[after] > run.position and walked & reached[after] for after in chosen):
+                if not _aimed_at(reading, held, reached[index]):
+                    return True
+        if any(reading.ledger.is_freed(node) != "no" for node in old):
             continue
-        if _constant_later(reading, direct, later):
+        if _constant_later(reading, direct, position):
             return True
         if escapes:
             gone = reading.ledger.ancestry(node for escape in escapes for node in escape.nodes)
             if direct & gone.keys():
                 return True
     return False
-
-
-def _held_on(reading: Reading, held: Held, walked: set[int], run: Run) -> bool:
-    """Whether nodes that a backward ran through are still held after it."""
-    return any(
-        walked & reading.ledger.ancestry(held.nodes[index]).keys()
-        for index, place in held.positions.items()
-        if place > run.position
-    )
 
 
 def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
@@ -465,16 +448,13 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     return not any(leaf.parameter or leaf.id in stepped for leaf in leaves)
 
 
-def _constant_later(reading: Reading, direct: set[int], later: list[Run]) -> bool:
+def _constant_later(reading: Reading, direct: set[int], position: int) -> bool:
     """Whether held values are detached after this and then go into the graph of a loss."""
-    constants: set[int] = set()
-    for run in later:
-        for node in reading.graph_nodes(run.traversal.executed):
-            constants.update(reading.ledger.nodes[node].cuts)
-    for cut in with_sources(reading, constants).values():
-        if cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys():
-            return True
-    return False
+    constants = {cut for place, cuts in reading.constants for cut in cuts if place > position}
+    return any(
+        cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys()
+        for cut in with_sources(reading, constants).values()
+    )
 
 
 def _store(reading: Reading, growth: _Growth) -> Site:
@@ -498,9 +478,7 @@ def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
     """The kept nodes of iterations before the last."""
     last = growth.steps[-1]
     return [
-        reading.ledger.nodes[node]
-        for node in growth.reached
-        if 0 < reading.iteration_of(node, growth.held.loop) < last
+        reading.ledger.nodes[node] for node in growth.reached if 0 < reading.iteration_of(node, growth.held.loop) < last
     ]
 
 

@@ -131,11 +131,7 @@ for chunk in torch.randn(5, 3, 20, 4):
     )
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        return [
-            self._finding(readings, reading, chain)
-            for reading in readings
-            for chain in reading.growing_chains
-        ]
+        return [self._finding(readings, reading, chain) for reading in readings for chain in reading.growing_chains]
 
     def _finding(self, readings: Sequence[Reading], reading: Reading, chain: Chain) -> Finding:
         last = chain.runs[-1]
@@ -159,15 +155,11 @@ for chunk in torch.randn(5, 3, 20, 4):
         labels = []
         if at is not None:
             labels.append(
-                Label(
-                    at.span, f"{quoted(name, 'a value')} carries its graph into the next iteration", "carried"
-                )
+                Label(at.span, f"{quoted(name, 'a value')} carries its graph into the next iteration", "carried")
             )
         oldest = _oldest(reading, chain)
         if oldest is not None and (at is None or oldest.line != at.line):
-            labels.append(
-                Label(oldest.span, "nodes of the first iteration, walked again in every later one", "built")
-            )
+            labels.append(Label(oldest.span, "nodes of the first iteration, walked again in every later one", "built"))
         labels += called_from(last.at, home)
         cut = f"`{name} = {name}.detach()`" if name else "`.detach()` on the carried value"
         retain = last.backward.retain_span

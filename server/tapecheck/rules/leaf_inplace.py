@@ -130,9 +130,7 @@ head.bias = nn.Parameter(bias.view(-1), requires_grad=True)
         what = "a parameter" if leaf is not None and leaf.parameter else "a leaf that requires grad"
         on_view = change.on_view and (leaf is None or change.name != leaf.name)
         target = f"a view of {quoted(name, 'a leaf')}" if on_view else quoted(name, "a tensor")
-        message = (
-            f"{target} {verb} changed in place, but {quoted(name, 'it')} is {what} and autograd is recording"
-        )
+        message = f"{target} {verb} changed in place, but {quoted(name, 'it')} is {what} and autograd is recording"
         labels = []
         if leaf is not None and leaf.at.span != home:
             labels.append(Label(leaf.at.span, f"{quoted(name, 'the leaf')} was created here", "built"))

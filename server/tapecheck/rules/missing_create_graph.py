@@ -167,9 +167,7 @@ print(importance.abs().sum().item())
                     root = run.backward.roots[problem.root]
                     cuts = [cut for cut in with_sources(reading, root.cuts).values() if cut.how == "grad"]
                     if cuts:
-                        findings.append(
-                            self._raising(readings, reading, run, cuts, problem.root, unused=None)
-                        )
+                        findings.append(self._raising(readings, reading, run, cuts, problem.root, unused=None))
                 elif problem is not None and problem.kind == "unused":
                     cuts = _cut_off_from(reading, run, problem.root)
                     if cuts:

@@ -198,27 +198,20 @@ second.backward(retain_graph=True)
 
 
 def _all_needless(reading: Reading, runs: list[Run]) -> bool:
-    return all(_needless(reading, run) for run in runs)
-
-
-def _needless(reading: Reading, run: Run) -> bool:
-    """Whether nothing after a retaining backward depends on what it retained."""
-    backward = run.backward
-    if backward.create != "no" or run.traversal.problem is not None:
+    """Whether nothing after any run of a retaining call depends on what it retained."""
+    if any(run.backward.create != "no" or run.traversal.problem is not None for run in runs):
         return False
-    kept = {node for node in run.traversal.executed if node in reading.ledger.nodes and _keeps(reading, node)}
-    for later in reading.runs:
-        if later.position <= run.position:
-            continue
-        if any(backward.id in retained_by for retained_by in later.traversal.retraversed.values()):
-            return False
-        if later.traversal.problem is not None:
-            # A failing backward stops early: what it would have walked counts.
-            roots = [root.node for root in later.backward.roots if root.node is not None]
-            if kept & reading.ledger.ancestry(roots).keys():
-                return False
-    return not any(kept & reading.ledger.ancestry(escape.nodes).keys() for _, escape in reading.escapes)
-
-
-def _keeps(reading: Reading, node: int) -> bool:
-    return reading.ledger.nodes[node].keeps != "no"
+    if any(run.backward.id in reading.needed for run in runs):
+        return False
+    # A failing backward stops early: what it would have walked counts. So does what unknown code got.
+    failing = [run for run in reading.runs if run.traversal.problem is not None]
+    starts = [root.node for run in failing for root in run.backward.roots if root.node is not None]
+    starts += [node for _, escape in reading.escapes for node in escape.nodes]
+    if not starts:
+        return True
+    beyond = {
+        node
+        for node in reading.ledger.ancestry(starts)
+        if node in reading.ledger.nodes and reading.ledger.nodes[node].keeps != "no"
+    }
+    return not any(beyond & run.traversal.executed.keys() for run in runs)

@@ -32,9 +32,7 @@ class Origin:
     def text(self) -> str:
         if self.name:
             return f"`{self.name}`"
-        return {"carried": "a value", "outside": "a value", "shared": "a value", "same": "the tensor"}[
-            self.kind
-        ]
+        return {"carried": "a value", "outside": "a value", "shared": "a value", "same": "the tensor"}[self.kind]
 
 
 def trace(reading: Reading, run: Run, node: Node, other: Run | None) -> Origin:

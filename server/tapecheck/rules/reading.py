@@ -221,8 +221,12 @@ class Reading:
 
     @cached_property
     def grounded(self) -> set[int]:
-        """The nodes that certainly exist: they lead to a leaf, or certainly hold something for a backward."""
+        """The nodes that certainly exist: they lead to a leaf, certainly hold something for a backward, or a
+        backward that did not fail started from them."""
         found: set[int] = set()
+        for run in self.runs:
+            if run.traversal.problem is None:
+                found.update(root.node for root in run.backward.roots if root.node in self.ledger.nodes)
         for number in self._nodes:
             event = self.ledger.nodes[number]
             if event.linked != "yes":
@@ -304,9 +308,26 @@ class Reading:
 
     def caught(self, run: Run) -> Raised | None:
         """The exception of a backward that the program swallows."""
-        return next(
-            (raised for raised in self.raised if raised.caught and raised.backward == run.backward.id), None
-        )
+        return next((raised for raised in self.raised if raised.caught and raised.backward == run.backward.id), None)
+
+    @cached_property
+    def needed(self) -> set[int]:
+        """The retaining backwards whose graph, where it held saved data, a later one ran through."""
+        return {number for run in self.runs for earlier in run.traversal.retraversed.values() for number in earlier}
+
+    @cached_property
+    def constants(self) -> list[tuple[int, set[int]]]:
+        """For each backward its position and the cuts whose values went as constants into the graph that it
+        ran."""
+        found = []
+        for run in self.runs:
+            cuts: set[int] = set()
+            for node in run.traversal.executed:
+                event = self.ledger.nodes.get(node)
+                if event is not None and event.cuts:
+                    cuts.update(event.cuts)
+            found.append((run.position, cuts))
+        return found
 
     @cached_property
     def growing_chains(self) -> list[Chain]:
@@ -352,9 +373,7 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
             for node, fact in run.traversal.executed.items()
             if fact == "yes" and node in reading.ledger.nodes
         } - {0}
-        again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed} - {
-            0
-        }
+        again = {reading.iteration_of(node, loop) for run in group for node in run.traversal.retraversed} - {0}
         before = steady[-1][0] if steady else set()
         grows = walked > before and iteration in walked and (not steady or bool(again & before))
         if not grows:

@@ -196,14 +196,10 @@ loss.backward()
         ]
         if origin.kind == "carried" and origin.at is not None:
             message += f"; {origin.text} still refers to the graph of iteration {origin.iteration}"
-            labels.append(
-                Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried")
-            )
+            labels.append(Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried"))
         labels += called_from(node.at, home)
         labels += [
-            Label(span, "the change is called from here", "called")
-            for span in change.at.stack[:2]
-            if span != home
+            Label(span, "the change is called from here", "called") for span in change.at.stack[:2] if span != home
         ]
         decision = None if certain else deciding(readings, reading, run)
         if decision is not None:

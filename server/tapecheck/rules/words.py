@@ -167,11 +167,7 @@ def deciding(readings: Iterable[Reading], reading: Reading, run: Run) -> Decisio
     if not passing:
         return None
     other, there = passing[0]
-    taken = {
-        (decision.at.span, decision.taken)
-        for position, decision in other.decisions
-        if position < there.position
-    }
+    taken = {(decision.at.span, decision.taken) for position, decision in other.decisions if position < there.position}
     for position, decision in reading.decisions:
         if position < run.position and (decision.at.span, decision.taken) not in taken:
             return decision
