@@ -106,9 +106,7 @@ def test_a_decorator_goes_with_its_line() -> None:
     text = "class A:\n    @torch.no_grad()\n    def f(self): ...\n"
     code = _code(text)
     function = code.tree.body[0].body[0]  # type: ignore[attr-defined]
-    assert (
-        _after(code, code.remove_decorator(function.decorator_list[0])) == "class A:\n    def f(self): ...\n"
-    )
+    assert _after(code, code.remove_decorator(function.decorator_list[0])) == "class A:\n    def f(self): ...\n"
 
 
 @pytest.mark.parametrize(

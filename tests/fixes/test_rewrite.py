@@ -67,10 +67,7 @@ def test_an_argument_that_is_not_there_cannot_be_taken_out() -> None:
     ],
 )
 def test_an_argument_is_set_replaced_or_added(before: str, after: str) -> None:
-    assert (
-        rewrite.with_argument(before, "create_graph", "True", position=4, replacing=("retain_graph",))
-        == after
-    )
+    assert rewrite.with_argument(before, "create_graph", "True", position=4, replacing=("retain_graph",)) == after
 
 
 @pytest.mark.parametrize(

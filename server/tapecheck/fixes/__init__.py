@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 MAX_FIXES = 3
 MAX_TRIES = 12
+TRIES_FOR_MORE = 5
+"""How many candidates are still tried once a first fix has held: each costs one analysis of the file."""
 
-__all__ = ["MAX_FIXES", "MAX_TRIES", "Edit", "Fix", "available", "fixes_for"]
+__all__ = ["MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "available", "fixes_for"]
 
 
 def available() -> bool:
@@ -65,6 +67,8 @@ def fixes_for(
             continue
         fix = verifier.fix(candidate)
         if fix is not None:
+            if not found:
+                verifier.left = min(verifier.left, TRIES_FOR_MORE)
             found.append(fix)
             if candidate.group:
                 groups.add(candidate.group)

@@ -228,9 +228,7 @@ class Code:
                         return "torch", []
         first: ast.stmt | None = None
         for index, statement in enumerate(self.tree.body):
-            docstring = (
-                index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            )
+            docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
             future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
             if not docstring and not future:
                 first = statement
@@ -284,9 +282,7 @@ class Code:
         indent = self.indent(statement)
         if indent is None or statement.end_lineno is None:
             return None
-        if not isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try)) and not self.alone(
-            statement
-        ):
+        if not isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try)) and not self.alone(statement):
             return None
         end = self.index.line_end(statement.end_lineno)
         body = [f"{indent}{line}" for line in lines]

@@ -137,9 +137,7 @@ def with_argument(
     if args:
         last = args[-1]
         if isinstance(last.comma, cst.Comma):
-            separator = (
-                args[-2].comma if len(args) > 1 else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-            )
+            separator = args[-2].comma if len(args) > 1 else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
             fresh = fresh.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
             args[-1] = last.with_changes(comma=separator)
         else:

@@ -53,9 +53,7 @@ class Collision:
 
     @property
     def same_iteration(self) -> bool:
-        before = (
-            self.first.at if self.first is not None else self.change.at if self.change is not None else None
-        )
+        before = self.first.at if self.first is not None else self.change.at if self.change is not None else None
         return before is not None and before.iteration == self.second.at.iteration
 
     def leads_to_spoiled(self, node: int) -> bool:
@@ -112,10 +110,7 @@ class Collision:
     def stepped_between(self, leaves: set[int]) -> bool:
         """Whether an optimizer of these leaves steps between the two backwards."""
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
-        return any(
-            isinstance(event, Step) and leaves & params.get(event.optimizer, set())
-            for event in self.between()
-        )
+        return any(isinstance(event, Step) and leaves & params.get(event.optimizer, set()) for event in self.between())
 
     def between(self) -> Iterator[object]:
         yield from self.tape.events[self.first_index + 1 : self.second_index]
@@ -128,9 +123,7 @@ def frames(site: Site) -> tuple[Span, ...]:
 
 def touches(site: Site, span: Span) -> bool:
     """Whether an event happened at a place, or in a call made there."""
-    return any(
-        frame.file == span.file and frame.line <= span.line <= frame.end_line for frame in frames(site)
-    )
+    return any(frame.file == span.file and frame.line <= span.line <= frame.end_line for frame in frames(site))
 
 
 def collisions(
@@ -329,9 +322,7 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
     last = read.attr if isinstance(read, ast.Attribute) else dotted(read)
     node = collision.ledger.nodes[source]
     places = {
-        code.index.offset(frame.line, frame.column)
-        for frame in frames(node.at)
-        if frame.file == code.source.path
+        code.index.offset(frame.line, frame.column) for frame in frames(node.at) if frame.file == code.source.path
     }
     names = collision.names(source)
     # The tape names it by another way to the same object: `content.target` for `self.target`.

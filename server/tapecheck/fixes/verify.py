@@ -43,15 +43,18 @@ class Verifier:
             return None
         self.left -= 1
         after = self.check(edited)
-        if not self._still_trains(after):
+        lost = self._untrained(after)
+        if lost is None:
             return None
         if not _acts(after, changes) or not self._holds(after, LineMap(source.text, changes)):
             return None
         index = TextIndex(source.text)
-        edits = tuple(
-            Edit(index.span(source.path, change.start, change.end), change.content) for change in changes
-        )
-        return Fix(candidate.title, "safe" if candidate.safe else "unsafe", edits, candidate.effect)
+        edits = tuple(Edit(index.span(source.path, change.start, change.end), change.content) for change in changes)
+        if not lost:
+            return Fix(candidate.title, "safe" if candidate.safe else "unsafe", edits, candidate.effect)
+        some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
+        effect = f"{candidate.effect} {some} no gradient any more."
+        return Fix(f"{candidate.title}; {some} no gradient any more", "unsafe", edits, effect)
 
     def _holds(self, after: Report, lines: LineMap) -> bool:
         code = self.finding.code
@@ -71,19 +74,22 @@ class Verifier:
             for line in lines.lines(event.at.line)
         }
         return all(
-            (event.exception, event.at.line) in old
-            for event in _raised(after.interpretation.tapes, after.source.path)
+            (event.exception, event.at.line) in old for event in _raised(after.interpretation.tapes, after.source.path)
         )
 
-    def _still_trains(self, after: Report) -> bool:
-        """Whether every optimizer's steps find gradients for as many parameters as before, for one at least."""
+    def _untrained(self, after: Report) -> int | None:
+        """How many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
+        optimizers has nothing left to train."""
         before = self._trained_before
         if before is None:
             before = self._trained_before = _trained(self.report.interpretation.tapes)
-        return all(
-            count >= min(before.get(optimizer, 1), 1) and count >= before.get(optimizer, 0)
-            for optimizer, count in _trained(after.interpretation.tapes).items()
-        )
+        lost = 0
+        for optimizer, count in _trained(after.interpretation.tapes).items():
+            known = before.get(optimizer)
+            if count == 0 and known != 0:
+                return None
+            lost += max((known or 0) - count, 0)
+        return lost
 
     def _places(self, findings: list[Finding], lines: LineMap) -> set[tuple[str, int]]:
         return {

@@ -30,15 +30,11 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             position = RETAIN_POSITIONS[backward.call] if frame == backward.at.span else None
             change = remove_argument(code, call, "retain_graph", position)
             if change is not None:
-                yield Candidate(
-                    "Drop `retain_graph`: nothing runs over this graph again", effect, [change], safe=True
-                )
+                yield Candidate("Drop `retain_graph`: nothing runs over this graph again", effect, [change], safe=True)
     for call in code.calls_in(context.finding.span):
         change = remove_argument(code, call, "retain_graph")
         if change is not None:
-            yield Candidate(
-                "Drop `retain_graph`: nothing runs over this graph again", effect, [change], safe=True
-            )
+            yield Candidate("Drop `retain_graph`: nothing runs over this graph again", effect, [change], safe=True)
 
 
 def create_graph(context: Context) -> Iterator[Candidate]:
@@ -51,9 +47,7 @@ def create_graph(context: Context) -> Iterator[Candidate]:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         position = _CREATE_POSITIONS["grad"] if name == "grad" else None
         try:
-            new = rewrite.with_argument(
-                text, "create_graph", "True", position=position, replacing=("retain_graph",)
-            )
+            new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
             if new != text and rewrite.argument(new, "retain_graph") == "True":
                 # create_graph keeps the graph already: beside it retain_graph=True says nothing.
                 new = rewrite.without_argument(new, "retain_graph")
@@ -68,9 +62,7 @@ def create_graph(context: Context) -> Iterator[Candidate]:
 
 
 def _passes_retain(call: ast.Call) -> ast.keyword | None:
-    return next(
-        (keyword for keyword in call.keywords if keyword.arg in ("retain_graph", "create_graph")), None
-    )
+    return next((keyword for keyword in call.keywords if keyword.arg in ("retain_graph", "create_graph")), None)
 
 
 def _grad_calls(context: Context) -> list[ast.Call]:
@@ -160,9 +152,7 @@ def _names(tape: Tape) -> dict[int, list[str]]:
     return names
 
 
-def _clearing_lines(
-    code: Code, statement: ast.stmt, leaves: list[Leaf], names: dict[int, list[str]]
-) -> list[str]:
+def _clearing_lines(code: Code, statement: ast.stmt, leaves: list[Leaf], names: dict[int, list[str]]) -> list[str]:
     function = code.function(statement)
     lines: list[str] = []
     parameters = [leaf for leaf in leaves if leaf.parameter]
@@ -195,11 +185,7 @@ def _clear_parameters(code: Code, function: ast.AST) -> list[str]:
     if lines:
         return lines
     for node in walk(function):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "zero_grad"
-        ):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "zero_grad":
             owner = dotted(node.func.value)
             if owner is not None:
                 return [f"{owner}.zero_grad(set_to_none=True)"]

@@ -155,11 +155,7 @@ def _attributes(code: Code, carrier: Carrier) -> list[str]:
         if expression is None or expression is carrier.read or code.inside(carrier.read, expression):
             continue
         for read in reads(expression):
-            if (
-                isinstance(read, ast.Attribute)
-                and isinstance(read.value, ast.Name)
-                and read.value.id != "self"
-            ):
+            if isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name) and read.value.id != "self":
                 if read.value.id not in code.imported() and f".{read.attr}" not in found:
                     found.append(f".{read.attr}")
     return found
@@ -231,11 +227,7 @@ def after_backward(code: Code, backward: Backward, function: ast.AST) -> ast.stm
 
 def _belongs_to_step(statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in _AFTER_BACKWARD
-    )
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _AFTER_BACKWARD
 
 
 def _shared_loop(code: Code, one: ast.AST, other: ast.AST) -> LoopNode | None:
@@ -289,9 +281,7 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
                 change = append(code, element, ".detach()")
                 return [change] if change is not None else []
         return []
-    if dotted(target) != text and not (
-        isinstance(target, ast.Attribute) and text.endswith(f".{target.attr}")
-    ):
+    if dotted(target) != text and not (isinstance(target, ast.Attribute) and text.endswith(f".{target.attr}")):
         return []
     if isinstance(value, (ast.Tuple, ast.List)):
         try:
@@ -312,11 +302,7 @@ def _whole(code: Code, store: ast.Assign) -> str:
 
 def _detach_element(text: str) -> str | None:
     node = ast.parse(f"({text})", mode="eval").body
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("detach", "item")
-    ):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("detach", "item"):
         return None
     if isinstance(node, ast.Constant):
         return None

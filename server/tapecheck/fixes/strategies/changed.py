@@ -51,11 +51,7 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
 def _changes(context: Context) -> list[InPlace]:
     found: list[InPlace] = []
     for collision in context.collisions:
-        if (
-            collision.change is not None
-            and collision.change.optimizer is None
-            and collision.change not in found
-        ):
+        if collision.change is not None and collision.change.optimizer is None and collision.change not in found:
             found.append(collision.change)
     return found
 
@@ -148,9 +144,7 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
             if expression is None:
                 continue
             candidates = [
-                read
-                for read in reads(expression)
-                if dotted(read) != "self" and root_name(read) not in code.imported()
+                read for read in reads(expression) if dotted(read) != "self" and root_name(read) not in code.imported()
             ]
             # What is named as the changed tensor is likelier than any other operand.
             candidates.sort(key=lambda read: root_name(read) not in roots)
@@ -230,9 +224,7 @@ def _no_gradient_meanwhile(collision: Collision, optimizer: int) -> bool:
         if isinstance(event, Optimizer) and event.id == optimizer
         for leaf in event.params
     }
-    return params.isdisjoint(
-        collision.leaves(root.node for root in collision.second.roots if root.node is not None)
-    )
+    return params.isdisjoint(collision.leaves(root.node for root in collision.second.roots if root.node is not None))
 
 
 def turn_first(context: Context) -> Iterator[Candidate]:

@@ -49,12 +49,10 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
     for label in context.labels("cut"):
         for way in _ways_at(code, label.span):
             title = f"Take the cut on line {label.span.line} out"
-            yield Candidate(title, _effect(raises), way, safe=raises)
+            yield Candidate(title, _effect(raises), way, raises, f"cut {label.span.line}")
     if not cuts:
         for way in _ways_at(code, context.finding.span):
-            yield Candidate(
-                f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe=raises
-            )
+            yield Candidate(f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe=raises)
 
 
 def _copies_of_root(context: Context) -> list[list[Change]]:
@@ -125,10 +123,7 @@ def _cuts(context: Context, tape: Tape) -> Iterator[Cut]:
         wanted = [
             cut.id
             for cut in known.values()
-            if any(
-                frame.file == span.file and span.line <= frame.line <= span.end_line
-                for frame in frames(cut.at)
-            )
+            if any(frame.file == span.file and span.line <= frame.line <= span.end_line for frame in frames(cut.at))
         ]
         places = {label.span.line for label in context.labels("cut")}
         wanted += [cut.id for cut in known.values() if cut.at.line in places]
@@ -218,19 +213,15 @@ def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Cha
         isinstance(store, ast.Assign) and isinstance(store.value, (ast.List, ast.ListComp))
         for store in code.stores(code.function(node), value.id)
     )
-    if listed or (
-        isinstance(parent, ast.Attribute) and isinstance(value, ast.Name) and value.id.endswith("es")
-    ):
+    if listed or (isinstance(parent, ast.Attribute) and isinstance(value, ast.Name) and value.id.endswith("es")):
         return [stacked, plain]
-    return [plain, stacked]
+    return [plain, stacked] if isinstance(value, ast.Name) else [plain]
 
 
 def _fitting(code: Code, node: ast.expr, text: str) -> str:
     """The text that takes a node's place, in parentheses where it is an operand of something."""
     parent = code.parent(node)
-    free = isinstance(
-        parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Expr)
-    )
+    free = isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Expr))
     if isinstance(parent, ast.Call) and parent.func is node:
         free = False
     return text if free else rewrite.parenthesized(text)

@@ -12,12 +12,8 @@ from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import reads
 from tapecheck.tape import Backward, Bind, Hold, Node
 
-_STORING = frozenset(
-    {"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"}
-)
-_FORMATTING = frozenset(
-    {"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"}
-)
+_STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
+_FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
 _EVALUATION = ("eval", "valid", "test", "predict", "infer")
 _LEAF = "Gradients with respect to it are those of this iteration; they reach no earlier one."
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
@@ -72,9 +68,7 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
             if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
                 change = append(code, part, ".item()")
                 if change is not None:
-                    yield Candidate(
-                        f"Store the number: `{_short(code, part)}.item()`", _SAME, [change], True, "number"
-                    )
+                    yield Candidate(f"Store the number: `{_short(code, part)}.item()`", _SAME, [change], True, "number")
         for part in parts:
             changes = _detached(code, part)
             if changes:
@@ -166,11 +160,7 @@ def _stored(code: Code, statement: ast.stmt, context: Context) -> list[tuple[ast
         return [(statement.value, dotted(statement.target))]
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0], statement.value
-        if (
-            isinstance(target, ast.Tuple)
-            and isinstance(value, ast.Tuple)
-            and len(target.elts) == len(value.elts)
-        ):
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             held = {event.holder for _, event in context.events_here(Hold) if isinstance(event, Hold)}
             pairs = [(part, dotted(name)) for name, part in zip(target.elts, value.elts, strict=True)]
             return [(part, name) for part, name in pairs if name in held] or pairs
@@ -241,9 +231,7 @@ def _scalar(context: Context, part: ast.expr) -> bool:
                 call = context.code.expression_at(event.at.span)
                 if isinstance(call, ast.Call) and not call.args:
                     roots.update(root.node for root in event.roots if root.node is not None)
-            elif (
-                isinstance(event, Bind) and event.node is not None and name is not None and event.name == name
-            ):
+            elif isinstance(event, Bind) and event.node is not None and name is not None and event.name == name:
                 bound.add(event.node)
             elif isinstance(event, Node) and context.code.expression_at(event.at.span) is part:
                 bound.add(event.id)
@@ -297,12 +285,8 @@ def _is_number(store: ast.Assign, holder: str) -> bool:
     value: ast.expr = store.value
     target = store.targets[0]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        value = next(
-            part for name, part in zip(target.elts, value.elts, strict=True) if dotted(name) == holder
-        )
-    return (
-        isinstance(value, ast.Constant) and isinstance(value.value, (int, float)) and value.value is not True
-    )
+        value = next(part for name, part in zip(target.elts, value.elts, strict=True) if dotted(name) == holder)
+    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float)) and value.value is not True
 
 
 def _detached(code: Code, part: ast.expr) -> list[Change]:

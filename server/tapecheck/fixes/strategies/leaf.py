@@ -38,11 +38,7 @@ def leaf_out_of_place(context: Context) -> Iterator[Candidate]:
     # A leaf whose gradient is read, or that an optimizer holds, must stay the tensor it is.
     if any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement))):
         return
-    if any(
-        _trained(tape, event.leaf)
-        for tape, event in context.events_here(InPlace)
-        if isinstance(event, InPlace)
-    ):
+    if any(_trained(tape, event.leaf) for tape, event in context.events_here(InPlace) if isinstance(event, InPlace)):
         return
     try:
         text = rewrite.out_of_place(code.segment(statement))

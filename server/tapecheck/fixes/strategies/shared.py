@@ -40,9 +40,7 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
                 if isinstance(statement, ast.Expr) and _loss_of(code, statement.value, one) is not None
             ]
             losses = [_loss_of(code, statement.value, one) for statement in run]
-            if len(run) < 2 or any(
-                _stored_between(code, block, run, loss) for loss in losses if loss is not None
-            ):
+            if len(run) < 2 or any(_stored_between(code, block, run, loss) for loss in losses if loss is not None):
                 continue
             texts = [code.segment(loss) for loss in losses if loss is not None]
             if len(set(texts)) < len(texts):
@@ -87,11 +85,7 @@ def _loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
         if not (isinstance(model.func, ast.Attribute) and model.func.attr == "backward" and not model.args):
             return None
         inner, outer = call.func.value, model.func.value
-        if (
-            isinstance(inner, ast.Call)
-            and isinstance(outer, ast.Call)
-            and len(inner.args) == 1 == len(outer.args)
-        ):
+        if isinstance(inner, ast.Call) and isinstance(outer, ast.Call) and len(inner.args) == 1 == len(outer.args):
             # Only scaling is linear: of any other function's results the sum is not the function of the sum.
             scales = isinstance(inner.func, ast.Attribute) and inner.func.attr == "scale"
             if scales and ast.unparse(inner.func) == ast.unparse(outer.func):
@@ -125,11 +119,7 @@ def _with_loss(code: Code, call: ast.Call, loss: ast.expr | None, summed: str) -
 
 def _operand(text: str) -> str:
     node = ast.parse(f"({text}\n)", mode="eval").body
-    return (
-        f"({text})"
-        if isinstance(node, (ast.IfExp, ast.Lambda, ast.BoolOp, ast.Compare, ast.NamedExpr))
-        else text
-    )
+    return f"({text})" if isinstance(node, (ast.IfExp, ast.Lambda, ast.BoolOp, ast.Compare, ast.NamedExpr)) else text
 
 
 def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss: ast.expr) -> bool:
@@ -147,12 +137,7 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
     code = context.code
     statement = code.statement(call)
     loop = code.parent(statement) if statement is not None else None
-    if (
-        not isinstance(loop, ast.For)
-        or len(loop.body) != 1
-        or loop.orelse
-        or not isinstance(loop.target, ast.Name)
-    ):
+    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or not isinstance(loop.target, ast.Name):
         return
     loss = _loss_of(code, call, call)
     if not isinstance(loss, ast.Name) or loss.id != loop.target.id:
@@ -281,9 +266,7 @@ def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | N
     wanted = {
         number
         for number in collision.reached
-        if number in collision.ledger.nodes
-        and number <= collision.newest
-        and collision.leads_to_spoiled(number)
+        if number in collision.ledger.nodes and number <= collision.newest and collision.leads_to_spoiled(number)
     }
     if not wanted or any("__init__" in collision.ledger.nodes[number].at.function for number in wanted):
         # What a constructor computes is part of the object: building the object anew would be another program.
@@ -346,16 +329,12 @@ def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list
     return found
 
 
-def _move(
-    context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt
-) -> Iterator[Candidate]:
+def _move(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:
     """Move statements from before a loop, or from around a closure, to where each backward finds them fresh."""
     code = context.code
     home = code.function(needed[0])
     inner = code.function(target)
-    loops = [
-        loop for loop in code.loops(target) if all(not code.inside(statement, loop) for statement in needed)
-    ]
+    loops = [loop for loop in code.loops(target) if all(not code.inside(statement, loop) for statement in needed)]
     closure = inner is not home and isinstance(inner, ast.FunctionDef) and code.inside(inner, home)
     if not loops and not closure:
         return
@@ -414,9 +393,7 @@ def _read_outside(
     return False
 
 
-def _repeat(
-    context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt
-) -> Iterator[Candidate]:
+def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:
     """Write the forward once more before the second backward."""
     code = context.code
     if code.function(needed[0]) is not code.function(target):
@@ -451,11 +428,7 @@ def _needed_part(code: Code, collision: Collision, statement: ast.stmt) -> list[
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     target, value = statement.targets[0], statement.value
-    if (
-        not isinstance(target, ast.Tuple)
-        or not isinstance(value, ast.Tuple)
-        or len(target.elts) != len(value.elts)
-    ):
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
         return None
     kept: list[tuple[str, str]] = []
     for name, element in zip(target.elts, value.elts, strict=True):

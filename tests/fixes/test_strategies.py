@@ -1,0 +1,675 @@
+"""One small program for each form of each fix: the text before, and the text that the first fix makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from tests.cases import under_torch
+from tests.fixes.support import finding_of, fixed, fixes_of, report_of
+
+from tapecheck.fixes import MAX_FIXES, Fix, available, fixes_for
+
+SETUP = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+"""
+
+
+# Every fix that the tests of this module looked at, for the last one, which runs them all.
+SEEN: dict[str, Fix] = {}
+
+
+def _fixes(body: str, code: str) -> tuple[str, list[Fix]]:
+    text = SETUP + dedent(body)
+    fixes = fixes_of(text, code)
+    SEEN.update((fixed(text, fix), fix) for fix in fixes)
+    return text, fixes
+
+
+def _lines_changed(text: str, fix: Fix) -> list[str]:
+    """The lines of the fixed text that were not there before, without their indent."""
+    before = text.splitlines()
+    return [line.strip() for line in fixed(text, fix).splitlines() if line not in before]
+
+
+RECURRENT = """\
+cell = nn.{kind}(3, 4)
+head = nn.Linear(4, 1)
+opt = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+"""
+
+CARRIED = {
+    "a name": (
+        RECURRENT.format(kind="GRUCell")
+        + """
+h = torch.zeros(2, 4)
+for t in range(5):
+    h = cell(torch.randn(2, 3), h)
+    loss = head(h).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        ["h = h.detach()"],
+    ),
+    "a tuple": (
+        RECURRENT.format(kind="LSTMCell")
+        + """
+state = (torch.zeros(2, 4), torch.zeros(2, 4))
+for t in range(5):
+    state = cell(torch.randn(2, 3), state)
+    loss = head(state[0]).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        ["state = tuple(part.detach() for part in state)"],
+    ),
+    "two names": (
+        RECURRENT.format(kind="LSTMCell")
+        + """
+h, c = torch.zeros(2, 4), torch.zeros(2, 4)
+for t in range(5):
+    h, c = cell(torch.randn(2, 3), (h, c))
+    loss = head(h).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        ["c = c.detach()", "h = h.detach()"],
+    ),
+    "a value in a dict": (
+        RECURRENT.format(kind="GRUCell")
+        + """
+memory = {"h": torch.zeros(2, 4)}
+for t in range(5):
+    memory["h"] = cell(torch.randn(2, 3), memory["h"])
+    loss = head(memory["h"]).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        ["memory['h'] = memory['h'].detach()"],
+    ),
+    "stored after the backward": (
+        RECURRENT.format(kind="GRUCell")
+        + """
+previous = torch.zeros(2, 4)
+for t in range(5):
+    h = cell(torch.randn(2, 3), previous)
+    loss = head(h).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    previous = h.clone()
+""",
+        ["previous = h.detach().clone()"],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", CARRIED)
+def test_carried_state_is_detached_after_the_backward(form: str) -> None:
+    body, expected = CARRIED[form]
+    text, fixes = _fixes(body, "TAPE101")
+    assert sorted(_lines_changed(text, fixes[0])) == sorted(expected)
+    assert fixes[0].applicability == "safe"
+    assert "earlier iterations" in fixes[0].title
+
+
+def test_an_attribute_that_starts_as_none_is_detached_before_it_is_read() -> None:
+    text, fixes = _fixes(
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.LSTM(3, 4)
+                self.head = nn.Linear(4, 1)
+                self.state = None
+
+            def forward(self, x):
+                out, self.state = self.rnn(x, self.state)
+                return self.head(out)
+
+
+        net = Net()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(4):
+            loss = net(torch.randn(5, 2, 3)).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    assert _lines_changed(text, fixes[0]) == [
+        "if self.state is not None:",
+        "self.state = tuple(part.detach() for part in self.state)",
+    ]
+
+
+def test_a_window_keeps_the_gradients_within_it() -> None:
+    text, fixes = _fixes(
+        RECURRENT.format(kind="GRUCell")
+        + """
+h = torch.zeros(2, 4)
+total = 0.0
+for t in range(12):
+    h = cell(torch.randn(2, 3), h)
+    total = total + head(h).pow(2).mean()
+    if (t + 1) % 4 == 0:
+        opt.zero_grad()
+        total.backward()
+        opt.step()
+        total = 0.0
+""",
+        "TAPE101",
+    )
+    # Within the branch: between its steps the window still learns through time.
+    assert "        opt.step()\n        h = h.detach()\n" in fixed(text, fixes[0])
+
+
+TWO_HEADS = """
+trunk, one, two = nn.Linear(4, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+opt = torch.optim.SGD([*trunk.parameters(), *one.parameters(), *two.parameters()], lr=0.1)
+for step in range(3):
+    z = torch.tanh(trunk(torch.randn(5, 4)))
+    loss1, loss2 = one(z).pow(2).mean(), two(z).abs().mean()
+    opt.zero_grad()
+    {first}
+    {second}
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("loss1.backward()", "loss2.backward()", "(loss1 + loss2).backward()"),
+        ("(loss1).backward()", "(0.5 * loss2).backward()", "(loss1 + 0.5 * loss2).backward()"),
+        (
+            "loss1.backward()",
+            "(loss2 if step else loss2 * 2).backward()",
+            "(loss1 + (loss2 if step else loss2 * 2)).backward()",
+        ),
+    ],
+)
+def test_two_losses_are_summed(first: str, second: str, expected: str) -> None:
+    text, fixes = _fixes(TWO_HEADS.format(first=first, second=second), "TAPE101")
+    assert _lines_changed(text, fixes[0]) == [expected]
+    assert first not in fixed(text, fixes[0])
+    assert fixes[0].applicability == "safe"
+    assert any("retain_graph=True" in fix.title for fix in fixes)
+
+
+def test_a_loss_that_is_assigned_between_the_backwards_is_not_summed() -> None:
+    _, fixes = _fixes(
+        TWO_HEADS.format(first="loss = loss1; loss.backward()", second="loss = loss2; loss.backward()"), "TAPE101"
+    )
+    assert all("one backward" not in fix.title for fix in fixes)
+
+
+def test_a_loop_over_losses_becomes_one_backward_over_their_sum() -> None:
+    text, fixes = _fixes(
+        """
+        trunk = nn.Linear(4, 8)
+        heads = nn.ModuleList([nn.Linear(8, 1) for _ in range(3)])
+        opt = torch.optim.SGD([*trunk.parameters(), *heads.parameters()], lr=0.1)
+        z = torch.tanh(trunk(torch.randn(5, 4)))
+        losses = [head(z).pow(2).mean() for head in heads]
+        for loss in losses:
+            loss.backward()
+        opt.step()
+        """,
+        "TAPE101",
+    )
+    assert _lines_changed(text, fixes[0]) == ["sum(losses).backward()"]
+    assert "for loss in" not in fixed(text, fixes[0])
+
+
+GAN = """
+gen, dis = nn.Linear(2, 4), nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+opt_g = torch.optim.SGD(gen.parameters(), lr=0.1)
+opt_d = torch.optim.SGD(dis.parameters(), lr=0.1)
+for step in range(3):
+    fake = gen(torch.randn(6, 2))
+    {body}
+"""
+
+
+def test_the_discriminator_gets_the_fake_detached() -> None:
+    text, fixes = _fixes(
+        GAN.format(
+            body="""d_loss = dis(fake).mean() - dis(torch.randn(6, 4)).mean()
+    opt_d.zero_grad()
+    d_loss.backward()
+    opt_d.step()
+    g_loss = -dis(fake).mean()
+    opt_g.zero_grad()
+    g_loss.backward()
+    opt_g.step()"""
+        ),
+        "TAPE101",
+    )
+    assert _lines_changed(text, fixes[0]) == ["d_loss = dis(fake.detach()).mean() - dis(torch.randn(6, 4)).mean()"]
+    assert fixes[0].applicability == "safe"
+    # The generator would learn nothing: no such fix.
+    assert all("g_loss = -dis(fake.detach())" not in fixed(text, fix) for fix in fixes)
+
+
+def test_with_the_generator_first_the_second_use_is_detached() -> None:
+    text, fixes = _fixes(
+        GAN.format(
+            body="""g_loss = -dis(fake).mean()
+    opt_g.zero_grad()
+    g_loss.backward()
+    opt_g.step()
+    d_loss = dis(fake).mean() - dis(torch.randn(6, 4)).mean()
+    opt_d.zero_grad()
+    d_loss.backward()
+    opt_d.step()"""
+        ),
+        "TAPE101",
+    )
+    assert _lines_changed(text, fixes[0]) == ["d_loss = dis(fake.detach()).mean() - dis(torch.randn(6, 4)).mean()"]
+
+
+def test_a_forward_before_the_loop_moves_into_it() -> None:
+    text, fixes = _fixes(
+        """
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        x = torch.randn(6, 3)
+        out = net(x)
+        for epoch in range(3):
+            loss = out.pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    after = fixed(text, fixes[0])
+    assert "for epoch in range(3):\n    out = net(x)\n    loss = out" in after
+    assert after.count("out = net(x)") == 1
+
+
+def test_a_list_that_is_never_emptied_is_emptied_after_the_backward() -> None:
+    text, fixes = _fixes(
+        """
+        policy = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        opt = torch.optim.SGD(policy.parameters(), lr=0.1)
+        saved = []
+        for episode in range(3):
+            for t in range(2):
+                saved.append(policy(torch.randn(3)).sum())
+            loss = torch.stack(saved).sum()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    assert any(_lines_changed(text, fix) == ["saved.clear()"] for fix in fixes)
+
+
+SEVERAL = {
+    "augmented assignment": ("y += 1", "y = y + 1"),
+    "augmented division": ("y /= y.sum()", "y = y / y.sum()"),
+    "method": ("y.mul_(2)", "y = y.mul(2)"),
+    "function": ("torch.relu_(y)", "y = torch.relu(y)"),
+    "result of a method": ("y = y.clamp_(min=0.1)", "y = y.clamp(min=0.1)"),
+    "inplace argument": (
+        "y = nn.functional.relu(y, inplace=True)",
+        "y = nn.functional.relu(y)",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", SEVERAL)
+def test_a_saved_tensor_is_changed_out_of_place(form: str) -> None:
+    before, after = SEVERAL[form]
+    text, fixes = _fixes(
+        f"""
+        w = torch.randn(4, requires_grad=True)
+        y = torch.exp(w)
+        {before}
+        y.sum().backward()
+        """,
+        "TAPE102",
+    )
+    assert _lines_changed(text, fixes[0]) == [after]
+    assert fixes[0].applicability == "safe"
+
+
+@pytest.mark.parametrize("written", ["nn.ReLU(inplace=True)", "nn.ReLU(True)"])
+def test_an_inplace_module_is_made_without_inplace(written: str) -> None:
+    text, fixes = _fixes(
+        f"""
+        net = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), {written}, nn.Linear(4, 1))
+        net(torch.randn(2, 3)).sum().backward()
+        """,
+        "TAPE102",
+    )
+    assert "nn.Sigmoid(), nn.ReLU(), nn.Linear" in fixed(text, fixes[0])
+
+
+def test_a_step_between_two_backwards_moves_behind_them_or_the_forward_runs_again() -> None:
+    text, fixes = _fixes(
+        """
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            out = net(torch.randn(5, 3))
+            first, second = out[:, 0].mean(), out[:, 1].pow(2).mean()
+            opt.zero_grad()
+            first.backward(retain_graph=True)
+            opt.step()
+            second.backward()
+            opt.step()
+        """,
+        "TAPE102",
+    )
+    results = [fixed(text, fix) for fix in fixes]
+    assert any("    second.backward()\n    opt.step()\n    opt.step()\n" in result for result in results)
+    assert all(fix.applicability == "unsafe" for fix in fixes)
+
+
+CUTS = {
+    "detach": ("loss = net(x).mean().detach()", "loss = net(x).mean()"),
+    "data": ("loss = net(x).mean().data", "loss = net(x).mean()"),
+    "tensor of a tensor": ("loss = torch.tensor(net(x).mean())", "loss = net(x).mean()"),
+    "tensor of a list": (
+        "loss = torch.tensor([net(x).mean(), net(x).sum()]).sum()",
+        "loss = torch.stack([net(x).mean(), net(x).sum()]).sum()",
+    ),
+    "no_grad": ("with torch.no_grad():\n    loss = net(x).mean()", "loss = net(x).mean()"),
+}
+
+
+@pytest.mark.parametrize("form", CUTS)
+def test_a_cut_before_a_backward_is_taken_out(form: str) -> None:
+    before, after = CUTS[form]
+    body = f"\nnet = nn.Linear(3, 1)\nx = torch.randn(2, 3)\n{before}\nloss.backward()\n"
+    text, fixes = _fixes(body, "TAPE103")
+    assert _lines_changed(text, fixes[0]) == [after]
+    assert fixes[0].applicability == "safe"
+    assert "no_grad" not in fixed(text, fixes[0])
+
+
+def test_numbers_added_up_become_tensors_again_with_both_cuts_out() -> None:
+    text, fixes = _fixes(
+        """
+        net = nn.Linear(3, 1)
+        total = 0.0
+        for i in range(3):
+            total += net(torch.randn(2, 3)).mean().item()
+        loss = torch.tensor(total / 3)
+        loss.backward()
+        """,
+        "TAPE103",
+    )
+    assert _lines_changed(text, fixes[0]) == ["total += net(torch.randn(2, 3)).mean()", "loss = total / 3"]
+
+
+def test_a_leaf_is_changed_under_no_grad_with_torch_imported_for_it() -> None:
+    text = dedent("""\
+        from torch import nn, optim
+
+        net = nn.Linear(3, 1)
+        opt = optim.SGD(net.parameters(), lr=0.1)
+        for p in net.parameters():
+            p *= 0.5  # shrink
+    """)
+    fixes = fixes_of(text, "TAPE104")
+    assert fixed(text, fixes[0]) == dedent("""\
+        import torch
+        from torch import nn, optim
+
+        net = nn.Linear(3, 1)
+        opt = optim.SGD(net.parameters(), lr=0.1)
+        for p in net.parameters():
+            with torch.no_grad():
+                p *= 0.5  # shrink
+    """)
+
+
+KEPT = """
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+{start}
+for step in range(8):
+    loss = net(torch.randn(4, 3)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    {store}
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "store", "end", "expected"),
+    [
+        ("total = 0.0", "total += loss", "print(total / 8)", "total += loss.item()"),
+        ("total = 0", "total = total + loss", "print(f'{total:.3f}')", "total = total + loss.item()"),
+        # What is asked of the total later, a number could not answer.
+        ("total = 0.0", "total += loss", "print(total.item())", "total += loss.detach()"),
+        ("total = torch.zeros(())", "total += loss", "print(total)", "total += loss.detach()"),
+        ("total = 0.0", "total += loss * 4", "print(total.cpu())", "total += loss.detach() * 4"),
+        ("seen = []", "seen.append(loss)", "print(torch.stack(seen))", "seen.append(loss.detach())"),
+        ("seen = []", "seen.append((step, loss))", "print(len(seen))", "seen.append((step, loss.detach()))"),
+        ("log = {'a': []}", "log['a'].append(loss)", "print(len(log))", "log['a'].append(loss.detach())"),
+        ("seen = []", "seen += [loss]", "print(len(seen))", "seen += [loss.detach()]"),
+        ("seen = []", "seen.append({'loss': loss})", "print(len(seen))", "seen.append({'loss': loss.detach()})"),
+        ("a = 0.9; ema = 0.0", "ema = a * ema + (1 - a) * loss", "print(ema)", None),
+    ],
+)
+def test_what_is_stored_carries_no_graph(start: str, store: str, end: str, expected: str | None) -> None:
+    text, fixes = _fixes(KEPT.format(start=start, store=store, end=end), "TAPE201")
+    assert fixes
+    assert all(fix.applicability == "safe" for fix in fixes)
+    if expected is not None:
+        assert _lines_changed(text, fixes[0]) == [expected]
+
+
+def test_an_evaluation_runs_under_no_grad() -> None:
+    text, fixes = _fixes(
+        """
+        def evaluate(net, loader):
+            net.eval()
+            outputs = []
+            for x in loader:
+                # predictions
+                outputs.append(net(x))
+            return torch.cat(outputs).argmax(1)
+
+
+        print(evaluate(nn.Linear(3, 2), [torch.randn(4, 3) for _ in range(5)]))
+        """,
+        "TAPE201",
+    )
+    assert (
+        "    with torch.no_grad():\n        for x in loader:\n            # predictions\n"
+        "            outputs.append(net(x))\n    return"
+    ) in fixed(text, fixes[0])
+
+
+def test_a_growing_chain_is_cut_and_retain_graph_dropped() -> None:
+    text, fixes = _fixes(
+        """
+        net = nn.Linear(3, 3, bias=False)
+        scale = torch.ones(3, requires_grad=True)
+        h = torch.zeros(3)
+        for step in range(6):
+            h = torch.tanh(h * scale + torch.randn(3))
+            loss = h.sum()
+            loss.backward(retain_graph=True)
+        """,
+        "TAPE202",
+    )
+    assert _lines_changed(text, fixes[0]) == ["loss.backward()", "h = h.detach()"]
+    assert fixes[0].applicability == "unsafe"
+
+
+def test_gradients_with_a_graph_are_dropped_after_use() -> None:
+    text, fixes = _fixes(
+        """
+        def sharpness(net, x):
+            loss = net(x).pow(2).mean()
+            loss.backward(create_graph=True)
+            norm = sum(p.grad.pow(2).sum() for p in net.parameters())
+            return norm.item()
+
+
+        for trial in range(5):
+            print(sharpness(nn.Linear(3, 1), torch.randn(4, 3)))
+        """,
+        "TAPE203",
+    )
+    assert "    net.zero_grad(set_to_none=True)\n    return norm.item()\n" in fixed(text, fixes[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("loss.backward(retain_graph=True)", "loss.backward()"),
+        ("loss.backward(None, True)", "loss.backward(None)"),
+        ("loss.backward(retain_graph=step < 9)", "loss.backward()"),
+        ("torch.autograd.backward(loss, retain_graph=True)", "torch.autograd.backward(loss)"),
+        ("loss.backward(\n        retain_graph=True,  # why not\n    )", "loss.backward()"),
+    ],
+)
+def test_a_needless_retain_graph_goes(call: str, expected: str) -> None:
+    text, fixes = _fixes(
+        f"""
+net = nn.Linear(3, 1)
+for step in range(3):
+    loss = net(torch.randn(4, 3)).pow(2).mean()
+    {call}
+""",
+        "TAPE301",
+    )
+    assert _lines_changed(text, fixes[0]) == [expected]
+    assert fixes[0].applicability == "safe"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("torch.autograd.grad(out, x)", "torch.autograd.grad(out, x, create_graph=True)"),
+        ("torch.autograd.grad(out, x, retain_graph=True)", "torch.autograd.grad(out, x, create_graph=True)"),
+        (
+            "torch.autograd.grad(out, x, retain_graph=True, create_graph=False)",
+            "torch.autograd.grad(out, x, create_graph=True)",
+        ),
+    ],
+)
+def test_a_penalty_takes_its_gradient_with_a_graph(call: str, expected: str) -> None:
+    text, fixes = _fixes(
+        f"""
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            x = torch.randn(4, 3, requires_grad=True)
+            out = net(x).sum()
+            (g,) = {call}
+            loss = net(x).pow(2).mean() + g.pow(2).sum()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE401",
+    )
+    assert _lines_changed(text, fixes[0]) == [f"(g,) = {expected}"]
+    assert fixes[0].applicability == "unsafe"
+
+
+def test_a_cut_on_the_way_to_an_optimizer_is_taken_out() -> None:
+    text, fixes = _fixes(
+        """
+        encoder, decoder = nn.Linear(3, 4), nn.Linear(4, 1)
+        opt = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+        for step in range(3):
+            code = encoder(torch.randn(5, 3))
+            code = code.detach()
+            loss = decoder(code).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+        """,
+        "TAPE402",
+    )
+    assert "detach" not in fixed(text, fixes[0])
+    assert fixes[0].applicability == "unsafe"
+
+
+def test_windows_line_ends_and_tabs_stay() -> None:
+    body = CARRIED["a name"][0].replace("    ", "\t")
+    text = (SETUP + body).replace("\n", "\r\n")
+    fixes = fixes_of(text, "TAPE101")
+    after = fixed(text, fixes[0])
+    assert "\topt.step()\r\n\th = h.detach()\r\n" in after
+    assert after.count("\n") == after.count("\r\n")
+
+
+def test_columns_count_characters_before_what_is_changed() -> None:
+    text, fixes = _fixes(
+        KEPT.format(start="seen = []", store="note = 'naïve 😀'; seen.append(loss)", end="print(torch.stack(seen))"),
+        "TAPE201",
+    )
+    assert "note = 'naïve 😀'; seen.append(loss.detach())" in fixed(text, fixes[0])
+
+
+def test_a_syntax_error_elsewhere_leaves_the_fixes() -> None:
+    text = SETUP + CARRIED["a name"][0] + "\ndef unfinished(:\n    pass\n"
+    fixes = fixes_of(text, "TAPE101")
+    assert "h = h.detach()" in fixed(text, fixes[0])
+
+
+def test_no_more_fixes_than_a_menu_holds_and_each_leaves_the_finding_behind() -> None:
+    text = SETUP + TWO_HEADS.format(first="loss1.backward()", second="loss2.backward()")
+    fixes = fixes_of(text, "TAPE101")
+    assert 1 <= len(fixes) <= MAX_FIXES
+    assert len({fix.edits for fix in fixes}) == len(fixes)
+    for fix in fixes:
+        assert not report_of(fixed(text, fix)).findings
+
+
+def test_what_does_not_hold_is_not_offered() -> None:
+    text = SETUP + TWO_HEADS.format(first="loss1.backward()", second="loss2.backward()")
+    report = report_of(text)
+    finding = finding_of(report, "TAPE101")
+    # An analysis that always finds the same again approves of nothing.
+    assert fixes_for(report, finding, check=lambda source: report) == []
+
+
+def test_without_libcst_there_are_no_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SETUP + CARRIED["a name"][0]
+    report = report_of(text)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not available()
+    assert fixes_for(report, finding_of(report, "TAPE101")) == []
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
+    texts = list(SEEN) or [fixed(*pair) for pair in _pairs()]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.py").write_text(text)
+    outcomes = under_torch.run_all([{"path": tmp_path / f"{number}.py"} for number in range(len(texts))])
+    failed = [
+        (outcome["exception"], outcome["message"], text)
+        for text, outcome in zip(texts, outcomes, strict=True)
+        if outcome["exception"] is not None
+    ]
+    assert not failed
+
+
+def _pairs() -> list[tuple[str, Fix]]:
+    """The fixes of the carried forms, for a run of the last test alone."""
+    return [(SETUP + body, fix) for body, _ in CARRIED.values() for fix in fixes_of(SETUP + body, "TAPE101")]
