@@ -103,9 +103,7 @@ class Editor:
             assert isinstance(report, t.RelatedFullDocumentDiagnosticReport)
             return list(report.items)
         while self.published.get(uri, (0, []))[0] != self.versions[uri]:
-            await asyncio.wait_for(
-                self.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), WAIT
-            )
+            await asyncio.wait_for(self.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), WAIT)
         return self.published[uri][1]
 
     @property

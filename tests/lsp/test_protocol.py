@@ -23,9 +23,7 @@ def at(line: int, start: int, end: int) -> t.Range:
 
 # A server starts in about a second: those who do not change it share one.
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=CAPTURES)
-async def any_editor(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Editor]:
+async def any_editor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
     folder = tmp_path_factory.mktemp("editor")
     async with editor(captured(request.param, folder), folder) as connected:
         connected.name = request.param
@@ -195,6 +193,8 @@ async def test_a_crash_of_the_analysis_is_logged_once_and_survived(pushing: Edit
     assert logged.endswith("train.py: KeyError: 'made to crash'") and "\n" not in logged
     assert len(pushing.published[uri][1]) == 1, "what was known stays"
     assert await pushing.hover(uri, 0, 6) is None
+    assert await pushing.lenses(uri) == []
+    assert len([one for one in pushing.client.log_messages if "could not analyse" in one.message]) == 1
     pushing.type(uri, 2, 0, "", replacing=7)
     assert len(await pushing.diagnostics(uri)) == 1
 
@@ -288,7 +288,8 @@ async def test_vscode_is_asked_to_tell_of_changed_settings(tmp_path: Path) -> No
         uri = connected.open("train.py", TWICE)
         await connected.diagnostics(uri)
         assert [one.method for one in connected.client.registrations] == [
-            t.WORKSPACE_DID_CHANGE_CONFIGURATION
+            t.WORKSPACE_DID_CHANGE_CONFIGURATION,
+            t.WORKSPACE_DID_CHANGE_WATCHED_FILES,
         ]
         connected.client.set_configuration({"ignore": ["TAPE1", "TAPE101"]}, section="tapecheck")
         connected.client.workspace_did_change_configuration(t.DidChangeConfigurationParams(None))
@@ -373,6 +374,20 @@ async def test_a_run_is_stopped_by_its_progress(tmp_path: Path, given: str | Non
         answer = await asyncio.wait_for(running, 5)
         assert (answer["exit"], answer["summary"]) == (0, "forever.py: nothing found (cancelled)")
         assert connected.client.progress_reports[token][-1].kind == "end"
+
+
+async def test_a_run_is_stopped_by_cancelling_the_request(pushing: Editor) -> None:
+    uri = saved(pushing, "cancel.py", "# forever\n")
+    params = t.ExecuteCommandParams("tapecheck.run", [{"uri": uri}])
+    logged = len(pushing.client.log_messages)
+    pending = pushing.client.protocol.send_request(t.WORKSPACE_EXECUTE_COMMAND, params, msg_id="run-9")
+    while not any("epoch 1" in one.message for one in pushing.client.log_messages[logged:]):
+        await asyncio.sleep(0.01)
+    pushing.client.cancel_request(t.CancelParams(id="run-9"))
+    with pytest.raises(JsonRpcException, match="canceled"):
+        await asyncio.wrap_future(pending)
+    while not pushing.client.log_messages[-1].message.endswith("(cancelled)"):
+        await asyncio.sleep(0.01)
 
 
 async def test_the_end_of_the_session_ends_a_run(tmp_path: Path) -> None:

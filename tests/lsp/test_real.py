@@ -31,15 +31,11 @@ RECURRENT = dedent(
         optimizer.step()
     """
 )
-NEEDLESS = RECURRENT.replace(", hidden)", ", hidden.detach())").replace(
-    ".backward()", ".backward(retain_graph=True)"
-)
+NEEDLESS = RECURRENT.replace(", hidden)", ", hidden.detach())").replace(".backward()", ".backward(retain_graph=True)")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=CAPTURES)
-async def real(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Editor]:
+async def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Editor]:
     folder = tmp_path_factory.mktemp("real")
     async with editor(captured(request.param, folder), folder, REAL) as connected:
         connected.name = request.param
@@ -177,6 +173,9 @@ async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, 
     await real.diagnostics(other)
     module.write_text("def total(x):\n    return (x.detach() * 2).exp().sum()\n", encoding="utf-8")
     real.client.text_document_did_save(t.DidSaveTextDocumentParams(t.TextDocumentIdentifier(other)))
+    if real.client.registrations:
+        change = t.FileEvent(other, t.FileChangeType.Changed)
+        real.client.workspace_did_change_watched_files(t.DidChangeWatchedFilesParams([change]))
     if not real.pulls:
         while not real.published[uri][1]:
             await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)

@@ -18,6 +18,7 @@ class Client:
     progress: bool = False
     configuration: bool = False
     register_configuration: bool = False
+    watches_files: bool = False
     related: bool = False
     code_description: bool = False
     unnecessary: bool = False
@@ -61,6 +62,7 @@ def read_client(params: t.InitializeParams) -> Client:
         progress=bool(ask("window.work_done_progress")),
         configuration=bool(ask("workspace.configuration")),
         register_configuration=bool(ask("workspace.did_change_configuration.dynamic_registration")),
+        watches_files=bool(ask("workspace.did_change_watched_files.dynamic_registration")),
         related=bool(getattr(abilities, "related_information", None)),
         code_description=bool(getattr(abilities, "code_description_support", None)),
         unnecessary=t.DiagnosticTag.Unnecessary in tags,

@@ -114,9 +114,7 @@ class Document:
         self.version = version
         self._set(text)
 
-    def edit(
-        self, start: Position, end: Position, content: str, encoding: Encoding, version: int | None
-    ) -> None:
+    def edit(self, start: Position, end: Position, content: str, encoding: Encoding, version: int | None) -> None:
         """Replace the text between two positions, as one change of an incremental `didChange` does."""
         first = self.offset(start, encoding)
         last = max(first, self.offset(end, encoding))

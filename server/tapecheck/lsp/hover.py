@@ -195,8 +195,7 @@ class Explainer:
         before = [
             store
             for store in stores
-            if (store.line, store.column) < (span.line, span.column)
-            and not statement[0] <= store.line <= statement[1]
+            if (store.line, store.column) < (span.line, span.column) and not statement[0] <= store.line <= statement[1]
         ]
         chosen = before[-1] if before else None
         if chosen not in bound and self._scopes_at(span.line)[0] == scope:
@@ -273,9 +272,7 @@ class Explainer:
         details.append(stale)
         if bind.cuts:
             details.append(f"parts of it are cut off by {self._cuts(reading, bind, line)}")
-        places = {
-            self._lines((node.at for node in self._nodes_of(times[0])), line) for times in groups.values()
-        }
+        places = {self._lines((node.at for node in self._nodes_of(times[0])), line) for times in groups.values()}
         if len(places) > 1:
             details.append("another way through the program builds it elsewhere")
         return _page(head, details)
@@ -302,11 +299,7 @@ class Explainer:
         """The first backward after a binding that walks the tensor's graph and retains it."""
         own = {node.id for node in self._nodes_of(one)}
         for run in one.reading.runs:
-            if (
-                run.position > one.position
-                and run.backward.retain == "yes"
-                and own & set(run.traversal.executed)
-            ):
+            if run.position > one.position and run.backward.retain == "yes" and own & set(run.traversal.executed):
                 return run
         return None
 
@@ -343,9 +336,7 @@ class Explainer:
     def _leaf(self, name: str, reading: Reading, leaf: int) -> str:
         event = reading.ledger.leaves[leaf]
         kind = "parameter" if event.parameter else "leaf that requires grad"
-        reaching = [
-            run for run in reading.runs if leaf in run.traversal.executed and run.backward.accumulates
-        ]
+        reaching = [run for run in reading.runs if leaf in run.traversal.executed and run.backward.accumulates]
         lines = sorted({run.at.line for run in reaching if run.at.file == self.source.path})
         head = f"**`{name}`** is a {kind}: it has no graph of its own, gradients accumulate in `{name}.grad`"
         by = f"receives a gradient from the backward on {_range(set(lines))}" if lines else ""
@@ -410,9 +401,7 @@ class Explainer:
         return "`.backward()`" if backward.call == "backward" else "`autograd.grad`"
 
     def _explain_backward(self, span: Span) -> str:
-        tapes = [
-            (reading, reading.runs_by_site[span]) for reading in self.readings if span in reading.runs_by_site
-        ]
+        tapes = [(reading, reading.runs_by_site[span]) for reading in self.readings if span in reading.runs_by_site]
         failing = [(reading, runs) for reading, runs in tapes if any(run.failed for run in runs)]
         reading, runs = max(failing or tapes, key=lambda pair: len(pair[1]))
         first = runs[0]
@@ -529,9 +518,7 @@ class Explainer:
                 other = f"the {_kind(run)} on {line_of(run.at.span, span)}"
                 where = "this same call, later on," if itself else other
                 needing.append(f"{where} walks the nodes built on {built} again")
-            growing = growing or any(
-                run.backward.id in own for chain in reading.growing_chains for run in chain.runs
-            )
+            growing = growing or any(run.backward.id in own for chain in reading.growing_chains for run in chain.runs)
         details = list(dict.fromkeys(needing))[:_MAX_NAMES]
         if created:
             head = "**`retain_graph`** says here what `create_graph=True` implies"
@@ -551,9 +538,7 @@ def _walked(reading: Reading, run: Run) -> list[Node]:
 
 
 def _binds(reading: Reading) -> list[tuple[int, Bind]]:
-    return [
-        (position, event) for position, event in enumerate(reading.tape.events) if isinstance(event, Bind)
-    ]
+    return [(position, event) for position, event in enumerate(reading.tape.events) if isinstance(event, Bind)]
 
 
 def _kind(run: Run) -> str:

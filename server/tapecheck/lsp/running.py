@@ -22,10 +22,11 @@ LOG_EVERY, LOG_LINES, LOG_LINE = 0.1, 2000, 500
 class RecordedRun:
     """One recorded run as the client sees it: progress it can cancel, output in its log."""
 
-    def __init__(self, ls: Server, name: str, token: t.ProgressToken | None) -> None:
+    def __init__(self, ls: Server, name: str, token: t.ProgressToken | None, request: str | int | None) -> None:
         self.ls = ls
         self.name = name
         self.token = token
+        self.request = request
         self.stopped = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._output = ""

@@ -44,8 +44,8 @@ FIX_ALL = "source.fixAll.tapecheck"
 RUNS_AT_ONCE = 4
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
-MIN_DELAY, MAX_DELAY = 0.01, 0.25
-"""Seconds to wait for the next keystroke: half of what the last analysis took, within these."""
+MIN_DELAY, MAX_DELAY = 0.005, 0.1
+"""Seconds to wait for the next keystroke: a quarter of what the last analysis took, within these."""
 
 
 @dataclass(slots=True)
@@ -63,14 +63,14 @@ class Protocol(LanguageServerProtocol):
     called) on the first edit below a form feed or a U+2028. The session keeps the texts.
     """
 
+    _server: Server
+
     @lsp_method(t.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: t.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_OPEN], (params,), None
 
     @lsp_method(t.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(
-        self, params: t.DidChangeTextDocumentParams
-    ) -> Generator[Any, Any, None]:
+    def lsp_text_document__did_change(self, params: t.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_CHANGE], (params,), None
 
     @lsp_method(t.TEXT_DOCUMENT_DID_CLOSE)
@@ -87,6 +87,13 @@ class Protocol(LanguageServerProtocol):
                 future.cancel()
         self._shutdown = True
 
+    def _handle_cancel_notification(self, msg_id: str | int) -> None:
+        super()._handle_cancel_notification(msg_id)
+        # pygls answers that a command is cancelled and lets it go on.
+        for run in self._server.runs.values():
+            if run.request == msg_id:
+                run.stopped.set()
+
 
 class Server(LanguageServer):
     """The server's state: the session, the client's abilities, and what runs off the event loop."""
@@ -101,6 +108,7 @@ class Server(LanguageServer):
         self._running: dict[str, _Running] = {}
         self._published: dict[str, asyncio.Task[None]] = {}
         self._took: dict[str, float] = {}
+        self._crashed: dict[str, int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runs: dict[str, RecordedRun] = {}
         # pygls reads standard input in its own pool: long work there would stop it from reading a cancel.
@@ -131,6 +139,8 @@ class Server(LanguageServer):
         known = self.session.known(snapshot)
         if known is not None:
             return known
+        if self._crashed.get(uri) == snapshot.generation:
+            return None
         running = self._running.get(uri)
         if running is None or running.snapshot.generation != snapshot.generation or running.task.done():
             running = _Running(snapshot, asyncio.ensure_future(self._analyse(snapshot)))
@@ -144,6 +154,8 @@ class Server(LanguageServer):
         try:
             analysis = await loop.run_in_executor(self.analysing, self.session.analyse, snapshot)
         except Exception as error:
+            # Everybody who asks about this text would meet the same error: it is logged once.
+            self._crashed[snapshot.uri] = snapshot.generation
             self._failed(f"could not analyse {snapshot.path}", error)
             return None
         if analysis is not None:
@@ -162,7 +174,7 @@ class Server(LanguageServer):
         previous = self._published.pop(uri, None)
         if previous is not None:
             previous.cancel()
-        delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 2, MIN_DELAY), MAX_DELAY)
+        delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 4, MIN_DELAY), MAX_DELAY)
         self._published[uri] = self.spawn(self._publish(uri, delay))
 
     async def _publish(self, uri: str, delay: float) -> None:
@@ -179,12 +191,20 @@ class Server(LanguageServer):
             return
         self.publish(document, self.converter.diagnostics(analysis))
 
+    def close(self, uri: str) -> None:
+        """Forget what was going on about a file."""
+        waiting = self._published.pop(uri, None)
+        if waiting is not None:
+            waiting.cancel()
+        for kept in (self._running, self._took, self._crashed):
+            kept.pop(uri, None)
+
     def publish(self, document: Document, diagnostics: list[t.Diagnostic]) -> None:
         self.text_document_publish_diagnostics(
             t.PublishDiagnosticsParams(uri=document.uri, version=document.version, diagnostics=diagnostics)
         )
 
-    async def refresh_all(self) -> None:
+    def refresh_all(self) -> None:
         """Settings or evidence changed: show everything anew."""
         self.revision += 1
         for uri in list(self.session.documents):
@@ -245,20 +265,21 @@ class Server(LanguageServer):
         items = [t.ConfigurationItem(section=SECTION)]
         items += [t.ConfigurationItem(section=SECTION, scope_uri=folder.uri) for folder in folders]
         answers = await self.workspace_configuration_async(t.ConfigurationParams(items=items))
-        if not answers or not isinstance(answers[0], dict):
+        if not answers or not isinstance(answers[0], dict) or not answers[0]:
+            # Nothing is set there: what came with `initialize` stays.
             return
         own = {
             path_of(folder.uri): self._settings(answer)
             for folder, answer in zip(folders, answers[1:], strict=False)
             if isinstance(answer, dict)
         }
-        await self.configure(self._settings(answers[0]), own)
+        self.configure(self._settings(answers[0]), own)
 
-    async def configure(self, settings: Settings, folders: dict[str, Settings] | None = None) -> None:
+    def configure(self, settings: Settings, folders: dict[str, Settings] | None = None) -> None:
         if settings == self.session.settings and (folders or {}) == self.session.folder_settings:
             return
         self.session.configure(settings, folders)
-        await self.refresh_all()
+        self.refresh_all()
 
     def _settings(self, value: object) -> Settings:
         settings, problems = read_settings(value)
@@ -296,6 +317,7 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.TEXT_DOCUMENT_DID_CLOSE)(did_close)
     server.feature(t.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change_configuration)
     server.feature(t.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(did_change_folders)
+    server.feature(t.WORKSPACE_DID_CHANGE_WATCHED_FILES)(did_change_files)
     server.feature(t.TEXT_DOCUMENT_HOVER)(hover)
     server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(cancel_progress)
     server.command(RUN_COMMAND)(run)
@@ -312,9 +334,7 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
     if ls.client.pull:
         ls.feature(
             t.TEXT_DOCUMENT_DIAGNOSTIC,
-            t.DiagnosticOptions(
-                inter_file_dependencies=True, workspace_diagnostics=False, identifier=SECTION
-            ),
+            t.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False, identifier=SECTION),
         )(diagnostic)
     if ls.client.action_literals:
         kinds: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL]
@@ -325,13 +345,15 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
 
 
 async def initialized(ls: Server, params: t.InitializedParams) -> None:
+    wanted: list[t.Registration] = []
     if ls.client.register_configuration:
-        registration = t.Registration(
-            id="tapecheck-configuration",
-            method=t.WORKSPACE_DID_CHANGE_CONFIGURATION,
-            register_options=t.DidChangeConfigurationRegistrationOptions(section=SECTION),
-        )
-        await ls.client_register_capability_async(t.RegistrationParams([registration]))
+        section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
+        wanted.append(t.Registration("tapecheck-configuration", t.WORKSPACE_DID_CHANGE_CONFIGURATION, section))
+    if ls.client.watches_files:
+        watchers = t.DidChangeWatchedFilesRegistrationOptions([t.FileSystemWatcher("**/*.py")])
+        wanted.append(t.Registration("tapecheck-files", t.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers))
+    if wanted:
+        await _quietly(ls.client_register_capability_async(t.RegistrationParams(wanted)))
     if ls.client.configuration:
         await ls.read_settings()
 
@@ -362,20 +384,24 @@ def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
 
 
 def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
-    # Other open files may import the one that was saved.
-    saved = params.text_document.uri
-    if len(ls.session.documents) > 1 or saved not in ls.session.documents:
-        ls.session.forget()
-        for uri in ls.session.documents:
-            ls.refresh(uri)
+    if not ls.client.watches_files:
+        files_changed(ls, {params.text_document.uri})
+
+
+def did_change_files(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
+    files_changed(ls, {change.uri for change in params.changes})
+
+
+def files_changed(ls: Server, changed: set[str]) -> None:
+    """Files changed on disk: the open ones that may import them are analysed anew."""
+    if ls.session.forget_importers(changed):
+        ls.refresh_all()
 
 
 def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     document = ls.session.documents.get(params.text_document.uri)
     ls.session.close(params.text_document.uri)
-    waiting = ls._published.pop(params.text_document.uri, None)
-    if waiting is not None:
-        waiting.cancel()
+    ls.close(params.text_document.uri)
     if document is not None and not ls.client.pull:
         document.version = None
         ls.publish(document, [])
@@ -385,7 +411,7 @@ async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationP
     if ls.client.configuration:
         await ls.read_settings()
     elif isinstance(params.settings, dict):
-        await ls.configure(ls._settings(params.settings.get(SECTION, params.settings)))
+        ls.configure(ls._settings(params.settings.get(SECTION, params.settings)))
 
 
 async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
@@ -516,7 +542,7 @@ async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
     path = path_of(uri)
     if path in ls.runs:
         return ls.summary(2, f"{Path(path).name} is already being run")
-    under_way = RecordedRun(ls, Path(path).name, _member(asked, "token"))
+    under_way = RecordedRun(ls, Path(path).name, _member(asked, "token"), ls.protocol.msg_id)
     ls.runs[path] = under_way
     try:
         await under_way.begin()
@@ -555,7 +581,7 @@ async def _record(ls: Server, path: str, under_way: RecordedRun) -> dict[str, An
     finally:
         under_way.end(summary)
         ls.log(summary)
-        await ls.refresh_all()
+        ls.refresh_all()
 
 
 def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:

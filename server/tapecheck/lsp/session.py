@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,9 +48,7 @@ class Check(Protocol):
 class FindFixes(Protocol):
     """The signature of `tapecheck.fixes.fixes_for`."""
 
-    def __call__(
-        self, report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None
-    ) -> list[Fix]: ...
+    def __call__(self, report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None) -> list[Fix]: ...
 
 
 class Record(Protocol):
@@ -160,11 +158,21 @@ class Session:
         self.forget()
 
     def forget(self) -> None:
-        """Drop every analysis: settings changed, or a file that others import was saved."""
+        """Drop every analysis, as when the settings change."""
         self._analyses.clear()
         self._fixes.clear()
         for document in self.documents.values():
             document.touch()
+
+    def forget_importers(self, changed: Collection[str]) -> bool:
+        """Drop the analyses of the open files that may import changed ones; answers whether there were any."""
+        others = [document for uri, document in self.documents.items() if uri not in changed or len(changed) > 1]
+        for document in others:
+            self._analyses.pop(document.uri, None)
+            document.touch()
+        if others:
+            self._fixes.clear()
+        return bool(others)
 
     def settings_for(self, path: str) -> Settings:
         """The settings of the innermost folder that has its own."""
@@ -214,9 +222,7 @@ class Session:
         if known is not None:
             return known
         try:
-            report = self._run_check(
-                snapshot.text, snapshot.path, snapshot.settings, lambda: self.outdated(snapshot)
-            )
+            report = self._run_check(snapshot.text, snapshot.path, snapshot.settings, lambda: self.outdated(snapshot))
         except Exception:
             if self.outdated(snapshot):
                 return None
@@ -364,9 +370,7 @@ class Session:
         """What a run of a file would be; raises RunRefused where there is nothing to run."""
         return runs.make_order(path, folders, self.settings_for(path))
 
-    def record(
-        self, order: RunOrder, on_output: Listen, on_progress: Listen, stop: Callable[[], bool]
-    ) -> Recording:
+    def record(self, order: RunOrder, on_output: Listen, on_progress: Listen, stop: Callable[[], bool]) -> Recording:
         """Execute a file under the recorder and keep what it says; `stop` ends the run.
 
         This is the one place where the user's code is executed, and only because the user asked for it.
@@ -383,10 +387,7 @@ class Session:
 
     def edited_since(self, path: str, recording: Recording) -> bool:
         """Whether an open file differs from what was run."""
-        return any(
-            document.path == path and not recording.is_of(document.text)
-            for document in self.documents.values()
-        )
+        return any(document.path == path and not recording.is_of(document.text) for document in self.documents.values())
 
 
 def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:
