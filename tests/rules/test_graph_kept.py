@@ -213,3 +213,33 @@ def test_a_way_on_which_it_does_not_grow_makes_it_may(build: Any, another: Any, 
     (finding,) = found(build, other)
     assert finding.certain is False
     assert "may keep" in finding.message
+
+
+def test_a_window_that_slides_is_bounded(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    kept: list[int] = []
+    with build.loop(2) as begin:
+        for _ in range(8):
+            begin()
+            kept = [*kept[-3:], build.node(3, w, saves=[0])]
+            build.hold(4, "recent", *kept)
+    assert found(build) == []
+
+
+def test_a_list_of_totals_hangs_on_the_total(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    history: list[int] = []
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            total = None
+            with build.loop(3) as inner:
+                for _ in range(3):
+                    inner()
+                    loss = build.node(4, w, saves=[0])
+                    build.backward(5, loss)
+                    total = build.node(6, *([total] if total else []), loss, op="AddBackward0")
+                    build.hold(6, "total", total)
+            history.append(build.node(7, total, op="DivBackward0", keeps="yes"))
+            build.hold(7, "history", *history)
+    assert [finding.facts["holder"] for finding in found(build)] == ["total"]

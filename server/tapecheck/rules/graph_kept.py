@@ -180,28 +180,22 @@ for step in range(5):
     )
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        excused: set[_Place] = set()
         level: set[_Place] = set()
-        grown: list[tuple[Reading, _Growth]] = []
+        grown: list[tuple[Reading, list[_Growth]]] = []
         for reading in readings:
-            reached: dict[int, dict[int, int]] = {}
-            for held in reading.held:
-                if len(held.holds) < 2:
-                    continue
-                if held.loop.id not in reached:
-                    reached[held.loop.id] = reading.iterations_reached(held.loop)
-                if len(_steps(held, reached[held.loop.id])) < 2:
-                    level.add(_place(held))
-            grown += [(reading, growth) for growth in _growing(reading)]
-        wanted = {_place(growth.held) for _, growth in grown}
+            growths, steady = _growing(reading)
+            level |= {_place(held) for held in steady}
+            grown.append((reading, growths))
+        wanted = {_place(growth.held) for _, growths in grown for growth in growths}
+        excused: set[_Place] = set()
         for reading in readings if wanted else ():
             for held in reading.held:
                 if _place(held) in wanted - excused and _backwarded_later(reading, held):
                     excused.add(_place(held))
         return [
             self._finding(reading, growth, certain=_place(growth.held) not in level)
-            for reading, growth in grown
-            if _place(growth.held) not in excused
+            for reading, growths in grown
+            for growth in _of_themselves(reading, [g for g in growths if _place(g.held) not in excused])
         ]
 
     def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
@@ -276,20 +270,25 @@ def _place(held: Held) -> _Place:
     return held.holder, at.file, at.line, held.loop.event.at.span
 
 
-def _growing(reading: Reading) -> list[_Growth]:
-    """Holders that grow with the loop, one for each thing that would have to be cut."""
+def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
+    """The holders that grow with their loop, and those that were seen not to."""
     by_loop: dict[int, list[Held]] = {}
     for held in reading.held:
-        loop = held.loop
-        if not loop.event.inside_forward and loop.iterations >= 3 and not _bounded(held):
-            by_loop.setdefault(loop.id, []).append(held)
-    growths = []
+        if not held.loop.event.inside_forward and len(held.holds) >= 2:
+            by_loop.setdefault(held.loop.id, []).append(held)
+    growths: list[_Growth] = []
+    level: list[Held] = []
     for group in by_loop.values():
         reached = reading.iterations_reached(group[0].loop)
-        growing = [(held, steps) for held in group if len(steps := _steps(held, reached)) >= 2]
-        if growing:
-            growths += _roots(reading, growing)
-    return [growth for growth in growths if not _explained(reading, growth) and not _by_depth(reading, growth)]
+        for held in group:
+            steps = _steps(held, reached)
+            if len(steps) < 2:
+                level.append(held)
+            elif held.loop.iterations >= 3 and not _bounded(held):
+                growth = _growth(reading, held, steps)
+                if growth is not None and not _explained(reading, growth) and not _by_depth(reading, growth):
+                    growths.append(growth)
+    return growths, level
 
 
 def _bounded(held: Held) -> bool:
@@ -301,52 +300,54 @@ def _bounded(held: Held) -> bool:
 
 
 def _steps(held: Held, reached: dict[int, int]) -> list[int]:
-    """The iterations at which the graphs of more iterations were kept than before; none where it ever
-    shrinks."""
+    """The iterations at which the graphs of more iterations were kept than before; none where it lets go of
+    any."""
     steps: list[int] = []
-    before = 1
+    before = 0
     for index in sorted(held.nodes):
         bits = 0
         for node in held.nodes[index]:
             bits |= reached.get(node, 0)
-        kept = bits.bit_count()
-        if steps and (kept < before or index - 1 not in held.nodes):
+        if steps and (before & ~bits or index - 1 not in held.nodes):
             return []
-        if kept > before:
+        if bits.bit_count() > max(before.bit_count(), 1):
             steps.append(index)
-        before = max(kept, 1)
+        before = bits
     return steps
 
 
-def _roots(reading: Reading, growing: list[tuple[Held, list[int]]]) -> list[_Growth]:
-    """Of the growing holders of one loop those that grow of themselves, not through another's value."""
-    growths = []
-    for held, steps in growing:
-        last = steps[-1]
-        before = held.nodes.get(_previous(held, last), set())
-        now = held.nodes[last]
-        reached = reading.graph_nodes(reading.ledger.ancestry(now))
-        onward = reading.graph_nodes(reading.ledger.ancestry(s for node in now for s in reading.sources(node)))
-        chain = bool(before & onward) and not before & now
-        if not before & reached:
-            continue
-        older = reading.graph_nodes(reading.ledger.ancestry(before))
-        example = _example(reading, held, older)
-        growths.append(_Growth(held, chain, steps, reached, len(reached - older), example))
+def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:
+    """How a holder grows; None where its value does not come from what it held before."""
+    last = steps[-1]
+    before = held.nodes.get(_previous(held, last), set())
+    now = held.nodes[last]
+    reached = reading.graph_nodes(reading.ledger.ancestry(now))
+    if not before & reached:
+        return None
+    onward = reading.ledger.ancestry(source for node in now for source in reading.sources(node)).keys()
+    chain = bool(before & onward) and not before & now
+    older = reading.graph_nodes(reading.ledger.ancestry(before))
+    return _Growth(held, chain, steps, reached, len(reached - older), _example(reading, held, older))
+
+
+def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
+    """Of the growing holders those that would grow if the others' values were cut: the ones to be mended."""
     kept: list[_Growth] = []
     chains = [growth for growth in growths if growth.chain]
     for growth in growths:
-        rivals = [other for other in chains if other is not growth]
-        if any(_same(growth, other) and chains.index(other) < chains.index(growth) for other in rivals if growth.chain):
-            continue
-        blocking: set[int] = set()
-        for other in rivals:
-            if growth.chain and _same(growth, other):
+        blocked: set[int] = set()
+        doubled = False
+        for other in chains:
+            if other is growth or _place(other.held)[:3] == _place(growth.held)[:3]:
                 continue
-            for nodes in other.held.nodes.values():
-                blocking |= nodes
-        if blocking:
-            around = reading.iterations_reached(growth.held.loop, frozenset(blocking))
+            if growth.chain and _same(growth, other):
+                doubled = doubled or chains.index(other) < chains.index(growth)
+            else:
+                blocked.update(*other.held.nodes.values())
+        if doubled:
+            continue
+        if blocked:
+            around = reading.iterations_reached(growth.held.loop, frozenset(blocked))
             if len(_steps(growth.held, around)) < 2:
                 continue
         kept.append(growth)

@@ -199,10 +199,11 @@ class Reading:
     def iterations_reached(self, loop: LoopRun, blocked: frozenset[int] = frozenset()) -> dict[int, int]:
         """For each node built in a loop's run: the iterations whose nodes it reaches, as bits.
 
-        Only nodes and ways that certainly exist count, and none that leads through a blocked node.
-        """
+        Only nodes and ways that certainly exist count. Blocked nodes count as if their values had been
+        detached: neither they nor nodes computed from such values alone."""
         depth, identity = loop.depth, loop.id
         reached: dict[int, int] = {}
+        dead = set(blocked)
         first = bisect_left(self._node_positions, loop.start)
         last = len(self._nodes) if loop.end is None else bisect_left(self._node_positions, loop.end)
         for number in self._nodes[first:last]:
@@ -210,7 +211,10 @@ class Reading:
             iteration = event.at.iteration
             if len(iteration) <= depth or iteration[depth][0] != identity:
                 continue
-            if number in blocked or number not in self.grounded:
+            if number not in self.grounded or number in dead:
+                continue
+            if dead and event.inputs and dead.issuperset(event.inputs):
+                dead.add(number)
                 continue
             bits = 1 << iteration[depth][1]
             if event.linked == "yes":
