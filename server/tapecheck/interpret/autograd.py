@@ -316,7 +316,8 @@ class Autograd:
             if tensor.node is not None and to_none == "yes":
                 self.world.emit(GradientCleared(self.world.site(node), tensor.node, to_none))
             return
-        self.world.emit(GradientCleared(self.world.site(node), tensor.node, to_none))
+        detached: Fact = "no" if to_none == "yes" else "yes"
+        self.world.emit(GradientCleared(self.world.site(node), tensor.node, to_none, detached))
         if to_none == "yes":
             tensor.grad = None
         elif isinstance(tensor.grad, Tensor):
