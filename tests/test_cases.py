@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.cases import score, under_torch
 
 PROGRAMS = score.programs_in(score.PROGRAMS)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.cases import under_torch
 
 ROOT = Path(__file__).parents[2]

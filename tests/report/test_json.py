@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import json as reader
 
-from tests.report.build import backward_twice, confirmed, detach, once
-
 from tapecheck.report import Checked, Problem, json
+from tests.report.build import backward_twice, confirmed, detach, once
 
 
 def test_has_ruffs_shape_with_alternatives_and_related() -> None:

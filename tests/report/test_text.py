@@ -6,11 +6,11 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.build import GAN, backward_twice, confirmed, detach, once, span
 
 from tapecheck.report import Checked, Problem, Sources, text
 from tapecheck.report.excerpt import width
 from tapecheck.rules.finding import Finding, Label
+from tests.report.build import GAN, backward_twice, confirmed, detach, once, span
 
 
 def sources(**files: str) -> Sources:
