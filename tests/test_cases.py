@@ -15,7 +15,7 @@ from tests.cases import score, under_torch
 
 PROGRAMS = score.programs_in(score.PROGRAMS)
 SEEDS = sorted((Path(__file__).parent / "cases" / "seeds").glob("*.py"))
-RECALL, PRECISION = 0.70, 0.90
+RECALL, PRECISION = 0.95, 0.97
 
 needs_torch = pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 
