@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.lsp.harness import FAKE, REAL
 
 ROOT = Path(__file__).parents[2]

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
+
 from tests.lsp.harness import CAPTURES, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

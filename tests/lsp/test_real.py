@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 import pytest_asyncio
 from lsprotocol import types as t
+
 from tests.lsp.harness import CAPTURES, REAL, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -129,29 +130,36 @@ async def test_the_lens_stands_on_the_training_loop(real: Editor) -> None:
     assert list(lens.command.arguments or []) == [{"uri": uri}]
 
 
-async def test_a_run_confirms_with_real_torch(real: Editor) -> None:
+async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    (real.folder / "run.py").write_text(RECURRENT, encoding="utf-8")
-    uri = real.open("run.py", RECURRENT)
-    await real.diagnostics(uri)
-    answer = await real.run(uri)
-    assert (answer["exit"], answer["confirmed"], answer["refuted"]) == (1, 1, 0), answer
-    real.versions[uri] += 1
-    real.client.text_document_did_change(
-        t.DidChangeTextDocumentParams(
-            t.VersionedTextDocumentIdentifier(uri=uri, version=real.versions[uri]),
-            [t.TextDocumentContentChangeWholeDocument(text=RECURRENT)],
-        )
-    )
-    (found,) = await real.diagnostics(uri)
-    assert " — confirmed: " in found.message.splitlines()[0]
-    assert "iteration 2" in found.message.splitlines()[0]
-    assert found.severity == t.DiagnosticSeverity.Error
-    (lens,) = await real.lenses(uri)
-    assert lens.command is not None and lens.command.title.endswith("last run: 1 confirmed")
-    real.type(uri, 0, 0, "# newer\n")
-    (found,) = await real.diagnostics(uri)
-    assert " — confirmed before the last edits: " in found.message
+    (tmp_path / "run.py").write_text(RECURRENT, encoding="utf-8")
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, REAL) as connected:
+        uri = connected.open("run.py", RECURRENT)
+        (found,) = await connected.diagnostics(uri)
+        assert "confirmed" not in found.message
+        answer = await connected.run(uri)
+        assert (answer["exit"], answer["confirmed"], answer["refuted"]) == (1, 1, 0), answer
+        assert answer["summary"] == "run.py: 1 confirmed"
+        (found,) = await connected.diagnostics(uri)
+        first = found.message.splitlines()[0]
+        assert " — confirmed: " in first and "iteration 2" in first
+        assert found.severity == t.DiagnosticSeverity.Error
+        (lens,) = await connected.lenses(uri)
+        assert lens.command is not None
+        assert lens.command.title == "Confirm by running · last run: 1 confirmed"
+        logged = [one.message for one in connected.client.log_messages]
+        assert any("RuntimeError: Trying to backward through the graph a second time" in one for one in logged)
+        connected.type(uri, 0, 0, "# newer\n")
+        (found,) = await connected.diagnostics(uri)
+        assert " — confirmed before the last edits: " in found.message
+
+        # The same program for another reason: an exception of its own ends it.
+        broken = RECURRENT.replace("for step", "import a_module_that_is_not_there\nfor step")
+        (tmp_path / "run.py").write_text(broken, encoding="utf-8")
+        connected.change(uri, t.TextDocumentContentChangeWholeDocument(text=broken))
+        answer = await connected.run(uri)
+        assert (answer["exit"], answer["notReached"]) == (2, 1), answer
+        assert "No module named 'a_module_that_is_not_there'" in answer["summary"]
 
 
 async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, tmp_path: Path) -> None:

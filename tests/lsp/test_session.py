@@ -7,13 +7,13 @@ from collections.abc import Callable
 from textwrap import dedent
 
 import pytest
-from tests.lsp import fake_server
 
 from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.tape import Span
+from tests.lsp import fake_server
 
 URI = "file:///train.py"
 PATH = "/train.py"

@@ -44,13 +44,15 @@ class RunOrder:
 class Recording:
     """What a recorded run of one file said: `findings` carry their evidence, `text` is what was run.
 
-    `ended` says in a few words how the run ended where that was not by itself. `exit` is 0 where nothing was
-    found, 1 where something was.
+    `ended` says in a few words how the run ended where that was not by itself; `failed` is True where an
+    exception ended it that no finding is about. `exit` is 0 where nothing was found, 1 where something was, 2
+    where the program failed for a reason of its own.
     """
 
     text: str
     findings: list[Finding] = field(default_factory=list)
     ended: str = ""
+    failed: bool = False
 
     def is_of(self, text: str) -> bool:
         """Whether a text is the one that was run; editors may hold it with other line ends than the file."""
@@ -59,7 +61,9 @@ class Recording:
     @property
     def exit(self) -> int:
         counts = self.counts()
-        return 1 if counts["confirmed"] or counts["found"] else 0
+        if counts["confirmed"] or counts["found"]:
+            return 1
+        return 2 if self.failed else 0
 
     def counts(self) -> dict[str, int]:
         """How many findings have which evidence, by the names of the run command's answer."""
@@ -149,16 +153,20 @@ def record(
         cwd=order.directory,
         timeout=order.settings.run_timeout,
         max_iterations=order.settings.run_iterations,
-        watch=[(finding.span.file, finding.span.line) for finding in report.findings],
     )
     try:
-        result = recorder.run(request, listen, stop)
+        result, findings = recorder.confirm(order.path, request, report.findings, on_event=listen, cancelled=stop)
     except recorder.RunError as error:
         raise RunRefused(str(error)) from error
-    findings = recorder.judge(report.findings, result.tape)
     if result.how_ended == "cancelled":
         # What happened, happened; what did not may only not have happened yet.
         kept = ("confirmed", "found-by-run")
         findings = [one for one in findings if one.evidence is not None and one.evidence.verdict in kept]
-    ended = "" if result.how_ended in ("finished", "raised") else result.detail
-    return Recording(order.text, findings, ended)
+    recording = Recording(order.text, findings)
+    if result.how_ended == "raised":
+        # An exception that is the finding's own is no news.
+        recording.failed = recording.exit == 0
+        recording.ended = result.detail if recording.failed else ""
+    elif result.how_ended != "finished":
+        recording.ended = result.detail
+    return recording
