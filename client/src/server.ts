@@ -15,7 +15,7 @@ import {
   State,
 } from 'vscode-languageclient/node';
 import { candidates, resolveCommand } from './interpreter';
-import { type Attempt, describeFailure, type LaunchPlan, planLaunch } from './launch';
+import { type Attempt, describeFailure, installCommand, type LaunchPlan, planLaunch } from './launch';
 import { probe } from './probe';
 import { activeInterpreter, PYTHON_EXTENSION_ID } from './pythonExtension';
 import { RestartBudget } from './restarts';
@@ -23,6 +23,7 @@ import { expandVariables, needsRestart, readSettings, type Settings, serverSetti
 import { PYTHON_FILES, type Status } from './status';
 
 const SECTION = 'tapecheck';
+const NEVER_SAY_LIBCST = 'neverSayLibcst';
 const RESTARTS_ALLOWED = 3;
 const RESTARTS_WINDOW_MS = 3 * 60_000;
 
@@ -138,6 +139,7 @@ export class Server implements vscode.Disposable {
       return;
     }
     this.status.show({ kind: 'running', detail: describePlan(plan) });
+    if (plan.server?.libcst === false) void this.sayWhatFixesNeed(plan.command);
   }
 
   private async findLaunch(settings: Settings): Promise<LaunchPlan | undefined> {
@@ -253,6 +255,26 @@ export class Server implements vscode.Disposable {
       }
     });
     return client;
+  }
+
+  private saidWhatFixesNeed = false;
+
+  /** The one feature that the packages which come with the extension cannot carry to every platform. */
+  private async sayWhatFixesNeed(python: string): Promise<void> {
+    this.log.warn(`quick fixes need libcst, which is compiled: "${python}" -m pip install libcst`);
+    if (this.saidWhatFixesNeed || this.context.globalState.get(NEVER_SAY_LIBCST) === true) return;
+    this.saidWhatFixesNeed = true;
+    const terminal = 'Open in Terminal';
+    const never = "Don't Show Again";
+    const message = `Tapecheck can offer quick fixes once libcst is installed in ${python}. All else works without it.`;
+    const chosen = await vscode.window.showInformationMessage(message, terminal, never);
+    if (chosen === never) await this.context.globalState.update(NEVER_SAY_LIBCST, true);
+    if (chosen === terminal) {
+      const shell = vscode.window.createTerminal('Tapecheck');
+      shell.show();
+      // Typed, not run: whether and where to install is the user's decision.
+      shell.sendText(installCommand(python, vscode.env.shell), false);
+    }
   }
 
   /** Says that no server runs, with what can be done about it. */

