@@ -75,9 +75,7 @@ def test_timeout_and_cancelling_kill_the_whole_tree(write: Write, tmp_path: Path
             started.set()
 
     # The timeout counts from the start, importing torch included.
-    request = RunRequest(
-        script, python=PYTHON, cwd=str(tmp_path), env=QUIET, timeout=40 if way == "timeout" else None
-    )
+    request = RunRequest(script, python=PYTHON, cwd=str(tmp_path), env=QUIET, timeout=40 if way == "timeout" else None)
     result = run(request, on_event, cancelled=started.is_set if way == "cancelled" else None)
     assert result.how_ended == way
     assert result.exit_code is None and result.signal is None

@@ -28,7 +28,7 @@ from tapecheck.tape import (
 Record = Callable[..., RunResult]
 Kind = TypeVar("Kind")
 
-LINES = '''
+LINES = """
 import contextlib, functools
 import torch
 from torch import nn
@@ -88,7 +88,7 @@ total = total + squared(
 total = (total
          + Net()(w).min())  # Min once
 total.backward()
-'''
+"""
 
 
 def test_every_node_is_on_the_line_that_built_it(record: Record) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tapecheck.tape import End, read_tape
 from tests.record.harness import Write, plain, probed
 
-DIGEST = '''
+DIGEST = """
 import hashlib, random, torch
 def digest(*tensors):
     h = hashlib.sha256()
@@ -18,9 +18,9 @@ def digest(*tensors):
     h.update(torch.get_rng_state().numpy().tobytes())
     h.update(repr(random.getstate()).encode())
     return h.hexdigest()
-'''
+"""
 
-TRAINING = '''
+TRAINING = """
 import random, torch
 from torch import nn
 from digest import digest
@@ -68,7 +68,7 @@ def higher_order():
 
 
 print(mlp(), rnn(), higher_order())
-'''
+"""
 
 CALLBACKS = '''
 import gc, threading, weakref, torch
@@ -113,7 +113,8 @@ alive = []
 for reentrant in (False, True):
     for i in range(4):
         x = torch.randn(2, 3, requires_grad=True)
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (count("pack"), t)[1], lambda t: (count("unpack"), t)[1]):
+        pack, unpack = lambda t: (count("pack"), t)[1], lambda t: (count("unpack"), t)[1]
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             y = Square.apply(net(x))
         y = checkpoint(lambda v: (count("checkpoint"), net(v))[1], y, use_reentrant=reentrant)
         y.register_hook(lambda g: count("hook"))
@@ -145,7 +146,7 @@ for thread in threads:
 print(sorted(results.items()), threading.active_count())
 '''
 
-FAILING = '''
+FAILING = """
 import atexit, inspect, os, pickle, sys, traceback, warnings, torch
 import sibling
 
@@ -163,7 +164,8 @@ def again(loss):
 if __name__ == "__main__":
     print(sys.argv, __file__, sys.path[0], __name__, __package__, __spec__, __doc__, os.getcwd())
     print(sorted(name for name in globals() if name.startswith("__")))
-    print(inspect.getsource(again), pickle.loads(pickle.dumps(Point())).__class__, sys.modules["__main__"].Point is Point)
+    print(inspect.getsource(again), pickle.loads(pickle.dumps(Point())).__class__)
+    print(sys.modules["__main__"].Point is Point)
     print(sibling.where())
     w = torch.ones(2, requires_grad=True)
     loss = (w * w).sum()
@@ -184,7 +186,7 @@ if __name__ == "__main__":
         raise ValueError("the user's own") from error
     finally:
         print("finally")
-'''
+"""
 
 
 @pytest.fixture
@@ -241,5 +243,3 @@ def test_exit_codes(files: Write, tmp_path: Path, ending: str) -> None:
     assert (recorded.stdout, recorded.stderr, recorded.returncode) == (
         without.stdout, without.stderr, without.returncode,
     )  # fmt: skip
-
-

@@ -106,20 +106,28 @@ class _Series:
 
     @property
     def grows(self) -> bool:
-        """Whether more is kept at every sample from the second on; the first iteration may set things up."""
-        counts = [sample.nodes for sample in self.samples]
-        if len(counts) == 2:
-            return counts[0] < counts[1] and self.samples[0].index > 1
-        later = counts[1:] if self.samples and self.samples[0].index == 1 else counts
-        return len(later) >= 2 and all(a < b for a, b in zip(later, later[1:], strict=False))
+        """Whether more is kept at every sample; the first iteration may set things up and does not count."""
+        counts = self._later
+        return len(counts) >= 2 and all(a < b for a, b in zip(counts, counts[1:], strict=False))
 
     @property
     def flat(self) -> bool:
-        counts = [sample.nodes for sample in self.samples][1:]
-        return len(counts) >= 2 and max(counts) <= min(counts)
+        counts = self._later
+        return len(counts) >= 2 and max(counts) == min(counts)
+
+    @property
+    def _later(self) -> list[int]:
+        return [sample.nodes for sample in self.samples if sample.index > 1]
 
     def text(self, what: str = "nodes") -> str:
         return ", ".join(str(getattr(sample, what)) for sample in self.samples[:5])
+
+    def measured(self) -> dict[str, Any]:
+        return {
+            "iterations": [sample.index for sample in self.samples],
+            "nodes": [sample.nodes for sample in self.samples],
+            "saved_bytes": [sample.size for sample in self.samples],
+        }
 
 
 class _Story:
@@ -133,6 +141,7 @@ class _Story:
         self.reading = Reading(self.view)
         self.raised = [event for event in tape.events if isinstance(event, Raised)]
         self.hits: dict[tuple[str, int], int] = {}
+        self.loops: dict[tuple[str, int], set[int]] = {}
         self.held: dict[tuple[int, str, str, int], _Series] = {}
         self.live: dict[int, _Series] = {}
         self.without_gradient: dict[int, int] = {}
@@ -160,6 +169,7 @@ class _Story:
         if name == "line-hits":
             key = (self.file(event.at.file), event.at.line)
             self.hits[key] = max(self.hits.get(key, 0), value)
+            self.loops.setdefault(key, set()).update(loop for loop, _ in event.at.iteration)
         elif name in ("held-nodes", "held-bytes") and hold is not None and hold.holder == about:
             series = self.held[(hold.loop, hold.holder, self.file(hold.at.file), hold.at.line)]
             if name == "held-nodes":
@@ -201,6 +211,11 @@ class _Story:
         rows = range(span.line, max(span.end_line, span.line) + 1)
         counted = max((self.hits.get((file, row), 0) for row in rows), default=0)
         return max(counted, len(self.runs_at(span)))
+
+    def loops_of(self, span: Span) -> set[int]:
+        """The runs of loops within which the code of a span ran, as far as that was seen."""
+        file = self.file(span.file)
+        return {loop for row in range(span.line, span.end_line + 1) for loop in self.loops.get((file, row), ())}
 
     def problem_of(self, raised: Raised) -> Run | None:
         return self.reading.run_of.get(raised.backward) if raised.backward is not None else None
@@ -364,27 +379,23 @@ def _kept(story: _Story, finding: Finding) -> Evidence | None:
         series = max(growing, key=lambda item: len(item.samples))
         last = series.samples[-1]
         detail = (
-            f"`{series.holder}` kept {series.text()} graph nodes after iterations "
-            f"{', '.join(str(sample.index) for sample in series.samples[:5])} of the loop on line {_loop_line(story, series.loop)}"
+            f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
+            f"of the loop on line {_loop_line(story, series.loop)}"
         )
         if len(series.samples) > 5:
             detail += f", {last.nodes} after iteration {last.index}"
         detail += f", and {_bytes(last.size)} of saved tensors" if last.size else ", and no saved tensors"
-        measured = {
-            "iterations": [sample.index for sample in series.samples],
-            "nodes": [sample.nodes for sample in series.samples],
-            "saved_bytes": [sample.size for sample in series.samples],
-        }
-        return Evidence("confirmed", detail, last.index, measured)
+        return Evidence("confirmed", detail, last.index, series.measured())
     if not ran:
         return _not_reached(story, finding)
-    levels = [series for series in story.live.values() if len(series.samples) >= _MIN_RUNS]
+    loops = story.loops_of(finding.span)
+    levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
     if levels and all(series.flat for series in levels) and ran >= _MIN_RUNS:
         series = levels[0]
         return Evidence(
             "refuted",
             f"the line ran {_times(ran)} and what is alive stayed the same: {series.text()} graph nodes after "
-            f"iterations {', '.join(str(sample.index) for sample in series.samples[:5])}",
+            f"iterations {series.text('index')}",
             None, {"nodes": [sample.nodes for sample in series.samples]},
         )  # fmt: skip
     return None
@@ -398,12 +409,14 @@ def _chain(story: _Story, finding: Finding) -> Evidence | None:
             by_loop.setdefault(loop, []).append((index, len(story.reading.graph_nodes(item.traversal.executed))))
     for loop, entries in by_loop.items():
         counts = [count for _, count in entries]
-        if len(counts) >= _MIN_RUNS and all(a < b for a, b in zip(counts, counts[1:], strict=False)):
+        if len(counts) < _MIN_RUNS or len({index for index, _ in entries}) < len(entries):
+            continue
+        if all(a < b for a, b in zip(counts, counts[1:], strict=False)):
             shown = ", ".join(map(str, counts[:5])) + (f", … {counts[-1]}" if len(counts) > 5 else "")
             return Evidence(
                 "confirmed",
-                f"the call walked {shown} graph nodes in iterations {entries[0][0]} to {entries[-1][0]} of the loop on line "
-                f"{_loop_line(story, loop)}",
+                f"the call walked {shown} graph nodes in iterations {entries[0][0]} to {entries[-1][0]} "
+                f"of the loop on line {_loop_line(story, loop)}",
                 entries[-1][0], {"nodes": counts},
             )  # fmt: skip
     if not runs:
@@ -414,7 +427,8 @@ def _chain(story: _Story, finding: Finding) -> Evidence | None:
     if len(runs) >= _MIN_RUNS:
         counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
         return Evidence(
-            "refuted", f"the call ran {_times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
+            "refuted",
+            f"the call ran {_times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
             None, {"nodes": counts},
         )  # fmt: skip
     return None
@@ -431,9 +445,9 @@ def _cycle(story: _Story, finding: Finding) -> Evidence | None:
             last = series.samples[-1]
             return Evidence(
                 "confirmed",
-                f"{series.text()} graph nodes were alive after iterations "
-                f"{', '.join(str(sample.index) for sample in series.samples[:5])} of the loop on line {_loop_line(story, loop)}",
-                last.index, {"nodes": [s.nodes for s in series.samples], "saved_bytes": [s.size for s in series.samples]},
+                f"{series.text()} graph nodes were alive after iterations {series.text('index')} "
+                f"of the loop on line {_loop_line(story, loop)}",
+                last.index, series.measured(),
             )  # fmt: skip
     flat = [series for loop in loops if (series := story.live.get(loop)) is not None and series.flat]
     if flat:
@@ -462,7 +476,8 @@ def _needless(story: _Story, finding: Finding) -> Evidence | None:
     if story.whole or (len(runs) >= _MIN_RUNS and story.end.how == "stopped"):
         held = sum(1 for node in runs[-1].traversal.executed if story.reading.ledger.nodes.get(node) is not None)
         return Evidence(
-            "confirmed", f"the call ran {_times(len(runs))} and nothing ever walked the graph it retained ({held} nodes each time)",
+            "confirmed",
+            f"the call ran {_times(len(runs))} and nothing ever walked the graph it retained ({held} nodes each time)",
             None, {"runs": len(runs), "nodes": held},
         )  # fmt: skip
     return None
@@ -478,15 +493,17 @@ def _missing_create(story: _Story, finding: Finding) -> Evidence | None:
     if finding.severity == "error" or finding.facts.get("kind") == "raises":
         return _it_did_not_happen(story, finding, "raised nothing")
     places = [label.span for label in finding.labels if label.role == "cut"]
-    grads = [item for item in story.reading.runs if not places or any(story.at(place, item.at.span) for place in places)]
+    grads = [
+        item for item in story.reading.runs if not places or any(story.at(place, item.at.span) for place in places)
+    ]
     taken = [item for item in grads if item.backward.call == "grad" or places]
     without = [item for item in taken if item.backward.create == "no"]
     if without and any(item.backward.accumulates for item in story.reading.runs):
         lines = ", ".join(sorted({str(item.at.line) for item in without}))
         return Evidence(
             "confirmed",
-            f"the line ran {_times(ran)}; the gradient that it uses (line {lines}) was taken {_times(len(without))} and never had a "
-            "graph",
+            f"the line ran {_times(ran)}; the gradient that it uses (line {lines}) was taken "
+            f"{_times(len(without))} and never had a graph",
             _iteration(without[0].at), {"runs": ran},
         )  # fmt: skip
     if taken:
@@ -516,15 +533,14 @@ def _cut(story: _Story, finding: Finding) -> Evidence | None:
         )  # fmt: skip
     if story.reading.steps and len(story.reading.steps) >= 2:
         return Evidence(
-            "refuted", f"every parameter of every optimizer had a gradient within {_times(len(story.reading.steps))} of stepping"
+            "refuted",
+            f"every parameter of every optimizer had a gradient within {_times(len(story.reading.steps))} of stepping",
         )
     return None
 
 
 def _never_reached(story: _Story) -> dict[int, int]:
-    reached = {
-        number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed
-    }
+    reached = {number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed}
     stepped: dict[int, int] = {}
     for _, step in story.reading.steps:
         optimizer = story.reading.optimizers.get(step.optimizer)

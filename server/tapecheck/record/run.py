@@ -339,7 +339,5 @@ def _uncaught_once(tape: Tape) -> Tape:
     ]
     if earlier:
         final = dataclasses.replace(last, node=earlier[-1].node)
-        tape.events = [
-            final if event is last else event for event in tape.events if event is not earlier[-1]
-        ]
+        tape.events = [final if event is last else event for event in tape.events if event is not earlier[-1]]
     return tape

@@ -3,9 +3,7 @@
 import sys
 
 if sys.version_info < (3, 9):
-    sys.stderr.write(
-        "tapecheck: recording needs Python 3.9 or later, this is Python %d.%d\n" % sys.version_info[:2]
-    )
+    sys.stderr.write("tapecheck: recording needs Python 3.9 or later, this is Python %d.%d\n" % sys.version_info[:2])
     sys.exit(96)
 
 

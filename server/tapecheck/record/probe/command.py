@@ -105,7 +105,7 @@ class TorchFinder:
             finally:
                 sys.settrace(trace)
             if self in sys.meta_path:
-                sys.meta_path.remove(self)  # type: ignore[arg-type]
+                sys.meta_path.remove(self)
             attach(self.recorder, module)
 
         loader.exec_module = exec_module
@@ -216,7 +216,7 @@ def run(path: str, text: bytes, recorder: Recorder, ending: Ending) -> None:
         if "torch" in sys.modules:
             attach(recorder, sys.modules["torch"])
         else:
-            sys.meta_path.insert(0, TorchFinder(recorder))  # type: ignore[arg-type]
+            sys.meta_path.insert(0, TorchFinder(recorder))
         try:
             recorder.tracer.start()
         except Exception:

@@ -75,7 +75,8 @@ class Reader:
 
     def known(self, node: Any) -> Optional[Known]:
         """What was remembered of a node, None for one never met."""
-        return node.metadata.get(_KEY)
+        known: Optional[Known] = node.metadata.get(_KEY)
+        return known
 
     def number(self, node: Any) -> Optional[int]:
         """The tape's number of a node or of the leaf behind an AccumulateGrad node."""

@@ -1,7 +1,7 @@
 """Looks for values that outlive an iteration and keep autograd graphs alive.
 
-Looking means walking every live object once, so it is done after the first five iterations, then after 8, 13, 21,
-... only, and never for more than a small share of the run.
+Looking takes time, so it is done after the first five iterations, then after 8, 13, 21, ... only, and never for more
+than a small share of the run.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .names import locals_of, members, release, user_frames
-from .sources import Sources, Store
+from .sources import Sources
 from .tracing import Place, RunningLoop, ThreadLines
 
 _MAX_LOOKUPS = 50_000
 _MAX_NODES = 100_000
 _MAX_HELD = 2_000
 _MAX_DEPTH = 6
-_ALLOWANCE_SECONDS = 1.0
+_ENDS = 5_000
+_ALLOWANCE_SECONDS = 2.0
 _SHARE = 0.1
 
 
@@ -34,6 +35,7 @@ def _sampled() -> Set[int]:
 
 
 _SAMPLED = _sampled()
+_ALL_LIVE = _SAMPLED - {1, 4}
 
 
 class Holder(NamedTuple):
@@ -55,45 +57,53 @@ class HoldFinder:
         self.reader = reader
         self.sources = sources
         self.spent = 0.0
-        self.began = time.monotonic()
+        self.began = time.process_time()
         self._user_types: Dict[type, bool] = {}
 
     def iteration_ended(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
         if loop.index not in _SAMPLED or loop.entry not in _SAMPLED or _inside_forward(loop.place):
             return
-        now = time.monotonic()
+        now = time.process_time()
         if self.spent > _ALLOWANCE_SECONDS + _SHARE * (now - self.began):
             return
         try:
             self._look(recorder, lines, loop, frame)
         finally:
-            self.spent += time.monotonic() - now
+            self.spent += time.process_time() - now
 
     def _look(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
-        tensors = self._tensors()
+        if loop.index in _ALL_LIVE:
+            self._measure_all(recorder, lines, loop, frame)
+        found = self._search(frame)
         try:
-            nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
-            recorder.describe_graph(nodes, frame)
-            live, size = 0, 0
-            found = list(self.reader.walk_all(nodes, _MAX_NODES))
-            live, size = len(found), self.reader.saved_bytes(found)
+            recorder.describe_graph([tensor.grad_fn for _, tensor in found], frame)
+            holders: Dict[Holder, Dict[int, Any]] = {}
+            for holder, tensor in found:
+                node = tensor.grad_fn
+                known = self.reader.known(node)
+                if known is not None and known.oldest < loop.began:
+                    holders.setdefault(holder, {})[known.id] = node
+            for holder, held in holders.items():
+                self._write(recorder, lines, loop, holder, held)
+                held.clear()
+        finally:
             found.clear()
+
+    def _measure_all(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
+        """Write how many graph nodes, and bytes they saved, all live tensors of the process lead to."""
+        tensors = self._tensors()
+        nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
+        try:
+            found = list(self.reader.walk_all(nodes, _MAX_NODES))
             at = recorder.site(loop.place, lines.iteration(), loop.text.extent)
-            recorder.writer.event("Measure", at=at, name="live-nodes", value=live, unit="nodes")
+            recorder.writer.event("Measure", at=at, name="live-nodes", value=len(found), unit="nodes")
+            size = self.reader.saved_bytes(found)
             recorder.writer.event("Measure", at=at, name="live-saved-bytes", value=size, unit="bytes")
-            old: Dict[int, Any] = {}
-            for tensor, node in zip(tensors, nodes):
-                if tensor.grad_fn is not None and tensor.grad_fn is node:
-                    known = self.reader.known(node)
-                    if known is not None and known.oldest < loop.began:
-                        old[id(tensor)] = (known.id, node)
-            if old:
-                self._name_and_write(recorder, lines, loop, frame, old)
+            found.clear()
         finally:
             tensors.clear()
-            nodes = found = []
-            old = {}
+            nodes.clear()
 
     def _tensors(self) -> List[Any]:
         """The live tensors that lead to a graph."""
@@ -104,35 +114,28 @@ class HoldFinder:
                 if value.is_leaf:
                     if value.requires_grad and value.grad is not None and value.grad.grad_fn is not None:
                         tensors.append(value)
-                # Asking a view that was changed in place for its node would build a new one.
-                elif not (value._is_view() and value._version) and value.grad_fn is not None:
+                elif _has_graph(value):
                     tensors.append(value)
             except Exception:
                 continue
         return tensors
 
-    def _name_and_write(
-        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType, old: Dict[int, Any]
+    def _write(
+        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, holder: Holder, held: Dict[int, Any]
     ) -> None:
-        holders: Dict[Holder, List[Tuple[int, Any]]] = {}
-        for holder, identity in self._search(frame, set(old)):
-            holders.setdefault(holder, []).append(old[identity])
-        for holder, held in holders.items():
-            held.sort(key=lambda pair: pair[0])
-            newest = self._place_of(recorder, held[-1][1])
-            place = self._stored(recorder, holder, newest)
-            at = recorder.site(place or newest or loop.place, lines.iteration(), self._statement(holder, place))
-            numbers = [number for number, _ in held[-_MAX_HELD:]]
-            fields: Dict[str, Any] = {"bound": holder.bound} if holder.bound is not None else {}
-            recorder.writer.event(
-                "Hold", at=at, loop=loop.id, index=loop.index, holder=holder.text, nodes=numbers, **fields
-            )
-            nodes = list(self.reader.walk_all([node for _, node in held], _MAX_NODES))
-            size = self.reader.saved_bytes(nodes)
-            for name, value, unit in (("held-nodes", len(nodes), "nodes"), ("held-bytes", size, "bytes")):
-                recorder.writer.event("Measure", at=at, name=name + ":" + holder.text, value=value, unit=unit)
-            nodes.clear()
-            held.clear()
+        numbers = sorted(held)
+        newest = self._place_of(recorder, held[numbers[-1]])
+        place = self._stored(recorder, holder, newest)
+        at = recorder.site(place or newest or loop.place, lines.iteration(), self._statement(holder, place))
+        fields: Dict[str, Any] = {"bound": holder.bound} if holder.bound is not None else {}
+        recorder.writer.event(
+            "Hold", at=at, loop=loop.id, index=loop.index, holder=holder.text, nodes=numbers[-_MAX_HELD:], **fields
+        )
+        nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
+        size = self.reader.saved_bytes(nodes)
+        for name, value, unit in (("held-nodes", len(nodes), "nodes"), ("held-bytes", size, "bytes")):
+            recorder.writer.event("Measure", at=at, name=name + ":" + holder.text, value=value, unit=unit)
+        nodes.clear()
 
     def _place_of(self, recorder: Any, node: Any) -> Optional[Place]:
         place, _ = recorder.tracer.where(node._sequence_nr())
@@ -143,96 +146,88 @@ class HoldFinder:
     def _stored(self, recorder: Any, holder: Holder, built: Optional[Place]) -> Optional[Place]:
         """The executed statement that stores into a holder."""
         best: Optional[Tuple[Tuple[int, int, int], Place]] = None
-        lines: Dict[Tuple[str, int], Store] = {}
         for text in self.sources.texts():
-            for store in text.stores:
-                if store.name == holder.name and store.attribute == holder.attribute:
-                    if not store.attribute and holder.function and store.function != holder.function:
-                        continue
-                    for line in range(store.first, store.last + 1):
-                        lines[(text.filename, line)] = store
-        if not lines:
-            return None
-        for place in recorder.tracer.all_places:
-            found = lines.get((place.filename, place.line))
-            if found is None or not place.hits:
-                continue
-            building = built is not None and built.filename == place.filename and found.first <= built.line <= found.last
-            how = {"assign": 0, "augmented": 1, "container": 0}[found.how]
-            if holder.container:
-                how = 2 if found.how == "container" else how
-            rank = (1 if building else 0, how, place.hits)
-            if best is None or rank > best[0]:
-                best = (rank, place)
+            for store in text.stores.get(holder.name, ()):
+                if store.attribute != holder.attribute:
+                    continue
+                if not store.attribute and holder.function and store.function != holder.function:
+                    continue
+                rows = range(store.first, store.last + 1)
+                # A statement that built the held node stored it; else one that fills a container, else the busiest.
+                building = built is not None and built.filename == text.filename and built.line in rows
+                how = 2 if store.how == "container" and holder.container else 1 if store.how == "augmented" else 0
+                for row in rows:
+                    for place in recorder.tracer.places_at.get((text.filename, row), ()):
+                        rank = (1 if building else 0, how, place.hits)
+                        if place.hits and (best is None or rank > best[0]):
+                            best = (rank, place)
         return best[1] if best is not None else None
 
     def _statement(self, holder: Holder, place: Optional[Place]) -> Any:
         if place is None:
             return None
         text = place.context.function.text
-        for store in text.stores:
-            if store.name == holder.name and store.first <= place.line <= store.last:
+        for store in text.stores.get(holder.name, ()):
+            if store.first <= place.line <= store.last:
                 first, last = text.line_extent(store.first), text.line_extent(store.last)
                 return (first[0], first[1], last[2], last[3])
         return None
 
     # Who holds it
 
-    def _search(self, frame: FrameType, wanted: Set[int]) -> Iterator[Tuple[Holder, int]]:
-        """Every wanted tensor with its holder, found from the user's variables by plain lookups."""
-        found: List[Tuple[Holder, int]] = []
+    def _search(self, frame: FrameType) -> List[Tuple[Holder, Any]]:
+        """The tensors with a graph that the user's variables lead to, by plain lookups, with their holders."""
+        found: List[Tuple[Holder, Any]] = []
+        kinds = _subclasses(self.torch.Tensor)
         seen: Set[int] = set()
         budget = _MAX_LOOKUPS
         queue: collections.deque[Tuple[Any, Holder, int]] = collections.deque()
-        scopes: List[Tuple[FrameType, Any, str]] = []
-        globals_seen: List[Any] = []
+        held: List[Tuple[FrameType, Any]] = []
+        scopes: List[Tuple[Any, str]] = []
         for step in user_frames(frame, self.sources):
             local = locals_of(step)
-            module = local is step.f_globals
-            if not module or not any(local is other for other in globals_seen):
-                scopes.append((step, local, step.f_code.co_name))
-            if module:
-                globals_seen.append(local)
-            elif not any(step.f_globals is other for other in globals_seen):
-                globals_seen.append(step.f_globals)
-                scopes.append((step, step.f_globals, "<module>"))
-        for _, scope, function in scopes:
+            if local is not step.f_globals:
+                held.append((step, local))
+                scopes.append((local, step.f_code.co_name))
+            if not any(scope is step.f_globals for scope, _ in scopes):
+                scopes.append((step.f_globals, "<module>"))
+        for scope, function in scopes:
             for name, value in list(scope.items()):
-                if not name.startswith("__"):
+                if not name.startswith("__") and not _plain(value):
                     queue.append((value, Holder(name, name, False, False, function, None), 0))
         while queue and budget:
             budget -= 1
             value, holder, depth = queue.popleft()
-            identity = id(value)
-            if identity in wanted:
-                found.append((holder, identity))
+            if type(value) in kinds:
+                if _has_graph(value):
+                    found.append((holder, value))
                 continue
-            if depth >= _MAX_DEPTH or identity in seen:
+            if depth >= _MAX_DEPTH or id(value) in seen:
                 continue
-            for child, inner in self._children(value, holder):
-                if id(child) in wanted:
-                    found.append((inner, id(child)))
-                elif not _plain(child):
-                    queue.append((child, inner, depth + 1))
-                    seen.add(identity)
-        for step, local, _ in scopes:
-            if local is not step.f_globals:
-                release(step, local)
+            seen.add(id(value))
+            queue.extend(
+                (child, inner, depth + 1) for child, inner in self._children(value, holder) if not _plain(child)
+            )
+        for step, local in held:
+            release(step, local)
         queue.clear()
         scopes.clear()
-        return iter(found)
+        return found
 
     def _children(self, value: Any, holder: Holder) -> Iterator[Tuple[Any, Holder]]:
         kind = type(value)
         if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
             bound = getattr(value, "maxlen", None) if issubclass(kind, collections.deque) else None
-            inner = holder._replace(container=True, bound=bound if bound is not None else holder.bound)
-            for item in list(value):
-                yield item, inner
+            inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound)
+            items = list(value)
+            if len(items) > 2 * _ENDS:
+                # What a loop adds lies at the end, what it started with at the beginning.
+                items = items[:_ENDS] + items[-_ENDS:]
+            for item in items:
+                yield item, inside
         elif issubclass(kind, dict):
-            inner = holder._replace(container=True)
             for item in list(value.values()):
-                yield item, inner
+                yield item, holder._replace(container=True)
         elif issubclass(kind, FunctionType):
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
                 yield from _cell(name, cell)
@@ -263,13 +258,23 @@ class HoldFinder:
 
 
 def _subclasses(kind: type) -> Set[type]:
-    found, stack = {kind}, [kind]
+    found: Set[type] = {kind}
+    stack: List[type] = [kind]
     while stack:
-        for inner in type.__subclasses__(stack.pop()):
+        below: List[type] = type.__subclasses__(stack.pop())
+        for inner in below:
             if inner not in found:
                 found.add(inner)
                 stack.append(inner)
     return found
+
+
+def _has_graph(tensor: Any) -> bool:
+    # Asking a view that was changed in place for its node would build a new one.
+    try:
+        return not tensor.is_leaf and not (tensor._is_view() and tensor._version) and tensor.grad_fn is not None
+    except RuntimeError:
+        return False
 
 
 def _attribute(holder: Holder, name: str) -> Holder:

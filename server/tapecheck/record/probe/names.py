@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from .sources import CallText, Sources
 
@@ -41,7 +41,7 @@ def members(value: Any) -> Dict[str, Any]:
 def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
     """The parameters of a module and its submodules with their dotted names."""
     stack: List[Tuple[str, Any]] = [("", module)]
-    seen = set()
+    seen: Set[int] = set()
     while stack and len(seen) < _MAX_MODULES:
         prefix, current = stack.pop()
         if id(current) in seen:
@@ -56,19 +56,24 @@ def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
                 stack.append((prefix + name + ".", child))
 
 
-def leaf_names(torch: Any, tensors: List[Any], frame: Optional[FrameType], sources: Sources) -> Dict[int, str]:
-    """The names of leaf tensors as seen from a frame: `model.fc.weight`, `x`, `self.scale`."""
+def leaf_names(
+    torch: Any, tensors: List[Any], frame: Optional[FrameType], sources: Sources
+) -> Dict[int, Tuple[str, str]]:
+    """The names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the function
+    whose variable it is."""
     wanted = {id(tensor) for tensor in tensors}
-    names: Dict[int, str] = {}
-    scopes: List[Dict[str, Any]] = []
+    found: Dict[int, Tuple[str, str]] = {}
+    scopes: List[Tuple[Dict[str, Any], str]] = []
     held: List[Tuple[FrameType, Any]] = []
     for step in user_frames(frame or sys._getframe(1), sources):
         local = locals_of(step)
         held.append((step, local))
-        scopes.append(local)
-        if step.f_globals is not local and not any(step.f_globals is scope for scope in scopes):
-            scopes.append(step.f_globals)
-    for scope in scopes:
+        if local is not step.f_globals:
+            scopes.append((local, step.f_code.co_name))
+        if not any(step.f_globals is scope for scope, _ in scopes):
+            scopes.append((step.f_globals, "<module>"))
+    for scope, function in scopes:
+        names: Dict[int, str] = {}
         for name, value in list(scope.items()):
             if name.startswith("__"):
                 continue
@@ -77,11 +82,14 @@ def leaf_names(torch: Any, tensors: List[Any], frame: Optional[FrameType], sourc
                 for attribute, inner in list(members(value).items())[:64]:
                     if isinstance(inner, (torch.nn.Module, torch.Tensor)):
                         _name(torch, inner, name + "." + attribute, wanted, names)
-        if len(names) == len(wanted):
+        for identity, text in names.items():
+            found.setdefault(identity, (text, function))
+        if len(found) == len(wanted):
             break
     for step, local in held:
         release(step, local)
-    return names
+    scopes.clear()
+    return found
 
 
 def _name(torch: Any, value: Any, name: str, wanted: Any, names: Dict[int, str]) -> None:
@@ -121,7 +129,7 @@ def describe(call: Optional[CallText], index: int, count: int, root: Any, frame:
 def resolve(path: Tuple[str, ...], frame: FrameType, torch: Any) -> List[Tuple[str, Any]]:
     """The tensors that a path of names leads to, by plain lookups that run no user code."""
     local = locals_of(frame)
-    value = local.get(path[0], frame.f_globals.get(path[0]))
+    value: Any = local.get(path[0], frame.f_globals.get(path[0]))
     release(frame, local)
     for name in path[1:]:
         stored = members(value)

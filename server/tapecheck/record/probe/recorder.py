@@ -9,7 +9,7 @@ import time
 import weakref
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .graph import NewLeaf, NewNode, Reader, address_of, raise_stack_limit, version_of
 from .holds import HoldFinder
@@ -69,11 +69,11 @@ class Recorder(Listener):
         self.first_failure = ""
         self.backwards = 0
         self.training_iterations: Dict[Any, int] = {}
-        self.training_loops: set = set()  # type: ignore[type-arg]
+        self.training_loops: Set[Any] = set()
         self.optimizers: Dict[int, Tuple[Any, int, Any]] = {}
         self.optimizer_places: Dict[int, Tuple[Any, Any]] = {}
         self.gradients: Dict[int, List[int]] = {}
-        self.had_gradient: set = set()  # type: ignore[type-arg]
+        self.had_gradient: Set[int] = set()
         self.cleared_at: Any = None
         self.changes: Dict[int, List[Change]] = {}
         self.written_changes: Dict[int, List[int]] = {}
@@ -81,6 +81,7 @@ class Recorder(Listener):
         self.last_backward = threading.local()
         self.told: Any = None
         self.hits: Dict[Tuple[str, int], int] = {}
+        self.hits_at: Dict[Tuple[str, int], int] = {}
         self.names: Dict[int, str] = {}
         self.lock = threading.RLock()
         self.ended = False
@@ -131,7 +132,9 @@ class Recorder(Listener):
                 yield self.tracer.lines()
             self.writer.flush()
         if self.limits.tape_bytes and self.writer.bytes > self.limits.tape_bytes and not self.ended:
-            self.finish("stopped", "the tape reached its limit of %d bytes, the program ran on" % self.limits.tape_bytes)
+            self.finish(
+                "stopped", "the tape reached its limit of %d bytes, the program ran on" % self.limits.tape_bytes
+            )
             self.disabled = True
             self.tracer.stop()
 
@@ -172,7 +175,9 @@ class Recorder(Listener):
 
     # Sites
 
-    def site(self, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], extent: Optional[Extent] = None) -> int:
+    def site(
+        self, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], extent: Optional[Extent] = None
+    ) -> int:
         """The number of the site for a place; a place that is unknown is the script's first line."""
         key = (place, iteration, extent)
 
@@ -237,13 +242,43 @@ class Recorder(Listener):
     def write_leaves(self, leaves: List[NewLeaf], frame: Optional[FrameType]) -> None:
         names = leaf_names(self.torch, [leaf.tensor for leaf in leaves], frame, self.sources)
         lines = self.tracer.lines()
-        at = self.here(lines)
+        made = {
+            id(p): born
+            for reference, born in self.optimizer_places.values()
+            for optimizer in (reference(),)
+            if optimizer is not None
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
         for leaf in leaves:
-            name = names.get(id(leaf.tensor), "")
+            name, function = names.get(id(leaf.tensor), ("", ""))
             self.names[leaf.id] = name
+            place, iteration = made.get(id(leaf.tensor)) or self._born(name, function, leaf.parameter, lines)
             self.writer.event(
-                "Leaf", id=leaf.id, name=name, at=at, storage=leaf.storage, parameter=leaf.parameter
+                "Leaf",
+                id=leaf.id,
+                name=name,
+                at=self.site(place, iteration),
+                storage=leaf.storage,
+                parameter=leaf.parameter,
             )
+
+    def _born(self, name: str, function: str, parameter: bool, lines: ThreadLines) -> Tuple[Any, Any]:
+        """Where a leaf was made, as far as the line that stored its variable tells, and in which iterations."""
+        root = name.replace("[", ".").split(".")[0]
+        stores = self.tracer.stores(root, function) if root else []
+        if not stores:
+            return lines.place, () if parameter else lines.iteration()
+        place = max(stores, key=lambda item: item.hits)
+        iteration: List[Tuple[int, int]] = []
+        for call in lines.stack:
+            mine = call.context.function is place.context.function
+            iteration += [
+                (loop.id, loop.index) for loop in call.loops if loop.index and (not mine or loop.text in place.loops)
+            ]
+            if mine:
+                return place, tuple(iteration)
+        return place, () if parameter else lines.iteration()
 
     def _write_node(self, node: NewNode) -> None:
         place: Optional[Place]
@@ -295,7 +330,9 @@ class Recorder(Listener):
         """Write the changes of storages that some node saved."""
         saved = self.reader.saved_storages
         due = [key for key in self.changes if key in saved]
-        events = sorted(((change.stamp, key, change) for key in due for change in self.changes.pop(key)), key=lambda e: e[:2])
+        events = sorted(
+            ((change.stamp, key, change) for key in due for change in self.changes.pop(key)), key=lambda e: e[:2]
+        )
         for stamp, storage, change in events:
             self.written_changes.setdefault(storage, []).append(stamp)
             self.writer.event(
@@ -337,13 +374,11 @@ class Recorder(Listener):
         if count & (count - 1) == 0:
             # Powers of two reach the tape at once: a run that is killed still tells reached from not reached.
             with self.group():
-                self._write_hits(key, count, place)
+                self.hits_at[key] = self.site(place, lines.iteration())
+                self._write_hits(key, count)
 
-    def _write_hits(self, key: Tuple[str, int], count: int, place: Optional[Place]) -> None:
-        at = self.writer.site(
-            ("hits", key), lambda: (span(self.sources.name(key[0]), self.sources.text(key[0]).line_extent(key[1])), "", [], ())
-        )
-        self.writer.event("Measure", at=at, name="line-hits", value=count, unit="times")
+    def _write_hits(self, key: Tuple[str, int], count: int) -> None:
+        self.writer.event("Measure", at=self.hits_at[key], name="line-hits", value=count, unit="times")
 
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         if self.torch is None or self.disabled or self.ended:
@@ -364,7 +399,7 @@ class Recorder(Listener):
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
-        if lines.seen != loop.began and not loop.waiting or loop.written:
+        if (lines.seen != loop.began and not loop.waiting) or loop.written:
             with self.group():
                 for running in lines.running():
                     self.declare(lines, running)
@@ -445,7 +480,11 @@ class Recorder(Listener):
             else:
                 self.flush_raised(caught=True)
                 at = self.site(self._place_of(error), lines.iteration())
-            fields: Dict[str, Any] = {"exception": type(error).__name__, "message": text.split("\n")[0], "caught": False}
+            fields: Dict[str, Any] = {
+                "exception": type(error).__name__,
+                "message": text.split("\n")[0],
+                "caught": False,
+            }
             if backward is not None:
                 fields["backward"] = backward
             self.writer.event("Raised", at=at, **fields)
@@ -488,7 +527,7 @@ class Recorder(Listener):
             found: List[NewLeaf] = []
             call, extent = self._call(user)
             place = lines.place
-            written = []
+            written: List[Dict[str, Any]] = []
             for index, root in enumerate(roots):
                 node = nodes[index]
                 if node is not None:
@@ -508,8 +547,10 @@ class Recorder(Listener):
                 for target in targets:
                     if hasattr(target, "grad_fn"):
                         node = target.grad_fn
-                        number_of = self.reader.number(node) if node is not None else (
-                            self.reader.leaf(target, found) if target.requires_grad else None
+                        number_of = (
+                            self.reader.number(node)
+                            if node is not None
+                            else (self.reader.leaf(target, found) if target.requires_grad else None)
                         )
                     else:
                         number_of = self.reader.number(target)
@@ -530,7 +571,13 @@ class Recorder(Listener):
                     fields["retain_span"] = span(self.sources.name(place.filename), call.retain)
             self.writer.event("Backward", **fields)
             kept = self.last_backward
-            kept.id, kept.site, kept.code, kept.place, kept.iteration = number, at, frame.f_code, place, lines.iteration()
+            kept.id, kept.site, kept.code, kept.place, kept.iteration = (
+                number,
+                at,
+                frame.f_code,
+                place,
+                lines.iteration(),
+            )
             for key, (reference, _) in self.reader.leaves.items():
                 tensor = reference()
                 if tensor is not None and tensor.grad is not None:
@@ -635,7 +682,7 @@ class Recorder(Listener):
         for key in self.tracer.watched:
             count = self.hits.get(key, 0)
             if count & (count - 1):
-                self._write_hits(key, count, None)
+                self._write_hits(key, count)
         for leaf, (steps, with_gradient) in self.gradients.items():
             if steps and not with_gradient:
                 name = "never-a-gradient:%d" % leaf

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tokenize
 import warnings
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 Extent = Tuple[int, int, int, int]
 """First line, first column, last line, end column (exclusive); lines and columns from 1, in characters."""
@@ -57,7 +57,7 @@ class SourceText:
         self.lines: List[str] = []
         self.loops: Dict[Tuple[str, int], List[LoopText]] = {}
         self.calls: Dict[int, List[CallText]] = {}
-        self.stores: List[Store] = []
+        self.stores: Dict[str, List[Store]] = {}
         self.inplace: Dict[int, Tuple[Tuple[str, ...], ...]] = {}
         self.clears: FrozenSet[int] = frozenset()
         try:
@@ -113,7 +113,7 @@ class _Reader:
     def read(self, tree: ast.Module) -> None:
         self._scope(tree.body, ("<module>", 0), "<module>")
         inplace: Dict[int, List[Tuple[str, ...]]] = {}
-        clears = set()
+        clears: Set[int] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 self._call(node)
@@ -162,10 +162,11 @@ class _Reader:
         if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
             target, how = target.func.value, "container"
         last = statement.end_lineno or statement.lineno
-        if isinstance(target, ast.Attribute):
-            self.text.stores.append(Store(target.attr, True, how, statement.lineno, last, function))
-        elif isinstance(target, ast.Name):
-            self.text.stores.append(Store(target.id, False, how, statement.lineno, last, function))
+        if isinstance(target, (ast.Attribute, ast.Name)):
+            attribute = isinstance(target, ast.Attribute)
+            name = target.attr if isinstance(target, ast.Attribute) else target.id
+            store = Store(name, attribute, how, statement.lineno, last, function)
+            self.text.stores.setdefault(name, []).append(store)
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
@@ -213,7 +214,7 @@ def _own(body: List[ast.stmt]) -> Iterator[ast.AST]:
         stack.extend(reversed(list(ast.iter_child_nodes(node))))
 
 
-def _path(node: ast.AST) -> Optional[Tuple[str, ...]]:
+def _path(node: Any) -> Optional[Tuple[str, ...]]:
     """The names that lead to an expression's tensor: `self.h[t]` is ("self", "h"); None for anything else."""
     names: List[str] = []
     while True:
@@ -254,8 +255,8 @@ def _written(node: ast.AST) -> Iterator[Tuple[str, ...]]:
         elif any(word.arg == "inplace" for word in node.keywords):
             targets.extend(node.args[:1])
         targets.extend(word.value for word in node.keywords if word.arg == "out")
-    for target in targets:
-        path = _path(target)
+    for written in targets:
+        path = _path(written)
         if path is not None:
             yield path
 
@@ -308,7 +309,9 @@ class Sources:
         places += site.getsitepackages() if hasattr(site, "getsitepackages") else []
         places.append(getattr(site, "USER_SITE", None) or "")
         self._foreign = tuple({os.path.join(place, "") for place in places if place})
-        self._roots = tuple({os.path.join(os.path.dirname(os.path.abspath(script)), ""), os.path.join(self.directory, "")})
+        self._roots = tuple(
+            {os.path.join(os.path.dirname(os.path.abspath(script)), ""), os.path.join(self.directory, "")}
+        )
         self._user: Dict[str, bool] = {}
         self._texts: Dict[str, SourceText] = {}
         self._names: Dict[str, str] = {script: shown}

@@ -11,7 +11,7 @@ import bisect
 import sys
 import threading
 from types import CodeType, FrameType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .sources import LoopText, Sources, SourceText
 
@@ -23,7 +23,7 @@ _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 class Place:
     """A line of user code, reached through one chain of calls."""
 
-    __slots__ = ("context", "line", "hits", "loops", "header", "written", "watched", "clears", "observed")
+    __slots__ = ("clears", "context", "header", "hits", "line", "loops", "observed", "watched", "written")
 
     def __init__(self, context: Context, line: int) -> None:
         self.context = context
@@ -41,7 +41,7 @@ class Place:
 
     def stack(self) -> List[Place]:
         """The places of the calls that led here, innermost first."""
-        found = []
+        found: List[Place] = []
         caller = self.context.caller
         while caller is not None and len(found) < _MAX_STACK:
             found.append(caller)
@@ -52,7 +52,7 @@ class Place:
 class Function:
     """What is known of one code object."""
 
-    __slots__ = ("code", "text", "loops", "_at")
+    __slots__ = ("_at", "code", "loops", "text")
 
     def __init__(self, code: CodeType, text: SourceText) -> None:
         self.code = code
@@ -75,7 +75,7 @@ class Function:
 class Context:
     """A function reached through one chain of calls; its places are created once and kept."""
 
-    __slots__ = ("function", "caller", "depth", "places", "callees")
+    __slots__ = ("callees", "caller", "depth", "function", "places")
 
     def __init__(self, function: Function, caller: Optional[Place]) -> None:
         self.function = function
@@ -88,7 +88,7 @@ class Context:
 class RunningLoop:
     """A loop that is running: `index` is the iteration that runs, 0 before the first."""
 
-    __slots__ = ("id", "text", "place", "index", "waiting", "began", "entered", "written", "written_index", "entry")
+    __slots__ = ("began", "entered", "entry", "id", "index", "place", "text", "waiting", "written", "written_index")
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
         self.id = number
@@ -106,7 +106,7 @@ class RunningLoop:
 class Activation:
     """A running call of a user function."""
 
-    __slots__ = ("context", "loops", "watch", "key")
+    __slots__ = ("context", "key", "loops", "watch")
 
     def __init__(self, context: Context, key: int) -> None:
         self.context = context
@@ -194,7 +194,7 @@ class Tracer:
         self.functions: Dict[CodeType, Optional[Function]] = {}
         self.roots: Dict[CodeType, Context] = {}
         self.threads: Dict[int, ThreadLines] = {}
-        self.all_places: List[Place] = []
+        self.places_at: Dict[Tuple[str, int], List[Place]] = {}
         self.watched: Dict[Tuple[str, int], Any] = {}
         self.entries: Dict[LoopText, int] = {}
         self.waiting = False
@@ -241,6 +241,16 @@ class Tracer:
         if now != lines.seen:
             lines.advance(now)
 
+    def stores(self, name: str, function: str) -> List[Place]:
+        """The places that ran and store into a variable of a function."""
+        found = []
+        for text in self.sources.texts():
+            for store in text.stores.get(name, ()):
+                if not store.attribute and store.function == function and store.how == "assign":
+                    for line in range(store.first, store.last + 1):
+                        found += [place for place in self.places_at.get((text.filename, line), ()) if place.hits]
+        return found
+
     # Events, common to both ways of observing
 
     def enter(self, function: Function, frame: FrameType) -> Activation:
@@ -276,7 +286,7 @@ class Tracer:
         place = context.places[number] = Place(context, number)
         if (place.filename, number) in self.watched:
             place.watched = place.observed = True
-        self.all_places.append(place)
+        self.places_at.setdefault((place.filename, number), []).append(place)
         return place
 
     def line(self, lines: ThreadLines, activation: Activation, number: int, frame: FrameType) -> None:
@@ -434,7 +444,7 @@ def _settrace(tracer: Tracer) -> Callable[[], None]:
     def stop() -> None:
         if sys.gettrace() is entered:
             sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
 
     return stop
 
@@ -447,14 +457,14 @@ def _yield_opcodes() -> Tuple[int, ...]:
 
 
 def _monitor(tracer: Tracer) -> Callable[[], None]:
-    monitoring: Any = getattr(sys, "monitoring")
+    monitoring: Any = vars(sys)["monitoring"]
     events = monitoring.events
     tool = next((number for number in (3, 4, 1, 0, 5, 2) if monitoring.get_tool(number) is None), None)
     if tool is None:
         raise RuntimeError("every sys.monitoring tool id of this process is taken")
     monitoring.use_tool_id(tool, "tapecheck")
     local_events = events.LINE | events.PY_RETURN | events.PY_YIELD
-    observed = set()
+    observed: Set[CodeType] = set()
 
     def current(code: CodeType, depth: int) -> Tuple[Optional[ThreadLines], Any, Any]:
         lines = tracer.lines()
@@ -526,9 +536,7 @@ def _monitor(tracer: Tracer) -> Callable[[], None]:
     )  # fmt: skip
     for event, callback in callbacks:
         monitoring.register_callback(tool, event, callback)
-    monitoring.set_events(
-        tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE
-    )
+    monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE)
 
     def stop() -> None:
         if monitoring.get_tool(tool) == "tapecheck":

@@ -49,7 +49,14 @@ class Writer:
             self._next_site += 1
             span, function, stack, iteration = make()
             self._add(
-                {"event": "Site", "id": number, "span": span, "function": function, "stack": stack, "iteration": iteration}
+                {
+                    "event": "Site",
+                    "id": number,
+                    "span": span,
+                    "function": function,
+                    "stack": stack,
+                    "iteration": iteration,
+                }
             )
         return number
 
@@ -86,7 +93,9 @@ class Writer:
 
     def _cut_back(self) -> None:
         # The room that the last group took holds one short line: drop that group and say why the tape ends.
-        end = json.dumps({"event": "End", "how": "stopped", "detail": "the tape could not be written: %s" % self.failure})
+        end = json.dumps(
+            {"event": "End", "how": "stopped", "detail": "the tape could not be written: %s" % self.failure}
+        )
         try:
             keep = self.bytes
             with open(self.path, "rb") as file:

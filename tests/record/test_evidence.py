@@ -1,0 +1,274 @@
+"""What a run says of findings. One program holds one mistake of each kind, another the same parts mended."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tapecheck.record import RunRequest, RunResult, confirm, judge
+from tapecheck.rules import ALL, Finding
+from tapecheck.tape import Span, read_tape, write_tape
+from tests.record.harness import PYTHON, QUIET
+
+NAMES = {rule.code: rule for rule in ALL}
+
+# A comment names the code of the mistake on its line; [mended: ...] is the line of the mended program.
+MISTAKES = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def attempt(part):
+    try:
+        part()
+    except RuntimeError as error:
+        print(part.__name__, str(error).split(".")[0])
+
+
+def net(inputs=4):
+    model = nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1))
+    return model, torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def carried():
+    cell = nn.GRUCell(4, 4)
+    state = torch.zeros(2, 4)
+    for step in range(4):
+        state = cell(torch.randn(2, 4), state)
+        state.pow(2).sum().backward()  # TAPE101
+        state = state  # [mended: state = state.detach()]
+
+
+def stepped_between():
+    model, optimizer = net()
+    for step in range(3):
+        out = model(torch.randn(5, 4))
+        out.mean().backward(retain_graph=True)
+        optimizer.step()  # [mended: pass]
+        out.pow(2).mean().backward()  # TAPE102
+
+
+def detached():
+    model, _ = net()
+    for step in range(3):
+        out = model(torch.randn(5, 4)).detach()  # [mended: out = model(torch.randn(5, 4))]
+        out.mean().backward()  # TAPE103
+
+
+def initialised():
+    weight = nn.Parameter(torch.zeros(3))
+    for step in range(3):
+        with torch.enable_grad():  # [mended: with torch.no_grad():]
+            weight.fill_(1.0)  # TAPE104
+
+
+def totalled():
+    model, optimizer = net()
+    total = 0.0
+    for step in range(6):
+        loss = model(torch.randn(5, 4)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss  # TAPE201 [mended: total += loss.item()]
+
+
+def validated(outputs):
+    model, _ = net()
+    for batch in range(6):
+        out = model(torch.randn(50, 4))  # [mended: out = model(torch.randn(50, 4)).detach()]
+        outputs.append(out)  # TAPE201
+
+
+def chained():
+    embed = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(embed.parameters(), lr=0.01)
+    mean = torch.zeros(4)
+    for step in range(6):
+        z = embed(torch.randn(5, 4)).mean(0)
+        mean = 0.9 * mean + 0.1 * z  # [mended: mean = 0.9 * mean.detach() + 0.1 * z]
+        optimizer.zero_grad()
+        mean.pow(2).sum().backward(retain_graph=True)  # TAPE202
+        optimizer.step()
+
+
+def cycled():
+    model, optimizer = net()
+    for step in range(6):
+        x = torch.randn(5, 4, requires_grad=True)
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward(create_graph=True)  # TAPE203 [mended: torch.autograd.grad(loss, x, create_graph=True)]
+
+
+def retained():
+    model, optimizer = net()
+    for step in range(3):
+        out = model(torch.randn(5, 4))
+        out.mean().backward(retain_graph=True)  # TAPE301
+        pass  # [mended: out.pow(2).mean().backward()]
+
+
+def penalised():
+    model, optimizer = net()
+    for step in range(3):
+        x = torch.randn(5, 4, requires_grad=True)
+        out = model(x)
+        total = out.sum()
+        differentiable = False  # [mended: differentiable = True]
+        (g,) = torch.autograd.grad(total, x, retain_graph=True, create_graph=differentiable)
+        loss = out.mean() + g.pow(2).sum()  # TAPE401
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def cut():
+    body, head = nn.Linear(4, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.01)
+    for step in range(3):
+        hidden = body(torch.randn(5, 4)).data  # TAPE402 [mended: hidden = body(torch.randn(5, 4))]
+        optimizer.zero_grad()
+        head(hidden).pow(2).mean().backward()
+        optimizer.step()
+
+
+def never_called():
+    torch.ones(2).sum().backward()  # TAPE103
+
+
+for part in (carried, stepped_between, detached, initialised, totalled, chained, cycled, retained, penalised, cut):
+    attempt(part)
+validated([])
+"""
+
+
+def _mend(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        before, _, mended = line.partition("[mended: ")
+        if mended:
+            indent = before[: len(before) - len(before.lstrip())]
+            code = before.partition("#")[2].strip()
+            line = f"{indent}{mended[:-1]}" + (f"  # {code}" if code else "")
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _predicted(path: Path) -> list[Finding]:
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        comment = line.partition("# ")[2].split(" ")[0]
+        if comment in NAMES:
+            rule = NAMES[comment]
+            span = Span(str(path), number, len(line) - len(line.lstrip()) + 1, number, len(line) + 1)
+            found.append(Finding(rule.code, rule.name, rule.severity, span, "predicted", "help"))
+    return found
+
+
+Judged = tuple[Path, RunResult, list[Finding]]
+
+
+def _judged(path: Path, text: str) -> Judged:
+    path.write_text(text)
+    predicted = _predicted(path)
+    assert len(predicted) == 12
+    request = RunRequest(str(path), python=PYTHON, cwd=str(path.parent), env=QUIET)
+    result, findings = confirm(str(path), request, predicted)
+    assert all(finding.evidence is None for finding in predicted), "the findings given are left as they were"
+    return path, result, findings
+
+
+@pytest.fixture(scope="module")
+def mistakes(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    return _judged(tmp_path_factory.mktemp("mistakes") / "program.py", MISTAKES)
+
+
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    return _judged(tmp_path_factory.mktemp("mended") / "program.py", _mend(MISTAKES))
+
+
+def _verdicts(judged: Judged) -> list[tuple[str, int, str]]:
+    return [(f.code, f.span.line, f.evidence.verdict if f.evidence else "") for f in judged[2]]
+
+
+def test_every_mistake_is_confirmed_on_its_line(mistakes: Judged) -> None:
+    path, result, _ = mistakes
+    assert result.how_ended == "finished", result.stderr
+    lines = {finding.span.line: finding.code for finding in _predicted(path)}
+    unreached = max(lines)
+    expected = [(code, line, "not-reached" if line == unreached else "confirmed") for line, code in lines.items()]
+    assert _verdicts(mistakes) == expected
+
+
+def test_the_evidence_says_what_happened(mistakes: Judged) -> None:
+    by_code = {f.code: f.evidence for f in reversed(mistakes[2]) if f.evidence and f.evidence.verdict == "confirmed"}
+    twice = by_code["TAPE101"]
+    assert twice is not None and twice.iteration == 2
+    assert "second time" in twice.detail and "built on line 23 in iteration 1" in twice.detail
+    assert "freed by the call on line 24" in twice.detail
+    stale = by_code["TAPE102"]
+    assert stale is not None and stale.iteration == 1 and "changed on line 33" in stale.detail
+    total, outputs = (f.evidence for f in mistakes[2] if f.code == "TAPE201")
+    assert total is not None and "`total`" in total.detail and "no saved tensors" in total.detail
+    assert outputs is not None and "`outputs`" in outputs.detail and outputs.measured["saved_bytes"][-1] > 3000
+    assert outputs.measured["nodes"] == sorted(set(outputs.measured["nodes"]))
+    chain = by_code["TAPE202"]
+    assert chain is not None and len(chain.measured["nodes"]) == 6
+    cut = by_code["TAPE402"]
+    assert cut is not None and cut.measured == {"parameters": ["body.weight", "body.bias"], "steps": 3}
+
+
+def test_what_does_not_happen_is_refuted(mended: Judged) -> None:
+    path, result, findings = mended
+    assert result.how_ended == "finished", result.stderr
+    assert "carried" not in result.stdout
+    verdicts = _verdicts(mended)
+    unreached = max(finding.span.line for finding in _predicted(path))
+    for code, line, verdict in verdicts[:12]:
+        if code == "TAPE203":
+            # The mended line calls autograd.grad: create_graph stays, nothing grows.
+            assert verdict == "refuted"
+        else:
+            assert verdict == ("not-reached" if line == unreached else "refuted"), (code, line, verdict)
+    # The chain that was cut no longer needs its retain_graph.
+    assert [(f.code, f.evidence.verdict) for f in findings[12:] if f.evidence] == [("TAPE301", "found-by-run")]
+
+
+def test_a_run_finds_what_was_not_predicted(mistakes: Judged) -> None:
+    path, result, _ = mistakes
+    found = judge([], result.tape)
+    assert all(f.evidence is not None and f.evidence.verdict == "found-by-run" for f in found)
+    codes = {(f.code, f.span.line) for f in found}
+    predicted = {(f.code, f.span.line) for f in _predicted(path)}
+    by_rule = {item for item in predicted if item[0] not in ("TAPE401", "TAPE402")}
+    by_rule.discard(max(predicted, key=lambda item: item[1]))
+    assert codes == by_rule
+    errors = [f for f in found if f.code == "TAPE101"]
+    assert {label.role for label in errors[0].labels} >= {"built", "freed"}
+
+
+def test_a_tape_that_was_stored_says_the_same(mistakes: Judged, tmp_path: Path) -> None:
+    path, result, findings = mistakes
+    with (tmp_path / "tape").open("w") as file:
+        write_tape(result.tape, file)
+    with (tmp_path / "tape").open() as file:
+        again = judge(_predicted(path), read_tape(file))
+    assert [f.evidence for f in again if f.evidence and f.evidence.verdict != "found-by-run"] == [
+        f.evidence for f in findings
+    ]
+
+
+def test_an_early_end_refutes_nothing(mended: Judged) -> None:
+    path, result, _ = mended
+    first = next(f for f in _predicted(path) if f.code == "TAPE101")
+    tape = dataclasses.replace(result.tape)
+    cut = next(i for i, event in enumerate(tape.events) if type(event).__name__ == "Backward") + 1
+    tape.events = tape.events[:cut]
+    evidence = judge([first], tape)[0].evidence
+    assert evidence is not None and evidence.verdict == "not-reached" and "ended early" in evidence.detail
