@@ -274,6 +274,15 @@ async def test_settings_at_start_and_later(tmp_path: Path) -> None:
         assert connected.published[uri][1] == []
 
 
+@pytest.mark.parametrize("wrapped", ["settings", "tapecheck", None])
+async def test_settings_at_start_in_any_wrapping(tmp_path: Path, wrapped: str | None) -> None:
+    params = captured("neovim-0.7.2", tmp_path)
+    ignore = {"ignore": ["TAPE101"]}
+    params.initialization_options = ignore if wrapped is None else {wrapped: ignore}
+    async with editor(params, tmp_path) as connected:
+        assert await connected.diagnostics(connected.open("train.py", TWICE)) == []
+
+
 async def test_settings_the_editor_is_asked_for(tmp_path: Path) -> None:
     params = captured("neovim-0.11.4", tmp_path)
     asked = {"select": ["TAPE301"], "run": {"timeout": "soon"}}

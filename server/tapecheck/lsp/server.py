@@ -330,7 +330,8 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
     ls.converter = Converter(ls.session, ls.client, convert.utf(ls.workspace.position_encoding))
     options = params.initialization_options
     if isinstance(options, dict):
-        ls.session.configure(ls._settings(options.get("settings")))
+        # Our own extension says "settings"; people write the section's name, or its contents.
+        ls.session.configure(ls._settings(options.get("settings", options.get(SECTION, options))))
     if ls.client.pull:
         ls.feature(
             t.TEXT_DOCUMENT_DIAGNOSTIC,
