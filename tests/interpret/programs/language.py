@@ -1,0 +1,519 @@
+"""Programs that torch and the dry run must judge alike; `# raises` marks the line that torch raises at.
+
+Each exercises one construct of the language: the graph only comes out right where it is interpreted right.
+"""
+
+PROGRAMS = {
+    "inheritance, super and a mixin": """
+class Named:
+    def label(self):
+        return "net"
+
+class Base(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Linear(4, width)
+
+    def encode(self, x):
+        return self.body(x).tanh()
+
+class Net(Named, Base):
+    def __init__(self):
+        super().__init__(8)
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.head(self.encode(x))
+
+net = Net()
+out = net(torch.randn(2, 4)).sum()
+out.backward()
+if net.label() == "net":
+    out.backward()  # raises
+""",
+    "a property computes a new graph each time": """
+class Scale:
+    def __init__(self):
+        self.raw = torch.zeros(3, requires_grad=True)
+
+    @property
+    def value(self):
+        return self.raw.exp()
+
+scale = Scale()
+scale.value.sum().backward()
+scale.value.sum().backward()
+""",
+    "a value kept in the constructor is one graph": """
+class Scale:
+    def __init__(self):
+        self.raw = torch.zeros(3, requires_grad=True)
+        self.value = self.raw.exp()
+
+scale = Scale()
+scale.value.sum().backward()
+scale.value.sum().backward()  # raises
+""",
+    "dataclass with a default factory": """
+from dataclasses import dataclass, field
+
+@dataclass
+class State:
+    hidden: torch.Tensor
+    seen: list = field(default_factory=list)
+
+w = torch.randn(3, 3, requires_grad=True)
+state = State(torch.zeros(1, 3))
+for step in range(3):
+    state.hidden = torch.tanh(state.hidden @ w + 1)
+    state.seen.append(step)
+    state.hidden.sum().backward()  # raises
+""",
+    "closure with nonlocal state": """
+def make():
+    hidden = torch.zeros(1, 3)
+    w = torch.randn(3, 3, requires_grad=True)
+
+    def step(x):
+        nonlocal hidden
+        hidden = torch.tanh(x + hidden @ w)
+        return hidden.sum()
+
+    return step
+
+step = make()
+step(torch.randn(1, 3)).backward()
+step(torch.randn(1, 3)).backward()  # raises
+""",
+    "closure with nonlocal state, cut": """
+def make():
+    hidden = torch.zeros(1, 3)
+    w = torch.randn(3, 3, requires_grad=True)
+
+    def step(x):
+        nonlocal hidden
+        new = torch.tanh(x + hidden @ w)
+        hidden = new.detach()
+        return new.sum()
+
+    return step
+
+step = make()
+for _ in range(4):
+    step(torch.randn(1, 3)).backward()
+""",
+    "lambda and functools.partial": """
+from functools import partial
+w = torch.randn(3, requires_grad=True)
+loss_of = lambda scale, x: (scale * w.exp() * x).sum()
+twice = partial(loss_of, 2.0)
+twice(torch.ones(3)).backward()
+kept = twice(torch.ones(3))
+kept.backward()
+kept.backward()  # raises
+""",
+    "comprehensions build one graph for each element": """
+ws = [torch.randn(3, requires_grad=True) for _ in range(3)]
+losses = [w.exp().sum() for w in ws]
+named = {str(i): loss for i, loss in enumerate(losses)}
+for loss in losses:
+    loss.backward()
+named["1"].backward()  # raises
+""",
+    "a generator carries its state": """
+def chunks(w):
+    memory = torch.zeros(3)
+    for _ in range(3):
+        memory = torch.tanh(memory + w)
+        yield memory.sum()
+
+w = torch.randn(3, requires_grad=True)
+for loss in chunks(w):
+    loss.backward()  # raises
+""",
+    "a generator with send and a fresh graph": """
+def chunks(w):
+    for _ in range(3):
+        yield torch.tanh(w).sum()
+
+w = torch.randn(3, requires_grad=True)
+for loss in chunks(w):
+    loss.backward()
+""",
+    "decorated with no_grad": """
+net = nn.Linear(3, 3)
+
+@torch.no_grad()
+def encode(x):
+    return net(x)
+
+encode(torch.randn(2, 3)).sum().backward()  # raises
+""",
+    "a user's decorator calls through": """
+import functools
+
+def logged(function):
+    @functools.wraps(function)
+    def inner(*args, **kwargs):
+        result = function(*args, **kwargs)
+        return result
+    return inner
+
+@logged
+def loss_of(w):
+    return w.exp().sum()
+
+w = torch.randn(3, requires_grad=True)
+loss = loss_of(w)
+loss.backward()
+loss.backward()  # raises
+""",
+    "context manager classes and grad modes": """
+class Mode:
+    def __init__(self, on):
+        self.on = on
+
+    def __enter__(self):
+        self.before = torch.is_grad_enabled()
+        torch.set_grad_enabled(self.on)
+        return self
+
+    def __exit__(self, *args):
+        torch.set_grad_enabled(self.before)
+
+w = torch.randn(3, requires_grad=True)
+with Mode(False):
+    a = w.exp().sum()
+with torch.enable_grad():
+    b = w.exp().sum()
+b.backward()
+a.backward()  # raises
+""",
+    "set_grad_enabled with a flag": """
+w = torch.randn(3, requires_grad=True)
+for training in (True, False):
+    with torch.set_grad_enabled(training):
+        loss = w.exp().sum()
+    if training:
+        loss.backward()
+loss.requires_grad_()
+w.exp().sum().backward()
+""",
+    "try, except and finally": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+loss.backward()
+count = 0
+try:
+    loss.backward()
+except RuntimeError as error:
+    count += 1
+finally:
+    count += 1
+if count == 2:
+    loss.backward()  # raises
+""",
+    "while with else and break": """
+w = torch.randn(3, requires_grad=True)
+i = 0
+while i < 3:
+    loss = w.exp().sum()
+    loss.backward()
+    i += 1
+    if i == 5:
+        break
+else:
+    loss.backward()  # raises
+""",
+    "walrus and chained comparison": """
+w = torch.randn(3, requires_grad=True)
+n = 4
+while (n := n - 1) and 0 < n <= 3:
+    loss = w.exp().sum()
+    loss.backward()
+loss.backward()  # raises
+""",
+    "match on tuples and constants": """
+w = torch.randn(3, requires_grad=True)
+for command in (("scale", 2.0), ("again", None)):
+    match command:
+        case ("scale", factor):
+            loss = (w.exp() * factor).sum()
+            loss.backward()
+        case ("again", _):
+            loss.backward()  # raises
+        case _:
+            pass
+""",
+    "star arguments and keyword dictionaries": """
+def total(*losses, weight=1.0, **options):
+    result = sum(losses) * weight
+    if options.get("twice"):
+        result.backward()
+    return result
+
+w = torch.randn(3, requires_grad=True)
+parts = (w.exp().sum(), w.sin().sum())
+options = {"twice": True, "weight": 0.5}
+total(*parts, **options).backward()  # raises
+""",
+    "a mutable default argument is shared": """
+def remember(x, seen=[]):
+    seen.append(x)
+    return torch.stack(seen).sum()
+
+w = torch.randn(3, requires_grad=True)
+remember(w.exp()).backward()
+remember(w.exp()).backward()  # raises
+""",
+    "zip, enumerate, map and reversed": """
+ws = [torch.randn(3, requires_grad=True) for _ in range(2)]
+for i, (w, scale) in enumerate(zip(ws, [1.0, 2.0])):
+    (w.exp() * scale).sum().backward()
+losses = list(map(lambda w: w.exp().sum(), reversed(ws)))
+losses[0].backward()
+losses[1].backward()
+losses[-1].backward()  # raises
+""",
+    "slices and augmented stores": """
+w = torch.randn(4, requires_grad=True)
+buffer = torch.zeros(4)
+buffer[1:3] = w[:2].exp()
+buffer[0] += w[3] * w[2]
+buffer.sum().backward()
+buffer.sum().backward()  # raises
+""",
+    "a dict of states updated in place": """
+w = torch.randn(3, 3, requires_grad=True)
+states = {"a": torch.zeros(1, 3), "b": torch.zeros(1, 3)}
+for step in range(2):
+    for name in list(states):
+        states[name] = torch.tanh(states[name] @ w + 1)
+    sum(s.sum() for s in states.values()).backward()  # raises
+""",
+    "named tuples": """
+from collections import namedtuple
+State = namedtuple("State", "h c")
+w = torch.randn(3, requires_grad=True)
+state = State(torch.zeros(3), torch.zeros(3))
+for step in range(2):
+    h, c = state
+    c = c * 0.5 + w.sigmoid()
+    h = torch.tanh(c)
+    state = State(h.detach(), c)
+    h.sum().backward()  # raises
+""",
+    "global state": """
+hidden = torch.zeros(3)
+w = torch.randn(3, requires_grad=True)
+
+def step():
+    global hidden
+    hidden = torch.tanh(hidden * w)
+    return hidden.sum()
+
+step().backward()
+step().backward()  # raises
+""",
+    "early return and continue": """
+w = torch.randn(3, requires_grad=True)
+
+def train(i, loss):
+    if i == 0:
+        return None
+    loss.backward()
+    return loss
+
+kept = w.exp().sum()
+for i in range(4):
+    if i % 2:
+        continue
+    train(i, kept)
+kept.backward()  # raises
+""",
+    "the last iteration": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+n = 4
+for i in range(n):
+    loss.backward(retain_graph=(i < n - 1))
+loss.backward()  # raises
+""",
+    "every k-th iteration": """
+w = torch.randn(3, 3, requires_grad=True)
+h = torch.zeros(1, 3)
+for t in range(12):
+    h = torch.tanh(h @ w + 1)
+    if (t + 1) % 5 == 0:
+        h.sum().backward()  # raises
+""",
+    "every k-th iteration, cut in time": """
+w = torch.randn(3, 3, requires_grad=True)
+h = torch.zeros(1, 3)
+for t in range(12):
+    h = torch.tanh(h @ w + 1)
+    if (t + 1) % 5 == 0:
+        h.sum().backward()
+        h = h.detach()
+""",
+    "recursion": """
+def deep(x, w, n):
+    return x if n == 0 else deep(torch.tanh(x * w), w, n - 1)
+
+w = torch.randn(3, requires_grad=True)
+out = deep(torch.ones(3), w, 2).sum()
+out.backward()
+out.backward()  # raises
+""",
+    "staticmethod, classmethod and class attributes": """
+class Memory:
+    last = None
+
+    @classmethod
+    def keep(cls, value):
+        cls.last = value if cls.last is None else cls.last + value
+        return cls.last
+
+    @staticmethod
+    def loss(w):
+        return w.exp().sum()
+
+w = torch.randn(3, requires_grad=True)
+Memory.keep(Memory.loss(w)).backward()
+Memory.keep(Memory.loss(w)).backward()  # raises
+""",
+    "callable objects and item access": """
+class Bank:
+    def __init__(self):
+        self.items = []
+
+    def __call__(self, x):
+        self.items.append(x)
+        return self
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+    def __len__(self):
+        return len(self.items)
+
+w = torch.randn(3, requires_grad=True)
+bank = Bank()
+bank(w.exp())(w.sin())
+for i in range(len(bank)):
+    bank[i].sum().backward()
+bank[-1].sum().backward()  # raises
+""",
+    "iterating a user's class": """
+class Steps:
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        for i in range(self.n):
+            yield i
+
+w = torch.randn(3, requires_grad=True)
+h = w.exp()
+for i in Steps(2):
+    (h * i).sum().backward()  # raises
+""",
+    "operators of a user's class": """
+class Wrapped:
+    def __init__(self, value):
+        self.value = value
+
+    def __add__(self, other):
+        return Wrapped(self.value + other.value)
+
+w = torch.randn(3, requires_grad=True)
+a = Wrapped(w.exp())
+b = a + a
+b.value.sum().backward()
+a.value.sum().backward()  # raises
+""",
+    "conditional expressions keep to one branch": """
+w = torch.randn(3, requires_grad=True)
+flag = "train"
+loss = w.exp().sum() if flag == "train" else w.detach().sum()
+loss.backward() if flag != "test" else None
+again = loss if flag == "test" else w.exp().sum()
+again.backward()
+""",
+    "collections: deque and defaultdict": """
+from collections import defaultdict, deque
+w = torch.randn(3, requires_grad=True)
+window = deque(maxlen=2)
+table = defaultdict(list)
+for i in range(3):
+    window.append(w.exp() * i)
+    table[i % 2].append(w.sin())
+torch.stack(list(window)).sum().backward()
+torch.stack(table[0]).sum().backward()
+window[0].sum().backward()  # raises
+""",
+    "itertools and reduce": """
+import itertools
+from functools import reduce
+w = torch.randn(3, requires_grad=True)
+parts = [w.exp(), w.sin(), w.cos()]
+whole = reduce(lambda a, b: a + b, itertools.chain(parts[:1], parts[1:]))
+whole.sum().backward()
+parts[2].sum().backward()  # raises
+""",
+    "string formatting does not touch the graph": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+text = f"{loss.item():.3f} {loss:.2f}" + "%.2f" % float(loss) + "{}".format(loss)
+loss.backward()
+assert isinstance(text, str)
+loss.backward()  # raises
+""",
+    "deepcopy makes leaves of its own": """
+import copy
+net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+other = copy.deepcopy(net)
+x = torch.randn(2, 3)
+loss = net(x).sum() + other(x).sum()
+loss.backward()
+optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+optimizer.step()
+loss.backward()  # raises
+""",
+    "async and await are run through": """
+import asyncio
+
+async def loss_of(w):
+    return w.exp().sum()
+
+async def main():
+    w = torch.randn(3, requires_grad=True)
+    loss = await loss_of(w)
+    loss.backward()
+    loss.backward()  # raises
+
+asyncio.run(main())
+""",
+    "nested functions and default binding in a loop": """
+w = torch.randn(3, requires_grad=True)
+closures = []
+for i in range(3):
+    part = w.exp() * (i + 1)
+    closures.append(lambda part=part: part.sum())
+for closure in closures:
+    closure().backward()
+closures[0]().backward()  # raises
+""",
+    "LBFGS calls its closure again": """
+w = torch.randn(3, requires_grad=True)
+optimizer = torch.optim.LBFGS([w], lr=0.1, max_iter=4)
+loss = (w.exp() - 2).pow(2).sum()
+
+def closure():
+    optimizer.zero_grad()
+    loss.backward()  # raises
+    return loss
+
+optimizer.step(closure)
+""",
+}

@@ -1,0 +1,36 @@
+"""Every construct of the language: the dry run raises where torch raises, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.interpret import interpret
+from tapecheck.source import from_text
+from tapecheck.tape import Raised
+from tests.interpret.programs.language import PROGRAMS
+from tests.interpret.truth import expected_line, full, torch_raises_at
+
+
+def raised_at(source: str) -> int | None:
+    """The line at which the likeliest way through a program ends in an exception."""
+    tape = interpret(from_text(source, "program.py")).tapes[0]
+    uncaught = [event for event in tape.events if isinstance(event, Raised) and not event.caught]
+    return uncaught[-1].at.line if uncaught else None
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_dry_run_raises_where_the_program_says(name: str) -> None:
+    source = full(PROGRAMS[name])
+    assert raised_at(source) == expected_line(source)
+
+
+@pytest.fixture(scope="module")
+def truth() -> dict[str, tuple[int | None, str]]:
+    pytest.importorskip("torch")
+    return torch_raises_at({name: full(program) for name, program in PROGRAMS.items()})
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_torch_raises_where_the_program_says(name: str, truth: dict[str, tuple[int | None, str]]) -> None:
+    line, message = truth[name]
+    assert line == expected_line(full(PROGRAMS[name])), message

@@ -1,0 +1,57 @@
+"""What real torch does with programs: where each raises, all of them run in forks of one child process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+
+PRELUDE = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(0)\n"
+_RUNNER = """
+import json, os, sys, traceback
+import torch
+torch.set_num_threads(1)
+
+def outcome(source):
+    try:
+        exec(compile(source, "program.py", "exec"), {"__name__": "__main__"})
+    except BaseException as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == "program.py"]
+        return [lines[-1], (str(error).splitlines() or [""])[0][:80]]
+    return [None, ""]
+
+answers = {}
+for name, source in json.load(sys.stdin).items():
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(1)
+        os.open(os.devnull, os.O_WRONLY)
+        os.write(writer, json.dumps(outcome(source)).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        answers[name] = json.load(answer)
+    os.wait()
+print(json.dumps(answers))
+"""
+
+
+def full(program: str) -> str:
+    """A program with the imports that all of them share."""
+    return PRELUDE + program.lstrip("\n")
+
+
+def expected_line(source: str) -> int | None:
+    """The line marked `# raises`, None where there is none."""
+    return next((n for n, line in enumerate(source.splitlines(), 1) if line.rstrip().endswith("# raises")), None)
+
+
+def torch_raises_at(sources: Mapping[str, str]) -> dict[str, tuple[int | None, str]]:
+    """For each program the innermost of its lines in torch's traceback (None where it runs) and the message."""
+    done = subprocess.run(
+        [sys.executable, "-c", _RUNNER], input=json.dumps(dict(sources)), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    answers = json.loads(done.stdout.splitlines()[-1])
+    return {name: (line, message) for name, (line, message) in answers.items()}
