@@ -123,8 +123,7 @@ class Builder:
                 "retain_span": Span(FILE, line, 15, line, 24),
             }
         starts = tuple(
-            root if isinstance(root, Root) else Root(root, name=self.names.get(root, "loss"))
-            for root in roots
+            root if isinstance(root, Root) else Root(root, name=self.names.get(root, "loss")) for root in roots
         )
         call = options.pop("call", "backward")
         event = Backward(self._backwards, self.site(line, stack), call, starts, **options)
@@ -207,10 +206,7 @@ def found() -> Callable[..., list[Finding]]:
     """The findings of all rules, or of one, over tapes; builders are ended where they have no end yet."""
 
     def of(*tapes: Builder | Tape, code: str | None = None) -> list[Finding]:
-        ended = [
-            tape if isinstance(tape, Tape) else tape.tape if _ended(tape.tape) else tape.end()
-            for tape in tapes
-        ]
+        ended = [tape if isinstance(tape, Tape) else tape.tape if _ended(tape.tape) else tape.end() for tape in tapes]
         return judge(ended, select=None if code is None else [code])
 
     return of

@@ -130,9 +130,7 @@ def test_a_forward_pass_before_the_loop(build: Any, found: Any) -> None:
     assert "compute `features` on line 2 anew inside the loop" in finding.help
 
 
-def test_detach_is_advised_where_the_first_loss_does_not_train_the_shared_part(
-    build: Any, found: Any
-) -> None:
+def test_detach_is_advised_where_the_first_loss_does_not_train_the_shared_part(build: Any, found: Any) -> None:
     g, d = build.leaf(1, "g"), build.leaf(1, "d")
     optimizer = build.optimizer(2, d)
     fake = build.node(3, g, saves=[0, g], name="fake")

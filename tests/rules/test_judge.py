@@ -46,9 +46,7 @@ def test_findings_come_in_the_order_of_the_source(build: Any) -> None:
         ({"select": ["TAPE1"], "ignore": ["backward-twice"]}, ["TAPE104"]),
     ],
 )
-def test_rules_are_chosen_by_code_prefix_or_name(
-    build: Any, options: dict[str, Any], codes: list[str]
-) -> None:
+def test_rules_are_chosen_by_code_prefix_or_name(build: Any, options: dict[str, Any], codes: list[str]) -> None:
     assert [finding.code for finding in judge([two_faults(build)], **options)] == codes
 
 

@@ -14,9 +14,7 @@ CODE = "TAPE301"
 def two_models(build: Any, **options: Any) -> Any:
     for line in (1, 4):
         w = build.leaf(line)
-        build.backward(
-            line + 2, build.node(line + 1, w, saves=[0], name="loss"), **(options if line == 1 else {})
-        )
+        build.backward(line + 2, build.node(line + 1, w, saves=[0], name="loss"), **(options if line == 1 else {}))
     return build
 
 

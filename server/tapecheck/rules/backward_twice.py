@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.origin import Origin, trace
+from tapecheck.rules.origin import Origin, carried_text, trace
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
@@ -232,7 +232,7 @@ for step in range(3):
         else:
             labels.append(Label(freeing.at.span, "freed here", "freed"))
         if origin.kind == "carried" and origin.at is not None:
-            labels.append(Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried"))
+            labels.append(Label(origin.at.span, carried_text(origin), "carried"))
         elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
             what = "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
             labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
@@ -258,6 +258,8 @@ def _time(freed: str) -> str:
 
 def _reason(origin: Origin, home: Any) -> str:
     if origin.kind == "carried":
+        if not origin.name:
+            return f"what was made in iteration {origin.iteration} is used again"
         return f"{origin.text} still refers to the graph of iteration {origin.iteration}"
     if origin.kind == "outside":
         return f"{quoted(origin.name, 'that part')} is computed once, before the loop"
@@ -284,12 +286,16 @@ def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_firs
                 "call "
                 "backward once after it"
             )
-        name = origin.name or "the carried value"
-        example = f"`{name} = {name}.detach()`" if origin.name else "`.detach()`"
+        if not origin.name:
+            return (
+                "cut the graph between iterations: `.detach()` what is kept for the next one, each element "
+                "of a tuple or "
+                "list"
+            )
         return (
-            f"cut the graph between iterations, {example} before {quoted(origin.name, 'it')} is used again "
-            "(a tuple "
-            "or list needs it for each element); gradients then stop at the iteration's start"
+            f"cut the graph between iterations, `{origin.name} = {origin.name}.detach()` before "
+            f"`{origin.name}` is used "
+            "again (a tuple or list needs it for each element); gradients then stop at the iteration's start"
         )
     if origin.kind == "outside":
         where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""

@@ -30,9 +30,14 @@ class Origin:
 
     @property
     def text(self) -> str:
-        if self.name:
-            return f"`{self.name}`"
-        return {"carried": "a value", "outside": "a value", "shared": "a value", "same": "the tensor"}[self.kind]
+        return f"`{self.name}`" if self.name else "the tensor" if self.kind == "same" else "something"
+
+
+def carried_text(origin: Origin) -> str:
+    """What a label says at the place that carries a graph over an iteration."""
+    if origin.name:
+        return f"{origin.text} keeps its graph over the iteration"
+    return f"made here in iteration {origin.iteration}, used again now"
 
 
 def trace(reading: Reading, run: Run, node: Node, other: Run | None) -> Origin:

@@ -268,12 +268,15 @@ class Reading:
                 yield bind
 
     def carried_by(self, node: int, loop: LoopRun, iteration: int, before: int) -> tuple[str, Site] | None:
-        """Who still refers to a node after the iteration that built it: the holder's name, and where it
-        stored."""
+        """Who still refers to a node after the iteration that built it: the holder, and where it stored."""
         for position, hold in self._holds:
             if position < before and hold.loop == loop.id and hold.index >= iteration and node in hold.nodes:
                 return hold.holder, hold.at
-        return self.name(node, before)
+        for position, bind in reversed(self.binds.get(node, ())):
+            # A local name of a function that has returned carries nothing.
+            if position < before and (bind.at.stack == loop.event.at.stack or "." in bind.name):
+                return bind.name, bind.at
+        return None
 
     # -- holders --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.origin import Origin, trace
+from tapecheck.rules.origin import Origin, carried_text, trace
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
@@ -195,8 +195,9 @@ loss.backward()
             Label(change.at.span, f"changed in place here by {culprit}", "changed"),
         ]
         if origin.kind == "carried" and origin.at is not None:
-            message += f"; {origin.text} still refers to the graph of iteration {origin.iteration}"
-            labels.append(Label(origin.at.span, f"{origin.text} keeps its graph over the iteration", "carried"))
+            if origin.name:
+                message += f"; {origin.text} still refers to the graph of iteration {origin.iteration}"
+            labels.append(Label(origin.at.span, carried_text(origin), "carried"))
         labels += called_from(node.at, home)
         labels += [
             Label(span, "the change is called from here", "called") for span in change.at.stack[:2] if span != home
