@@ -43,13 +43,12 @@ def load_{number}(path, limit=None):
     return torch.tensor(rows)
 
 
-def evaluate_{number}(model, batches):
-    model.eval()
-    total = 0.0
-    with torch.no_grad():
-        for inputs, targets in batches:
-            total += F.mse_loss(model(inputs), targets).item()
-    return total / max(len(batches), 1)
+def score_{number}(predicted, targets):
+    """How close the predictions of one group come to the targets."""
+    error = (predicted - targets).abs()
+    close = (error < 0.1).float().mean().item()
+    worst = error.max().item()
+    return {"close": close, "worst": worst, "mean": error.mean().item()}
 '''
 TAIL = """\
 
@@ -65,6 +64,16 @@ class Model(nn.Module):
         return self.head(x)
 
 
+def evaluate(model, batches):
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for inputs, targets in batches:
+            total += F.mse_loss(model(inputs), targets).item()
+    model.train()
+    return total / max(len(batches), 1)
+
+
 def train(model, optimizer, batches, epochs):
     history = []
     for epoch in range(epochs):
@@ -74,6 +83,7 @@ def train(model, optimizer, batches, epochs):
             loss.backward(retain_graph=True)
             optimizer.step()
             history.append(loss)
+        print(epoch, evaluate(model, batches))
     return history
 
 
@@ -85,7 +95,7 @@ if __name__ == "__main__":
 """
 CALLS = """\
     load_{number}("rows.csv")
-    evaluate_{number}(model, batches)
+    print(score_{number}(model(batches[0][0]), batches[0][1]))
 """
 
 
