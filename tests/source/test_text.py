@@ -40,7 +40,14 @@ def test_a_syntax_error_leaves_the_rest() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    ["for x in :\n    pass\n", "print 'hello'\n", "x = (1,\n", "def f(:\n    return 1\n", "  stray\n", "if x\n    y = 1\n"],
+    [
+        "for x in :\n    pass\n",
+        "print 'hello'\n",
+        "x = (1,\n",
+        "def f(:\n    return 1\n",
+        "  stray\n",
+        "if x\n    y = 1\n",
+    ],
 )
 def test_broken_statements_do_not_hide_what_stands_before(broken: str) -> None:
     source = from_text("def before():\n    return 1\n" + broken, "net.py")

@@ -200,7 +200,7 @@ def contains(machine: Machine, container: Value, item: Value) -> bool | None:
         return item in container if isinstance(item, str) else None
     if isinstance(container, Dict):
         key = hashable(item)
-        if isinstance(item, _CONSTANTS) or isinstance(item, (Tensor, Instance)):
+        if isinstance(item, (_CONSTANTS, Tensor, Instance)):
             if key in container.items:
                 return True
             return None if container.more or _unsure_keys(container) else False
@@ -312,9 +312,7 @@ def find_setter(cls: Class, name: str) -> Value:
     return None
 
 
-def bind_arguments(
-    machine: Machine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST
-) -> None:
+def bind_arguments(machine: Machine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
     """Bind arguments to parameters; a parameter that got nothing is unknown where a call was open-ended."""
     arguments: ast.arguments = function.node.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -726,8 +724,32 @@ def _plain(machine: Machine, value: Value) -> Any:
 
 
 _TEXT_METHODS = frozenset(
-    "lower upper strip lstrip rstrip split rsplit startswith endswith replace join title find count isdigit "
-    "capitalize splitlines partition rpartition removeprefix removesuffix zfill is_integer bit_length".split()
+    [
+        "lower",
+        "upper",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "split",
+        "rsplit",
+        "startswith",
+        "endswith",
+        "replace",
+        "join",
+        "title",
+        "find",
+        "count",
+        "isdigit",
+        "capitalize",
+        "splitlines",
+        "partition",
+        "rpartition",
+        "removeprefix",
+        "removesuffix",
+        "zfill",
+        "is_integer",
+        "bit_length",
+    ]
 )
 
 
@@ -857,7 +879,9 @@ def _dict_pop(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
 
 
 def _dict_copy(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Dict(dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock)
+    return Dict(
+        dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock
+    )
 
 
 def _set_add(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -999,7 +1023,9 @@ def _zip(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         known = [size for size in (stream.length() for stream in streams) if size is not None]
         return min(known) if known else None
 
-    return Stream(length, lambda index: tuple(stream.item(index) for stream in streams), any(s.sequential for s in streams))
+    return Stream(
+        length, lambda index: tuple(stream.item(index) for stream in streams), any(s.sequential for s in streams)
+    )
 
 
 def _map(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -1174,7 +1200,7 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner, name = (args + [None, None])[:2]
+    owner, name = ([*args, None, None])[:2]
     if isinstance(owner, Instance) and isinstance(name, str):
         if name in owner.attrs or m.find_method(owner, name) is not None:
             return True

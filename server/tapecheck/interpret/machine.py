@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Generator as PyGenerator, Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import builtin, carry
@@ -194,6 +195,7 @@ class Machine:
         stream = self.stream(self.eval(node.iter, env), node.iter)
         outside = world.iteration
         enough = self._enough_iterations(node)
+        varying = world.varying
         loop = world.enter_loop(node)
         signal: Any = None
         done = 0
@@ -250,6 +252,7 @@ class Machine:
         world = self.world
         outside = world.iteration
         enough = self._enough_iterations(node)
+        varying = world.varying
         loop = world.enter_loop(node)
         signal: Any = None
         done = 0
@@ -590,9 +593,7 @@ class Machine:
         for target, item in zip(targets, values):
             self.assign(target, item, env, statement)
 
-    def store_name(
-        self, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None
-    ) -> None:
+    def store_name(self, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None) -> None:
         home = env
         if name in env.names_global:
             home = env.globals
@@ -779,7 +780,11 @@ class Machine:
         if isinstance(owner, Module):
             if name in owner.env.vars:
                 return owner.env.vars[name]
-            return self.import_module(f"{owner.name}.{name}", node, 0) if owner.path.endswith("__init__.py") else Unknown(name)
+            return (
+                self.import_module(f"{owner.name}.{name}", node, 0)
+                if owner.path.endswith("__init__.py")
+                else Unknown(name)
+            )
         if isinstance(owner, Class):
             return self.class_attribute(owner, name, owner, node)
         if isinstance(owner, Super):
@@ -978,7 +983,11 @@ class Machine:
             env.vars["__class__cell"] = function.owner
             env.vars["__self__cell"] = args[0] if args else None
         frame = Frame(
-            function.name, function.module.path, function.module.lines, world.span(node) if world.frames else None, forward
+            function.name,
+            function.module.path,
+            function.module.lines,
+            world.span(node) if world.frames else None,
+            forward,
         )
         if function.is_generator:
             return Generator(self._run_generator(function, env, frame), env)
@@ -1163,7 +1172,7 @@ class Machine:
         owner, other = (left, right) if isinstance(left, Unknown) else (right, left)
         kind: type[ast.cmpop] = type(op)
         positive = _NEGATED.get(kind, kind)
-        if isinstance(owner, Unknown) and (isinstance(other, _CONSTANTS) or isinstance(other, Unknown)):
+        if isinstance(owner, Unknown) and (isinstance(other, (_CONSTANTS, Unknown))):
             if owner.tests is None:
                 owner.tests = {}
             key = (positive.__name__, other if isinstance(other, _CONSTANTS) else id(other), owner is left)

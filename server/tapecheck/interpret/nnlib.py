@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tapecheck.interpret import builtin
 from tapecheck.interpret.values import (
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
 
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
-_MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks", "torch.hub.load",
+_MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
+           "torch.hub.load",
            "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
            "dgl.nn", "sentence_transformers.")  # fmt: skip
-_KEEP = frozenset("to cuda cpu float double half bfloat16 type to_empty xpu share_memory compile".split())
+_KEEP = frozenset(
+    ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
+)
 _NAMES: dict[str, str] = {}
 
 
@@ -56,16 +59,23 @@ class Modules:
         if not path.startswith("torch.nn."):
             return False
         name = path.rsplit(".", 1)[-1]
-        return name[:1].isupper() and not path.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils.")) and name not in (
-            "Parameter", "Module", "DataParallel"
+        return (
+            name[:1].isupper()
+            and not path.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils."))
+            and name not in ("Parameter", "Module", "DataParallel")
         )
 
     def is_module_base(self, path: str) -> bool:
         name = path.rsplit(".", 1)[-1]
         if path in ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"):
             return True
-        return self.is_class(path) or name in ("LightningModule", "PreTrainedModel") or (
-            not path.startswith(("torch.", "builtins.", "typing.")) and (name.endswith("Module") or path.startswith(_MODELS))
+        return (
+            self.is_class(path)
+            or name in ("LightningModule", "PreTrainedModel")
+            or (
+                not path.startswith(("torch.", "builtins.", "typing."))
+                and (name.endswith("Module") or path.startswith(_MODELS))
+            )
         )
 
     # -- construction -----------------------------------------------------------------------------------------
@@ -89,7 +99,9 @@ class Modules:
         if fact is not None:
             for parameter, value in zip(fact.params, args):
                 given.setdefault(parameter, value)
-            narrowed = fact.for_call([torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"})
+            narrowed = fact.for_call(
+                [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"}
+            )
             owner.facts["fact"] = narrowed
         owner.facts["given"] = given
         for key, value in given.items():
@@ -114,7 +126,7 @@ class Modules:
     def _fill_container(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
         owner.facts["container"] = name
         first = args[0] if args else None
-        if name == "Sequential" and isinstance(first, Dict) or name in ("ModuleDict", "ParameterDict"):
+        if (name == "Sequential" and isinstance(first, Dict)) or name in ("ModuleDict", "ParameterDict"):
             source = first if isinstance(first, Dict) else Dict({})
             for key, value in source.items.items():
                 owner.attrs[str(builtin.unkey(key))] = value
@@ -142,7 +154,13 @@ class Modules:
             name = path.rsplit(".", 1)[-1]
             if name[:1].isupper() and ("Tokenizer" in name or "Config" in name or "Processor" in name):
                 return None
-            if "weights" in name.lower() or "Tokenizer" in path or "Config" in path or "Processor" in path or "transforms" in path:
+            if (
+                "weights" in name.lower()
+                or "Tokenizer" in path
+                or "Config" in path
+                or "Processor" in path
+                or "transforms" in path
+            ):
                 return None
             model = Unknown(name)
             self.machine.torch.opaque_parameters(model, node)
@@ -151,7 +169,9 @@ class Modules:
 
     # -- walking ----------------------------------------------------------------------------------------------
 
-    def named_parameters(self, owner: Value, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Tensor]]:
+    def named_parameters(
+        self, owner: Value, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Tensor]]:
         """The parameters of a module and its children, each once."""
         seen = set() if seen is None else seen
         if id(owner) in seen or len(seen) > 5_000:
@@ -168,10 +188,14 @@ class Modules:
                 if value.parameter and id(value) not in seen:
                     seen.add(id(value))
                     yield prefix + name, value
-            elif isinstance(value, Instance) and value.module or isinstance(value, Unknown) and value.leaf is not None:
+            elif (isinstance(value, Instance) and value.module) or (
+                isinstance(value, Unknown) and value.leaf is not None
+            ):
                 yield from self.named_parameters(value, f"{prefix}{name}.", seen)
 
-    def modules(self, owner: Instance, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Instance]]:
+    def modules(
+        self, owner: Instance, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Instance]]:
         seen = set() if seen is None else seen
         if id(owner) in seen:
             return
@@ -183,7 +207,10 @@ class Modules:
 
     def open_ended(self, owner: Instance) -> bool:
         """Whether a module may have parameters that nobody knows."""
-        return any(module.facts.get("more") or (module.cls is not None and module.cls.opaque) for _, module in self.modules(owner))
+        return any(
+            module.facts.get("more") or (module.cls is not None and module.cls.opaque)
+            for _, module in self.modules(owner)
+        )
 
     # -- attributes and methods -------------------------------------------------------------------------------
 
@@ -196,7 +223,9 @@ class Modules:
             if name in _KEEP:
                 return Native(name, lambda m, args, kwargs, at: owner)
             if name in ("manual_backward",):
-                return Native(name, lambda m, args, kwargs, at: m.torch.autograd.backward_method(args[0], args[1:], kwargs, at))
+                return Native(
+                    name, lambda m, args, kwargs, at: m.torch.autograd.backward_method(args[0], args[1:], kwargs, at)
+                )
             if name in ("optimizers", "lr_schedulers"):
                 return Native(name, lambda m, args, kwargs, at: self._lightning_optimizers(owner, at))
             if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
@@ -235,17 +264,34 @@ class Modules:
         return List(list(self.named_parameters(owner)), self.open_ended(owner))
 
     def _module_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        found = [v for _, module in self.modules(owner) for v in module.attrs.values() if isinstance(v, Tensor) and not v.parameter]
+        found = [
+            v
+            for _, module in self.modules(owner)
+            for v in module.attrs.values()
+            if isinstance(v, Tensor) and not v.parameter
+        ]
         return List(found)
 
     def _module_named_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List([(k, v) for _, module in self.modules(owner) for k, v in module.attrs.items() if isinstance(v, Tensor) and not v.parameter])
+        return List(
+            [
+                (k, v)
+                for _, module in self.modules(owner)
+                for k, v in module.attrs.items()
+                if isinstance(v, Tensor) and not v.parameter
+            ]
+        )
 
     def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List([value for value in owner.attrs.values() if isinstance(value, Instance) and value.module], bool(owner.facts.get("more")))
+        return List(
+            [value for value in owner.attrs.values() if isinstance(value, Instance) and value.module],
+            bool(owner.facts.get("more")),
+        )
 
     def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        return List([(name, value) for name, value in owner.attrs.items() if isinstance(value, Instance) and value.module])
+        return List(
+            [(name, value) for name, value in owner.attrs.items() if isinstance(value, Instance) and value.module]
+        )
 
     def _module_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List([module for _, module in self.modules(owner)], self.open_ended(owner))
@@ -402,7 +448,9 @@ class Modules:
             keyed = owner.facts.get("container") in ("ModuleDict", "ParameterDict")
             return Stream(
                 lambda: None if more else len(names),
-                lambda index: (names[index] if keyed else owner.attrs[names[index]]) if index < len(names) else Unknown("module"),
+                lambda index: (
+                    (names[index] if keyed else owner.attrs[names[index]]) if index < len(names) else Unknown("module")
+                ),
             )
         if owner.lib == "torch.utils.data.DataLoader":
             return Stream(lambda: self._batches(owner), lambda index: self._batch(owner, node))
@@ -443,7 +491,8 @@ class Modules:
     def _batch_of(self, dataset: Instance) -> Value:
         tensors = dataset.facts.get("tensors", ())
         return tuple(
-            self.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else self.world.data() for value in tensors
+            self.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else self.world.data()
+            for value in tensors
         )
 
     # -- forward ------------------------------------------------------------------------------------------------
@@ -526,7 +575,11 @@ class Modules:
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.machine.torch.tensors(arg)]
         return self.machine.torch._opaque(
-            owner.lib.rsplit(".", 1)[-1], [*parameters, *values], node, linked="yes", keeps="yes" if parameters else "may"
+            owner.lib.rsplit(".", 1)[-1],
+            [*parameters, *values],
+            node,
+            linked="yes",
+            keeps="yes" if parameters else "may",
         )
 
     def functional_call(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -625,7 +678,14 @@ class Modules:
             return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
         if name == "add_param_group":
             return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, at))
-        if name in ("state_dict", "load_state_dict", "train", "eval", "register_step_post_hook", "register_step_pre_hook"):
+        if name in (
+            "state_dict",
+            "load_state_dict",
+            "train",
+            "eval",
+            "register_step_post_hook",
+            "register_step_pre_hook",
+        ):
             return Native(name, lambda m, args, kwargs, at: Unknown(name))
         return None
 
@@ -681,7 +741,9 @@ class Modules:
         if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode", "base_dist"):
             if name not in owner.attrs:
                 values = owner.facts["parameters"]
-                owner.attrs[name] = values[0] if values and name in ("loc", "mean") else self._density(owner, name, [], ast.Pass())
+                owner.attrs[name] = (
+                    values[0] if values and name in ("loc", "mean") else self._density(owner, name, [], ast.Pass())
+                )
             return owner.attrs[name]
         return None
 
@@ -718,7 +780,9 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
 
 
 def _guessed_parameters(name: str) -> tuple[str, ...]:
-    if name.startswith(("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Bilinear", "RMSNorm")):
+    if name.startswith(
+        ("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Bilinear", "RMSNorm")
+    ):
         return ("weight", "bias")
     if name.startswith("Embedding") or name == "PReLU":
         return ("weight",)
@@ -728,8 +792,10 @@ def _guessed_parameters(name: str) -> tuple[str, ...]:
 
 
 def _snake(name: str) -> str:
-    return {"ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu", "SiLU": "silu", "Sigmoid": "sigmoid", "Tanh": "tanh",
-            "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout", "Mish": "mish",
+    return {"ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu", "SiLU": "silu", "Sigmoid": "sigmoid",
+            "Tanh": "tanh",
+            "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout",
+            "Mish": "mish",
             "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
 
 

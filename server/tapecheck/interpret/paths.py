@@ -24,13 +24,64 @@ MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
 RUN_BUDGET = 120_000
 TOTAL_BUDGET = 700_000
-_STARTS = frozenset("backward grad manual_backward autograd requires_grad_ create_graph retain_graph".split())
-_SAYING = frozenset(
-    "print log info debug warning warn error critical write add_scalar add_scalars add_image add_histogram "
-    "set_description set_postfix imshow plot show savefig format join makedirs mkdir save flush close exit quit".split()
+_STARTS = frozenset(
+    ["backward", "grad", "manual_backward", "autograd", "requires_grad_", "create_graph", "retain_graph"]
 )
-_TOUCHES = frozenset("detach detach_ no_grad step zero_grad append extend clear eval train data item "
-    "backward grad manual_backward autograd requires_grad_ create_graph retain_graph".split())
+_SAYING = frozenset(
+    [
+        "print",
+        "log",
+        "info",
+        "debug",
+        "warning",
+        "warn",
+        "error",
+        "critical",
+        "write",
+        "add_scalar",
+        "add_scalars",
+        "add_image",
+        "add_histogram",
+        "set_description",
+        "set_postfix",
+        "imshow",
+        "plot",
+        "show",
+        "savefig",
+        "format",
+        "join",
+        "makedirs",
+        "mkdir",
+        "save",
+        "flush",
+        "close",
+        "exit",
+        "quit",
+    ]
+)
+_TOUCHES = frozenset(
+    [
+        "detach",
+        "detach_",
+        "no_grad",
+        "step",
+        "zero_grad",
+        "append",
+        "extend",
+        "clear",
+        "eval",
+        "train",
+        "data",
+        "item",
+        "backward",
+        "grad",
+        "manual_backward",
+        "autograd",
+        "requires_grad_",
+        "create_graph",
+        "retain_graph",
+    ]
+)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
 
@@ -174,7 +225,7 @@ def _explore(
         for place, asked in world.asked.items():
             if place in policy.patterns or not _relevant(asked.statement, names):
                 continue
-            patterns = [(not asked.default,)]
+            patterns: list[tuple[bool, ...]] = [(not asked.default,)]
             if asked.times > 1:
                 patterns += [(asked.default, not asked.default), (not asked.default, asked.default)]
             for pattern in patterns:

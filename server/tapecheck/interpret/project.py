@@ -35,10 +35,39 @@ if TYPE_CHECKING:
 _MAX_PARENTS = 4
 _MAX_UP = 8
 _MAX_FILES = 5_000
-_SKIPPED = frozenset("node_modules venv env build dist site-packages __pycache__".split())
+_SKIPPED = frozenset(["node_modules", "venv", "env", "build", "dist", "site-packages", "__pycache__"])
 _KNOWN = frozenset(
-    "torch numpy math os sys time random collections functools itertools copy typing dataclasses argparse logging json "
-    "pathlib re abc enum contextlib warnings datetime glob pickle shutil string operator types".split()
+    [
+        "torch",
+        "numpy",
+        "math",
+        "os",
+        "sys",
+        "time",
+        "random",
+        "collections",
+        "functools",
+        "itertools",
+        "copy",
+        "typing",
+        "dataclasses",
+        "argparse",
+        "logging",
+        "json",
+        "pathlib",
+        "re",
+        "abc",
+        "enum",
+        "contextlib",
+        "warnings",
+        "datetime",
+        "glob",
+        "pickle",
+        "shutil",
+        "string",
+        "operator",
+        "types",
+    ]
 )
 
 
@@ -132,7 +161,7 @@ class Project:
 
     def _source(self, path: str) -> Source | None:
         try:
-            changed = os.stat(path).st_mtime
+            changed = Path(path).stat().st_mtime
             known = self.parsed.get(path)
             if known is not None and known[0] == changed:
                 return known[1]
@@ -162,7 +191,9 @@ def _homes(root: str) -> dict[str, set[str]]:
     seen = 0
     for folder, folders, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED] if depth < 3 else []
+        folders[:] = (
+            [name for name in folders if not name.startswith(".") and name not in _SKIPPED] if depth < 3 else []
+        )
         for name in files:
             if name.endswith(".py"):
                 homes.setdefault(name[:-3], set()).add(folder)
@@ -191,7 +222,9 @@ def _stateless(module: Module) -> bool:
             members = [member for member in value.namespace.values() if isinstance(member, _STATE)]
             if members:
                 return False
-        elif isinstance(value, _STATE) or isinstance(value, tuple) and any(isinstance(item, _STATE) for item in value):
+        elif isinstance(value, _STATE) or (
+            isinstance(value, tuple) and any(isinstance(item, _STATE) for item in value)
+        ):
             return False
     return True
 

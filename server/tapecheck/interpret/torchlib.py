@@ -40,30 +40,179 @@ if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
 
 _ELEMENTWISE = frozenset(
-    "add sub mul div neg pow sqrt abs exp log square mean sum norm clamp clamp_min clamp_max relu sigmoid tanh softplus "
-    "squeeze unsqueeze view reshape flatten rsqrt reciprocal sign sin cos clone to float double cat stack getitem "
-    "linalg.norm linalg.vector_norm __rsub__ __radd__ __rmul__ __rtruediv__ __rpow__ contiguous expand t transpose "
-    "permute repeat nn.functional.relu nn.functional.mse_loss nn.functional.l1_loss nn.functional.smooth_l1_loss "
-    "nn.functional.huber_loss std var max min logsumexp prod cumsum split chunk unbind select narrow amax amin dist "
-    "add_ sub_ mul_ div_ positive expand_as view_as type where".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "pow",
+        "sqrt",
+        "abs",
+        "exp",
+        "log",
+        "square",
+        "mean",
+        "sum",
+        "norm",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "relu",
+        "sigmoid",
+        "tanh",
+        "softplus",
+        "squeeze",
+        "unsqueeze",
+        "view",
+        "reshape",
+        "flatten",
+        "rsqrt",
+        "reciprocal",
+        "sign",
+        "sin",
+        "cos",
+        "clone",
+        "to",
+        "float",
+        "double",
+        "cat",
+        "stack",
+        "getitem",
+        "linalg.norm",
+        "linalg.vector_norm",
+        "__rsub__",
+        "__radd__",
+        "__rmul__",
+        "__rtruediv__",
+        "__rpow__",
+        "contiguous",
+        "expand",
+        "t",
+        "transpose",
+        "permute",
+        "repeat",
+        "nn.functional.relu",
+        "nn.functional.mse_loss",
+        "nn.functional.l1_loss",
+        "nn.functional.smooth_l1_loss",
+        "nn.functional.huber_loss",
+        "std",
+        "var",
+        "max",
+        "min",
+        "logsumexp",
+        "prod",
+        "cumsum",
+        "split",
+        "chunk",
+        "unbind",
+        "select",
+        "narrow",
+        "amax",
+        "amin",
+        "dist",
+        "add_",
+        "sub_",
+        "mul_",
+        "div_",
+        "positive",
+        "expand_as",
+        "view_as",
+        "type",
+        "where",
+    ]
 )
 """Ops that keep a constant a constant term: no parameter is multiplied into it by them."""
 
-_ADDITIVE = frozenset("add sub __radd__ __rsub__ add_ sub_ cat stack where nn.functional.mse_loss nn.functional.l1_loss".split())
+_ADDITIVE = frozenset(
+    [
+        "add",
+        "sub",
+        "__radd__",
+        "__rsub__",
+        "add_",
+        "sub_",
+        "cat",
+        "stack",
+        "where",
+        "nn.functional.mse_loss",
+        "nn.functional.l1_loss",
+    ]
+)
 _RANKED = frozenset(("matmul", "__rmatmul__"))
 _SAME_RANK = frozenset(
-    "t clone detach contiguous add sub mul div neg pow exp log tanh sigmoid relu abs sqrt clamp nn.functional.relu __rmul__ "
-    "__radd__ __rsub__ transpose softmax nn.functional.softmax dropout nn.functional.dropout sin cos".split()
+    [
+        "t",
+        "clone",
+        "detach",
+        "contiguous",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "pow",
+        "exp",
+        "log",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "abs",
+        "sqrt",
+        "clamp",
+        "nn.functional.relu",
+        "__rmul__",
+        "__radd__",
+        "__rsub__",
+        "transpose",
+        "softmax",
+        "nn.functional.softmax",
+        "dropout",
+        "nn.functional.dropout",
+        "sin",
+        "cos",
+    ]
 )
-_TO_FLOAT = frozenset("div sqrt exp log mean sigmoid softmax nn.functional.embedding nn.functional.one_hot true_divide".split())
-_SCALING = frozenset("mul div __rmul__ mul_ div_".split())
+_TO_FLOAT = frozenset(
+    [
+        "div",
+        "sqrt",
+        "exp",
+        "log",
+        "mean",
+        "sigmoid",
+        "softmax",
+        "nn.functional.embedding",
+        "nn.functional.one_hot",
+        "true_divide",
+    ]
+)
+_SCALING = frozenset(["mul", "div", "__rmul__", "mul_", "div_"])
 _NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__")
-_SAME = frozenset("cuda cpu pin_memory share_memory_ requires_grad_ coalesce".split())
+_SAME = frozenset(["cuda", "cpu", "pin_memory", "share_memory_", "requires_grad_", "coalesce"])
 _NO_GRAPH_ATTRIBUTES = frozenset(
-    "shape device dtype is_cuda ndim layout is_leaf requires_grad grad_fn names itemsize nbytes is_sparse _version "
-    "output_nr is_quantized".split()
+    [
+        "shape",
+        "device",
+        "dtype",
+        "is_cuda",
+        "ndim",
+        "layout",
+        "is_leaf",
+        "requires_grad",
+        "grad_fn",
+        "names",
+        "itemsize",
+        "nbytes",
+        "is_sparse",
+        "_version",
+        "output_nr",
+        "is_quantized",
+    ]
 )
-_GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datasets", "sklearn.", "pandas.", "scipy.", "cv2.",
+_GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datasets", "sklearn.", "pandas.", "scipy.",
+                 "cv2.",
                  "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
                  "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.")  # fmt: skip
 
@@ -143,7 +292,12 @@ class Torch:
         fact = self.facts.op(name)
         if fact is None:
             return self.opaque_result(name, args, kwargs, node)
-        if name in ("cat", "stack", "concat", "hstack", "vstack") and args and isinstance(args[0], List) and not args[0].items:
+        if (
+            name in ("cat", "stack", "concat", "hstack", "vstack")
+            and args
+            and isinstance(args[0], List)
+            and not args[0].items
+        ):
             # torch would raise: the list was filled where the dry run did not see it.
             return Unknown(name)
         narrowed = self.narrow(fact, args, kwargs)
@@ -419,7 +573,9 @@ class Torch:
         """A Python operator with a tensor on at least one side."""
         if right is None and op in ("USub", "UAdd", "Invert"):
             return self.op(OPERATORS[op], [left], {}, node)
-        if isinstance(left, (Tensor, Unknown)) and not (isinstance(left, Unknown) and isinstance(right, Tensor) and left.node is None):
+        if isinstance(left, (Tensor, Unknown)) and not (
+            isinstance(left, Unknown) and isinstance(right, Tensor) and left.node is None
+        ):
             return self.op(OPERATORS.get(op, op), [left, right], {}, node)
         name = REFLECTED.get(op)
         return self.op(name, [right, left], {}, node) if name is not None else self.world.data()
@@ -429,7 +585,9 @@ class Torch:
         unknowns = [value for value in (left, right) if isinstance(value, Unknown)]
         if any(value.node is not None for value in unknowns):
             return self.operator(op, left, right, node)
-        result = Unknown("number" if all(value.name == "number" for value in unknowns) else "result", None, cuts_of(*unknowns))
+        result = Unknown(
+            "number" if all(value.name == "number" for value in unknowns) else "result", None, cuts_of(*unknowns)
+        )
         result.data = all(value.data for value in unknowns)
         return result
 
@@ -510,7 +668,9 @@ class Torch:
         if name in ("shape", "size"):
             shape = self._extra(owner, "shape")
             if name == "size":
-                return Native("size", lambda m, args, kwargs, at: builtin.get_item(m, shape, args[0], at) if args else shape)
+                return Native(
+                    "size", lambda m, args, kwargs, at: builtin.get_item(m, shape, args[0], at) if args else shape
+                )
             return shape
         if name in _NO_GRAPH_ATTRIBUTES:
             return self._extra(owner, name)
@@ -606,7 +766,17 @@ class Torch:
             return self._to_integer(owner, node)
         if name in ("float", "double", "half", "bfloat16"):
             return owner if owner.dtype == "float" else world.data(owner.name, owner.cuts)
-        if name in ("size", "dim", "numel", "nelement", "element_size", "stride", "data_ptr", "get_device", "ndimension"):
+        if name in (
+            "size",
+            "dim",
+            "numel",
+            "nelement",
+            "element_size",
+            "stride",
+            "data_ptr",
+            "get_device",
+            "ndimension",
+        ):
             return self._extra(owner, f"{name}()")
         if name == "retain_grad":
             owner.retains_grad = True
@@ -662,7 +832,16 @@ class Torch:
         world = self.world
         sources = [value for arg in args for value in self.tensors(arg)]
         cuts: tuple[int, ...] = ()
-        if name in ("tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "asarray", "new_tensor", "LongTensor"):
+        if name in (
+            "tensor",
+            "as_tensor",
+            "from_numpy",
+            "Tensor",
+            "FloatTensor",
+            "asarray",
+            "new_tensor",
+            "LongTensor",
+        ):
             for value in sources:
                 if value.node is not None:
                     if name in ("as_tensor", "asarray") and isinstance(value, Tensor):
@@ -672,7 +851,12 @@ class Torch:
                     cuts = merge_cuts(cuts, value.cuts)
         dtype = "float"
         kind = kwargs.get("dtype")
-        if (isinstance(kind, Lib) and _integer_type(kind.path)) or name in ("randint", "randperm", "LongTensor", "randint_like"):
+        if (isinstance(kind, Lib) and _integer_type(kind.path)) or name in (
+            "randint",
+            "randperm",
+            "LongTensor",
+            "randint_like",
+        ):
             dtype = "int"
         if name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and self._integers(args):
             dtype = "int"
@@ -696,7 +880,11 @@ class Torch:
         elif name.endswith("_like") and args and isinstance(args[0], Tensor):
             result.rank = args[0].rank
         first = builtin.known_items(self.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
-        if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(builtin.concrete(first[0]), int):
+        if (
+            first
+            and name in ("zeros", "ones", "randn", "rand", "empty")
+            and isinstance(builtin.concrete(first[0]), int)
+        ):
             result.length = builtin.concrete(first[0])
             if all(isinstance(builtin.concrete(size), int) for size in first):
                 result.extra = {**(result.extra or {}), "shape": tuple(builtin.concrete(size) for size in first)}
@@ -733,7 +921,7 @@ class Torch:
                 return self._initialise(name[8:], args, kwargs, node)
             if name.startswith("distributions."):
                 return self._distribution(path, args, kwargs, node)
-            if name.startswith("autograd.functional") or name.startswith("func."):
+            if name.startswith(("autograd.functional", "func.")):
                 return self.functional(path, args, kwargs, node)
             for prefix in ("functional.", "nn.functional.", "_C._nn.", "special."):
                 if name.startswith(prefix) and prefix != "nn.functional." and self.facts.op(name[len(prefix) :]):
@@ -783,7 +971,9 @@ class Torch:
             result.certain = linked == "yes"
         elif carriers:
             for value in carriers:
-                result.cuts = merge_cuts(world.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts)
+                result.cuts = merge_cuts(
+                    world.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts
+                )
             result.data = True
         else:
             result.data = name.startswith(_GENERIC_DATA) or (
@@ -812,7 +1002,12 @@ class Torch:
     def _unknown_method(self, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         world = self.world
         if name == "backward":
-            if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and self.requires(args[0]) != "no":
+            if (
+                args
+                and isinstance(args[0], (Tensor, Unknown))
+                and owner.node is None
+                and self.requires(args[0]) != "no"
+            ):
                 # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into.
                 return self.autograd.backward_method(args[0], args[1:], kwargs, node)
             return self.autograd.backward_method(owner, args, kwargs, node)
@@ -821,10 +1016,24 @@ class Torch:
         if name in ("parameters", "named_parameters", "trainable_parameters"):
             leaf = self.opaque_parameters(owner, node)
             return List([(Unknown("name"), leaf) if name == "named_parameters" else leaf], more=True)
-        if name in ("to", "cuda", "cpu", "train", "eval", "float", "half", "double", "requires_grad_", "contiguous", "type"):
+        if name in (
+            "to",
+            "cuda",
+            "cpu",
+            "train",
+            "eval",
+            "float",
+            "half",
+            "double",
+            "requires_grad_",
+            "contiguous",
+            "type",
+        ):
             return owner
         if name in ("item", "tolist", "numpy"):
-            result = Unknown("number", None, world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name))
+            result = Unknown(
+                "number", None, world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name)
+            )
             result.data = True
             return result
         if name in ("detach", "detach_"):
@@ -925,8 +1134,10 @@ class Torch:
                 return value.parameter
             return short in ("Tensor", "Variable")
         table: list[tuple[type | tuple[type, ...], tuple[str, ...]]] = [
-            (bool, ("bool", "int")), (int, ("int", "Number", "Integral")), (float, ("float", "Number", "Real")), (str, ("str",)),
-            (tuple, ("tuple", "Sequence", "Iterable")), (List, ("list", "deque", "Sequence", "Iterable", "MutableSequence")),
+            (bool, ("bool", "int")), (int, ("int", "Number", "Integral")), (float, ("float", "Number", "Real")),
+            (str, ("str",)),
+            (tuple, ("tuple", "Sequence", "Iterable")),
+            (List, ("list", "deque", "Sequence", "Iterable", "MutableSequence")),
             (Dict, ("dict", "Mapping", "OrderedDict", "defaultdict")), (Set, ("set",)), (type(None), ("NoneType",)),
         ]  # fmt: skip
         for types, names in table:
@@ -1285,7 +1496,7 @@ _SPECIAL: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
-    "torch.is_grad_enabled": lambda torch, a, k, n: {"yes": True, "no": False, "may": Unknown("grad")}[torch.world.grad_mode],
+    "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
     "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": _parse,
     "torch.nn.parallel.DistributedDataParallel": _first, "torch.nn.DataParallel": _first,
     "torch.utils.checkpoint.checkpoint_sequential": lambda torch, a, k, n: torch.machine.call(a[0], a[2:], {}, n),

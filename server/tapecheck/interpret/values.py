@@ -86,8 +86,34 @@ class Tensor:
 
 
 _PLAIN = frozenset(
-    "number len text index key bool size count shape dtype device test not comparison name isinstance hasattr any all "
-    "type item() ndim layout lr numpy handle".split()
+    [
+        "number",
+        "len",
+        "text",
+        "index",
+        "key",
+        "bool",
+        "size",
+        "count",
+        "shape",
+        "dtype",
+        "device",
+        "test",
+        "not",
+        "comparison",
+        "name",
+        "isinstance",
+        "hasattr",
+        "any",
+        "all",
+        "type",
+        "item()",
+        "ndim",
+        "layout",
+        "lr",
+        "numpy",
+        "handle",
+    ]
 )
 """Names of unknown values that are no tensors."""
 
@@ -103,8 +129,8 @@ class Unknown:
     """
 
     __slots__ = (
-        "attr", "attrs", "certain", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest", "owner",
-        "storage", "tests", "trained", "truth",
+        "attr", "attrs", "certain", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest",
+        "owner", "storage", "tests", "trained", "truth",
     )  # fmt: skip
 
     def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:

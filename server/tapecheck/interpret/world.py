@@ -248,9 +248,7 @@ class World:
         self.leaf_tensors[number] = tensor
         return tensor
 
-    def cut(
-        self, how: str, node: ast.AST, value: Value, leaves: Iterable[int] = (), name: str = ""
-    ) -> tuple[int, ...]:
+    def cut(self, how: str, node: ast.AST, value: Value, leaves: Iterable[int] = (), name: str = "") -> tuple[int, ...]:
         """Note that a value leaves its graph; answers the cuts of the result."""
         graph_node = getattr(value, "node", None)
         before: tuple[int, ...] = getattr(value, "cuts", ())

@@ -113,8 +113,9 @@ class Cut:
 
     `how` is one of detach, data, no_grad, item, numpy, grad (a gradient without a graph of its own),
     copy (torch.tensor of a tensor), nondifferentiable (argmax, comparisons, integer casts), leaf (made
-    a leaf again by requires_grad), frozen (requires_grad set to False), checkpoint. `nodes` are the nodes cut off, `leaves` what would have
-    been reached where no node was built (under no_grad). `sources` are the cuts this one was derived from.
+    a leaf again by requires_grad), frozen (requires_grad set to False), checkpoint. `nodes` are the nodes
+    cut off, `leaves` what would have been reached where no node was built (under no_grad). `sources` are
+    the cuts this one was derived from.
     """
 
     id: int
