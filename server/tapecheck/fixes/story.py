@@ -107,10 +107,13 @@ class Collision:
                 return False
         return not open_leaves
 
-    def stepped_between(self, leaves: set[int]) -> bool:
-        """Whether an optimizer of these leaves steps between the two backwards."""
+    def trained_between(self, shared: set[int]) -> bool:
+        """Whether an optimizer of these leaves, and of none that the second backward alone reaches, steps between
+        the two backwards: what they get from the second one is then not for that optimizer."""
+        own = self.leaves(root.node for root in self.second.roots if root.node is not None) - shared
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
-        return any(isinstance(event, Step) and leaves & params.get(event.optimizer, set()) for event in self.between())
+        stepped = [params.get(event.optimizer, set()) for event in self.between() if isinstance(event, Step)]
+        return any(shared & known and not own & known for known in stepped)
 
     def between(self) -> Iterator[object]:
         yield from self.tape.events[self.first_index + 1 : self.second_index]

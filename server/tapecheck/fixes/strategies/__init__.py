@@ -28,7 +28,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
         sum_losses, detach_shared, forward_inside, clear_stored, detach_carried, retain_first, forward_again,
     ),
     "TAPE102": (
-        out_of_place, clone_saved, turn_first, detach_carried, detach_shared, forward_again, step_later,
+        out_of_place, clone_saved, turn_first, detach_carried, forward_again, detach_shared, step_later,
     ),
     "TAPE103": (remove_cut, unfreeze),
     "TAPE104": (under_no_grad, leaf_out_of_place),

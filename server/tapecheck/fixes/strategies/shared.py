@@ -195,9 +195,8 @@ def detach_shared(context: Context) -> Iterator[Candidate]:
         if not collision.same_iteration or collision.first is None:
             continue
         below = collision.leaves(source for _, source in collision.forks(True))
-        stepped = collision.stepped_between(below)
         # What is below the shared value has had its step: the second backward is not for it.
-        if stepped:
+        if collision.trained_between(below):
             yield from _detach_side(context, collision, False)
         yield from _detach_side(context, collision, True)
 
@@ -215,7 +214,7 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     if not kept or len(kept) < len(changes):
         return
     leaves = collision.leaves(source for _, source in found.values())
-    names = " and ".join(dict.fromkeys(f"`{code.segment(read)}`" for read, _ in found.values()))
+    names = " and ".join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
     line = min(read.lineno for read, _ in found.values())
     safe = not first_side or collision.discarded_after_first(leaves)
     effect = (
@@ -224,10 +223,18 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
         else "What it is made of gets no gradient from this loss any more."
     )
     drop = context.drop_retain(collision.first)
-    title = f"Pass {names} detached (line {line})"
+    title = f"Detach {names} (line {line})"
     if drop:
         yield Candidate(f"{title} and drop `retain_graph=True`", effect, [*kept, *drop], safe, title)
     yield Candidate(title, effect, kept, safe, title)
+
+
+def _handed(code: Code, read: ast.expr) -> str:
+    """A value and what it is handed to, as a title names them."""
+    parent = code.parent(read)
+    if isinstance(parent, ast.Call) and read in parent.args and dotted(parent.func) is not None:
+        return f"`{code.segment(read)}` for `{dotted(parent.func)}`"
+    return f"`{code.segment(read)}`"
 
 
 def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> ast.expr | None:
@@ -411,7 +418,10 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
         if text is None:
             return
         lines.extend(text)
-    insertion = code.insert_before(pair[1], lines)
+    # Before the first statement that reads the old values for the second backward.
+    block = code.block(pair[0])
+    reading = [pair[1], *_consuming(code, collision, block, after=needed[-1])]
+    insertion = code.insert_before(min(reading, key=lambda statement: statement.lineno), lines)
     if insertion is None:
         return
     after = "after the step" if collision.change is not None else "for the second backward"
@@ -419,8 +429,20 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
     drop = context.drop_retain(collision.first)
     title = f"Run the forward again {after}"
     if drop:
-        yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop])
-    yield Candidate(title, effect, [insertion])
+        yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop], group="again")
+    yield Candidate(title, effect, [insertion], group="again")
+
+
+def _consuming(code: Code, collision: Collision, block: list[ast.stmt], after: ast.stmt) -> list[ast.stmt]:
+    """The statements of a block that build what comes behind the old values, for the second backward."""
+    found: list[ast.stmt] = []
+    for consumer, _ in collision.crossings():
+        for frame in frames(consumer.at):
+            statement = code.statement_at(frame)
+            place = code.within_block(statement, block) if statement is not None else None
+            if place is not None and place.lineno > after.lineno and place not in found:
+                found.append(place)
+    return found
 
 
 def _needed_part(code: Code, collision: Collision, statement: ast.stmt) -> list[str] | None:
