@@ -281,12 +281,16 @@ def _signature(tape: Tape) -> tuple[object, ...]:
 
 def _run(source: Source, project: Project, entry: _Entry | None, world: World) -> Machine:
     machine = Machine(world, project)
-    env = Env(None, None)
-    module = Module("__main__", source.path, env, source.lines, source)
-    env.vars["__module__object"] = module
-    machine.modules[source.path] = module
+    module = project.settled_module(source.path) if entry is not None else None
     try:
-        machine.run_module(module, source.tree, "__main__" if entry is None else "module")
+        if module is None:
+            module = Module("__main__", source.path, Env(None, None), source.lines, source)
+            module.env.vars["__module__object"] = module
+            machine.modules[source.path] = module
+            machine.run_module(module, source.tree, "__main__" if entry is None else "module")
+            if entry is not None and not world.tape.events:
+                project.settle(module)
+        machine.modules[source.path] = module
         if entry is not None:
             _start(machine, module, entry)
         world.end("finished")

@@ -108,6 +108,22 @@ class Project:
             self.settled[path] = module
         return module
 
+    def settled_module(self, path: str) -> Module | None:
+        """A module that has been run and holds no state of its own; its unknown globals are new again."""
+        module = self.settled.get(path)
+        if module is not None:
+            for name, value in module.env.vars.items():
+                if isinstance(value, Unknown):
+                    fresh = Unknown(value.name, None, value.cuts)
+                    fresh.data = value.data
+                    module.env.vars[name] = fresh
+        return module
+
+    def settle(self, module: Module) -> None:
+        """Keep a module for the next way through the program where running it again would change nothing."""
+        if _stateless(module, unknown_too=True):
+            self.settled[module.path] = module
+
     def forget(self, path: str) -> None:
         """Run a module anew the next time."""
         self.settled.pop(path, None)
@@ -213,10 +229,13 @@ def _module_file(folder: Path, parts: list[str]) -> str | None:
     return None
 
 
-def _stateless(module: Module) -> bool:
-    """Whether a module only defines things: no container, object or unknown value that a run could change."""
+def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
+    """Whether a module only defines things: no container or object that a run could change.
+
+    An unknown value remembers what it was asked; `unknown_too` allows it among the globals.
+    """
     for name, value in module.env.vars.items():
-        if name.startswith("__"):
+        if name.startswith("__") or (unknown_too and isinstance(value, Unknown) and value.leaf is None):
             continue
         if isinstance(value, Class):
             members = [member for member in value.namespace.values() if isinstance(member, _STATE)]
