@@ -157,34 +157,49 @@ def _entries(tree: ast.Module) -> list[_Entry]:
                 if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.name != "__init__":
                     found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
     # A function matters when it, or one of this file that it names, runs a backward or collects in a loop.
-    used = {entry.name: _names_used(entry.node) for entry in found}
+    used: dict[str, set[str]] = {}
+    collecting: set[str] = set()
+    for entry in found:
+        used[entry.name], collects = _survey(entry.node)
+        if collects:
+            collecting.add(entry.name)
     matters = {entry.node.name for entry in found if used[entry.name] & _STARTS}
     while True:
         wider = matters | {entry.node.name for entry in found if used[entry.name] & matters}
         if wider == matters:
             break
         matters = wider
-    relevant = [entry for entry in found if entry.node.name in matters or _collects(entry.node)]
+    relevant = [entry for entry in found if entry.node.name in matters or entry.name in collecting]
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
     return relevant
 
 
-def _names_used(node: ast.AST) -> set[str]:
-    names = {child.attr for child in ast.walk(node) if isinstance(child, ast.Attribute)}
-    return names | {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
-
-
-def _collects(node: ast.AST) -> bool:
-    """Whether a loop adds something up or collects it."""
-    for loop in ast.walk(node):
-        if isinstance(loop, (ast.For, ast.While)):
-            for child in ast.walk(loop):
-                if isinstance(child, ast.AugAssign):
-                    return True
-                if isinstance(child, ast.Attribute) and child.attr in ("append", "appendleft", "update"):
-                    return True
-    return False
+def _survey(node: ast.AST) -> tuple[set[str], bool]:
+    """The names a function uses, and whether a loop in it adds something up or collects it."""
+    names: set[str] = set()
+    collects = False
+    stack: list[tuple[ast.AST, bool]] = [(node, False)]
+    while stack:
+        current, looping = stack.pop()
+        kind = type(current)
+        if kind is ast.Attribute:
+            names.add(current.attr)  # type: ignore[attr-defined]
+            collects = collects or (looping and current.attr in ("append", "appendleft", "update"))  # type: ignore[attr-defined]
+        elif kind is ast.Name:
+            names.add(current.id)  # type: ignore[attr-defined]
+            continue
+        elif kind is ast.AugAssign:
+            collects = collects or looping
+        elif kind is ast.For or kind is ast.While:
+            looping = True
+        for field_name in current._fields:
+            value = getattr(current, field_name, None)
+            if isinstance(value, list):
+                stack.extend((item, looping) for item in value if isinstance(item, ast.AST))
+            elif isinstance(value, ast.AST):
+                stack.append((value, looping))
+    return names, collects
 
 
 def _explore(
