@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cases import under_torch
-from tests.fixes.support import PROGRAMS, finding_of, fixed, report_of
 
 from tapecheck.fixes import Fix, fixes_for
 from tapecheck.rules import ALL
+from tests.cases import under_torch
+from tests.fixes.support import PROGRAMS, finding_of, fixed, report_of
 
 CODES = {rule.name: rule.code for rule in ALL}
 # No small edit says what was meant: the arithmetic itself must be written anew, or is.

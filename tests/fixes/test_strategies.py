@@ -6,10 +6,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from tests.cases import under_torch
-from tests.fixes.support import finding_of, fixed, fixes_of, report_of
 
 from tapecheck.fixes import MAX_FIXES, Fix, available, fixes_for
+from tests.cases import under_torch
+from tests.fixes.support import finding_of, fixed, fixes_of, report_of
 
 SETUP = """\
 import torch
@@ -379,6 +379,46 @@ def test_a_step_between_two_backwards_moves_behind_them_or_the_forward_runs_agai
     assert all(fix.applicability == "unsafe" for fix in fixes)
 
 
+def test_a_second_loss_of_an_old_output_gets_a_new_output() -> None:
+    text, fixes = _fixes(
+        """
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            x = torch.randn(5, 3)
+            out = net(x)
+            opt.zero_grad()
+            out.mean().backward()
+            opt.step()
+            second = out.abs().mean()
+            second.backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    assert any("    opt.step()\n    out = net(x)\n    second = out.abs()" in fixed(text, fix) for fix in fixes)
+
+
+def test_two_heads_that_one_optimizer_trains_are_not_taken_for_a_gan() -> None:
+    _, fixes = _fixes(
+        """
+        trunk, one, two = nn.Linear(4, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*trunk.parameters(), *one.parameters(), *two.parameters()], lr=0.1)
+        for step in range(3):
+            z = torch.tanh(trunk(torch.randn(5, 4)))
+            opt.zero_grad()
+            one(z).pow(2).mean().backward()
+            opt.step()
+            opt.zero_grad()
+            two(z).abs().mean().backward()
+            opt.step()
+        """,
+        "TAPE101",
+    )
+    # Whichever head gets the trunk's output detached, the trunk learns less than was written.
+    assert all(fix.applicability == "unsafe" for fix in fixes if "detach" in fix.title.lower())
+
+
 CUTS = {
     "detach": ("loss = net(x).mean().detach()", "loss = net(x).mean()"),
     "data": ("loss = net(x).mean().data", "loss = net(x).mean()"),
@@ -541,6 +581,7 @@ def test_gradients_with_a_graph_are_dropped_after_use() -> None:
         ("loss.backward(None, True)", "loss.backward(None)"),
         ("loss.backward(retain_graph=step < 9)", "loss.backward()"),
         ("torch.autograd.backward(loss, retain_graph=True)", "torch.autograd.backward(loss)"),
+        ("torch.autograd.backward(loss, None, True)", "torch.autograd.backward(loss, None)"),
         ("loss.backward(\n        retain_graph=True,  # why not\n    )", "loss.backward()"),
     ],
 )

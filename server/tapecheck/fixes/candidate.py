@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.code import Code
+from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
 from tapecheck.rules.finding import Finding, Label
@@ -16,8 +16,6 @@ from tapecheck.tape import Backward, Event, Span, Tape, Traversal
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
-
-RETAIN_POSITIONS = {"backward": 1, "grad": 3}
 
 
 @dataclass(slots=True)
@@ -91,7 +89,7 @@ class Context:
                         yield tape, event
 
     def call_at(self, span: Span) -> ast.Call | None:
-        """The call with this span, or else the only call within it that fills its line."""
+        """The call with exactly this span."""
         node = self.code.expression_at(span)
         if isinstance(node, ast.Call):
             return node
@@ -105,7 +103,7 @@ class Context:
             call = self.call_at(frame)
             if call is None:
                 continue
-            position = RETAIN_POSITIONS[backward.call] if frame == backward.at.span else None
+            position = retain_position(call) if frame == backward.at.span else None
             change = remove_argument(self.code, call, "retain_graph", position)
             if change is not None:
                 return [change]
@@ -114,6 +112,16 @@ class Context:
 
 Strategy = Callable[[Context], Iterable[Candidate]]
 """Proposes candidates for a finding, preferred first."""
+
+
+def retain_position(call: ast.Call) -> int | None:
+    """Where `retain_graph` stands among the positional arguments of a call into autograd."""
+    called = dotted(call.func) or ""
+    if called.endswith("autograd.backward"):
+        return 2
+    if called.rsplit(".", 1)[-1] == "grad":
+        return 3
+    return 1 if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" else None
 
 
 def remove_argument(code: Code, call: ast.Call, name: str, position: int | None = None) -> Change | None:

@@ -86,11 +86,6 @@ def argument(text: str, name: str, position: int | None = None) -> str | None:
     return None if index is None else code(call.args[index].value)
 
 
-def has_stars(text: str) -> bool:
-    """Whether the call passes on arguments nobody sees here (`*args`, `**kwargs`)."""
-    return any(arg.star for arg in _call(text).args)
-
-
 def without_argument(text: str, name: str, position: int | None = None) -> str:
     """The call without that argument; the formatting of the others stays."""
     call = _call(text)

@@ -129,9 +129,7 @@ def touches(site: Site, span: Span) -> bool:
     return any(frame.file == span.file and frame.line <= span.line <= frame.end_line for frame in frames(site))
 
 
-def collisions(
-    tapes: Sequence[Tape], span: Span, wanted: Callable[[Traversal], bool], code: Code | None = None
-) -> list[Collision]:
+def collisions(tapes: Sequence[Tape], span: Span, wanted: Callable[[Traversal], bool]) -> list[Collision]:
     """The failing backwards at a place, certain ones first; a few tell the story."""
     found: list[Collision] = []
     for tape in tapes:

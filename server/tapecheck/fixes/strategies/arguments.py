@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import RETAIN_POSITIONS, Candidate, Context, remove_argument
+from tapecheck.fixes.candidate import Candidate, Context, remove_argument, retain_position
 from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.tape import Backward, Bind, Cut, GradientCleared, Leaf, Span, Tape
 from tapecheck.tape.ledger import replay
 
-_CREATE_POSITIONS = {"backward": 2, "grad": 4}
+_CREATE_POSITION = 4
 
 
 def drop_retain(context: Context) -> Iterator[Candidate]:
@@ -27,7 +27,7 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             if call is None or call in seen:
                 continue
             seen.add(call)
-            position = RETAIN_POSITIONS[backward.call] if frame == backward.at.span else None
+            position = retain_position(call) if frame == backward.at.span else None
             change = remove_argument(code, call, "retain_graph", position)
             if change is not None:
                 yield Candidate("Drop `retain_graph`: nothing runs over this graph again", effect, [change], safe=True)
@@ -45,7 +45,7 @@ def create_graph(context: Context) -> Iterator[Candidate]:
             continue
         text = code.segment(call)
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        position = _CREATE_POSITIONS["grad"] if name == "grad" else None
+        position = _CREATE_POSITION if name == "grad" else None
         try:
             new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
             if new != text and rewrite.argument(new, "retain_graph") == "True":

@@ -285,7 +285,7 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
         return []
     if isinstance(value, (ast.Tuple, ast.List)):
         try:
-            new = rewrite.elements(_whole(code, store), _detach_element)
+            new = rewrite.elements(code.segment(value), _detach_element)
         except rewrite.RewriteError:
             return []
         start = code.start(value)
@@ -294,10 +294,6 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
         return []
     change = append(code, value, ".detach()")
     return [change] if change is not None else []
-
-
-def _whole(code: Code, store: ast.Assign) -> str:
-    return code.segment(store.value)
 
 
 def _detach_element(text: str) -> str | None:

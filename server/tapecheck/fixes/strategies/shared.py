@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
-from tapecheck.fixes.candidate import RETAIN_POSITIONS, Candidate, Context, append
+from tapecheck.fixes.candidate import Candidate, Context, append, retain_position
 from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
@@ -176,7 +176,7 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         call = context.call_at(spans[0])
     if call is None:
         return
-    position = RETAIN_POSITIONS[first.call] if spans[0] == first.at.span else None
+    position = retain_position(call) if spans[0] == first.at.span else None
     try:
         new = rewrite.with_argument(code.segment(call), "retain_graph", "True", position=position)
     except rewrite.RewriteError:
