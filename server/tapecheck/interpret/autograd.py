@@ -118,10 +118,21 @@ class Autograd:
         return None
 
     def _backward(self, roots: list[Value], given: Kwargs, node: ast.AST, span: Span | None) -> None:
+        for root in roots:
+            if isinstance(root, Unknown) and root.node is None and not root.data and root.concrete is None:
+                # What a backward is called on has a graph, wherever it comes from.
+                built = self.world.build(f"graph of {root.name}", node, (), keeps="may")
+                root.node, root.oldest, root.certain = built.node, built.oldest, False
         inputs = given.get("inputs")
         wanted = self._sequence(inputs, node) if inputs is not None else None
         event = self._event("backward", roots, wanted, given, node, span)
         traversal = self._run(event, node)
+        for root in roots:
+            # It did not raise, so there is a graph.
+            if isinstance(root, Tensor) and root.graph == "may":
+                root.graph = "yes"
+            elif isinstance(root, Unknown) and root.node is not None:
+                root.certain = True
         self._accumulate(event, traversal, wanted)
         self._fire_hooks(traversal, node)
 
@@ -302,8 +313,18 @@ class Autograd:
                 if not grad.cut:
                     grad.cut.append(self._cut(grad.site, grad.roots))
                 grad.tensor = self.world.data("grad", (grad.cut[0],))
+            grad.tensor.extra = {"grad_of": tensor}
             return grad.tensor
+        if isinstance(grad, Tensor):
+            grad.extra = {**(grad.extra or {}), "grad_of": tensor}
         return grad
+
+    def zeroed(self, gradient: Tensor, node: ast.AST) -> None:
+        """`p.grad.zero_()` or `p.grad.data.zero_()`: cleared in place, its graph stays."""
+        leaf = (gradient.extra or {}).get("grad_of")
+        if isinstance(leaf, Tensor) and leaf.node is not None and leaf.is_leaf:
+            kept: Fact = "yes" if gradient.node is None else "no"
+            self.world.emit(GradientCleared(self.world.site(node), leaf.node, "no", kept))
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
         tensor.grad = value

@@ -570,12 +570,19 @@ class Machine:
             self.store_name(target.id, value, env, statement, target)
         elif isinstance(target, ast.Attribute):
             self.set_attribute(self.eval(target.value, env), target.attr, value, statement)
+            self._name_tensor(target, value)
         elif isinstance(target, ast.Subscript):
+            self._name_tensor(target, value)
             self.set_item(self.eval(target.value, env), self.eval(target.slice, env), value, statement)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, value, env, statement)
         elif isinstance(target, (ast.Tuple, ast.List)):
             self._unpack(target.elts, value, env, statement)
+
+    def _name_tensor(self, target: ast.expr, value: Value) -> None:
+        """Note what the user calls a tensor that an attribute or item was set to."""
+        if isinstance(value, (Tensor, Unknown)) and value.node is not None:
+            self.world.emit(Bind(self.world.site(target), _text(target), value.node, value.cuts))
 
     def _unpack(self, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
         star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)

@@ -748,6 +748,10 @@ class Torch:
             result = Unknown("number", None, world.cut(how, node, owner, name=owner.name))
             result.data = True
             return result
+        if name == "zero_":
+            source = (owner.extra or {}).get("data_of", owner)
+            if isinstance(source, Tensor):
+                self.autograd.zeroed(source, node)
         if name == "detach_":
             cuts = world.cut("detach", node, owner, name=owner.name)
             owner.node, owner.graph, owner.is_leaf, owner.oldest, owner.cuts = None, "no", False, None, cuts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.reading import Held, Reading, Run, iteration_in, with_sources
+from tapecheck.rules.reading import Held, LoopRun, Reading, Run, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, line, quoted, span_facts
 from tapecheck.tape import Node, Site, Span
@@ -104,6 +104,19 @@ with torch.no_grad():
     for batch in range(4):
         outputs.append(model(torch.randn(6, 4)))
 print(torch.cat(outputs).argmax(1).float().mean().item())
+""",
+        ),
+        Example(
+            "Arithmetic over the channels of an image is part of one forward pass",
+            """\
+import torch
+from torch import nn
+
+model = nn.Conv2d(3, 3, 3, padding=1)
+picture = model(torch.rand(1, 3, 8, 8))
+for channel, (mean, std) in enumerate(((0.4, 0.2), (0.5, 0.3), (0.6, 0.1))):
+    picture[:, channel].mul_(std).add_(mean)
+print(picture.shape)
 """,
         ),
     )
@@ -279,6 +292,8 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
     growths: list[_Growth] = []
     level: list[Held] = []
     for group in by_loop.values():
+        if not _reaches_parameters(reading, group[0].loop):
+            continue
         reached = reading.iterations_reached(group[0].loop)
         for held in group:
             steps = _steps(held, reached)
@@ -289,6 +304,21 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
                 if growth is not None and not _explained(reading, growth) and not _by_depth(reading, growth):
                     growths.append(growth)
     return growths, level
+
+
+def _reaches_parameters(reading: Reading, loop: LoopRun) -> bool:
+    """Whether a loop itself runs a model or a backward.
+
+    One that only does arithmetic on a graph built before it (over the channels of an image, say) is a part of
+    that forward pass: it ends after as many steps as there are parts.
+    """
+    end = loop.end if loop.end is not None else len(reading.tape.events)
+    if any(loop.start < run.position < end for run in reading.runs):
+        return True
+    return any(
+        isinstance(event, Node) and any(source in reading.ledger.leaves for source in event.inputs)
+        for event in reading.tape.events[loop.start : end]
+    )
 
 
 def _bounded(held: Held) -> bool:
