@@ -539,6 +539,19 @@ def test_an_evaluation_runs_under_no_grad() -> None:
     ) in fixed(text, fixes[0])
 
 
+def test_what_the_exception_hid_is_no_reason_against_a_fix() -> None:
+    body = CARRIED["a name"][0].replace("for t", "seen = []\nfor t") + "    seen.append(loss)\n"
+    text, fixes = _fixes(body, "TAPE101")
+    assert _lines_changed(text, fixes[0]) == ["h = h.detach()"]
+    assert [finding.code for finding in report_of(fixed(text, fixes[0])).findings] == ["TAPE201"]
+
+
+def test_a_fix_that_makes_a_retained_graph_needless_drops_it_too() -> None:
+    body = CARRIED["a name"][0].replace("loss.backward()", "loss.backward(retain_graph=True)")
+    text, fixes = _fixes(body, "TAPE102")
+    assert _lines_changed(text, fixes[0]) == ["loss.backward()", "h = h.detach()"]
+
+
 def test_a_growing_chain_is_cut_and_retain_graph_dropped() -> None:
     text, fixes = _fixes(
         """

@@ -40,7 +40,8 @@ def fixes_for(
 ) -> list[Fix]:
     """The fixes of a finding that hold, preferred first: safe ones, then those that change training least.
 
-    A fix holds when the edited source no longer has this finding and has no new one. `check` analyses an edited
+    A fix holds when the edited source no longer has this finding and has no new one; what only an exception kept
+    from showing before is none of the fix's doing. `check` analyses an edited
     source, `tapecheck.check.check` where none is given. `cancelled` is asked during the analyses; once it answers
     True they raise `interpret.Cancelled`.
     """

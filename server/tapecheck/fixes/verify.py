@@ -16,6 +16,10 @@ from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised
 if TYPE_CHECKING:
     from tapecheck.check import Report
 
+_RAISING = frozenset({"TAPE101", "TAPE102", "TAPE103", "TAPE104"})
+# What only shows in later iterations, or once a program is known to its end.
+_SHOWN_LATER = frozenset({"TAPE201", "TAPE203", "TAPE301", "TAPE401", "TAPE402"})
+
 Check = Callable[[Source], "Report"]
 
 
@@ -66,7 +70,8 @@ class Verifier:
         if fresh:
             # The report may be of a few selected rules only: what the whole set says of the file was there before.
             known = self._places(self._all_findings(), lines)
-            if any((found.code, found.span.line) not in known for found in fresh):
+            fresh = [found for found in fresh if (found.code, found.span.line) not in known]
+            if not all(self._was_hidden(found, lines) for found in fresh):
                 return False
         old = {
             (event.exception, line)
@@ -76,6 +81,19 @@ class Verifier:
         return all(
             (event.exception, event.at.line) in old for event in _raised(after.interpretation.tapes, after.source.path)
         )
+
+    def _was_hidden(self, fresh: Finding, lines: LineMap) -> bool:
+        """Whether the program stopped at this finding's exception before what is found now could show.
+
+        Nothing of it may have been written by the fix, and no call of the story told here may need less now.
+        """
+        if self.finding.code not in _RAISING or not self.finding.certain or fresh.code not in _SHOWN_LATER:
+            return False
+        spans = [fresh.span, *(label.span for label in fresh.labels if label.role == "cut")]
+        if any(lines.added(line) for span in spans for line in range(span.line, span.end_line + 1)):
+            return False
+        told = [self.finding.span, *(label.span for label in self.finding.labels)]
+        return fresh.code != "TAPE301" or not any(fresh.span.line in lines.lines(span.line) for span in told)
 
     def _untrained(self, after: Report) -> int | None:
         """How many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
