@@ -82,9 +82,16 @@ class Autograd:
             known = self._gradient_graph.get(number)
             if known is not None:
                 fact, sources = known
+                kept = {saved.name for saved in node.saved}
                 for name, targets in fact.grad_graph.items():
                     if any(source in traversal.executed for source in sources.get(name, ())):
+                        if "result" in kept:
+                            # The saved result comes from this very node: the gradient's graph leads through it.
+                            found[number] = None
+                            certain = "yes"
                         for target in targets:
+                            if "result" in kept and target not in kept:
+                                continue
                             for source in sources.get(target, ()):
                                 found[source] = None
                                 certain = "yes"
@@ -150,7 +157,9 @@ class Autograd:
         results: list[Value] = []
         cut: list[int] = []
         for value in wanted:
-            results.append(self._gradient_tensor(event, traversal, value, node, cut))
+            results.append(
+                self._gradient_tensor(event, traversal, value, node, cut, _true(given.get("materialize_grads")))
+            )
         if unsure and isinstance(whole, Unknown):
             return List(results, more=True)
         if isinstance(whole, List) and whole.more:
@@ -158,9 +167,12 @@ class Autograd:
         return tuple(results)
 
     def _gradient_tensor(
-        self, event: Backward, traversal: Traversal, value: Value, node: ast.AST, cut: list[int]
+        self, event: Backward, traversal: Traversal, value: Value, node: ast.AST, cut: list[int], materialize: bool
     ) -> Value:
         world = self.world
+        number = getattr(value, "node", None)
+        if event.allow_unused and number is not None and number not in traversal.executed:
+            return world.data("grad") if materialize else None
         # Without create_graph the result is a constant: a cut from everything the gradient was computed of.
         roots = tuple(root.node for root in event.roots if root.node is not None)
         if event.create != "no" and world.grad_mode != "no":
@@ -213,8 +225,7 @@ class Autograd:
             argument,
             span if argument is not None else None,
             call == "backward",
-            builtin.concrete(given.get("allow_unused")) not in (None, False)
-            or builtin.concrete(given.get("materialize_grads")) is True,
+            _true(given.get("allow_unused")) or _true(given.get("materialize_grads")),
         )
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
@@ -403,6 +414,11 @@ class _Source:
     def __init__(self, number: int, world: Any, autograd: Autograd) -> None:
         self.node = number
         self.oldest = None if number in world.ledger.leaves else number
+
+
+def _true(value: Value) -> bool:
+    """Whether a flag is given and not known to be false."""
+    return builtin.concrete(value) not in (None, False)
 
 
 def _at(span: Span) -> ast.AST:

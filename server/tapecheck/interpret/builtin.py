@@ -1442,6 +1442,14 @@ def _field(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
+def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "types.SimpleNamespace")
+    for key, value in kwargs.items():
+        if key != "**":
+            m.set_attribute(result, key, value, node)
+    return result
+
+
 def _namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     names = concrete(args[1]) if len(args) > 1 else None
     if isinstance(names, str):
@@ -1475,6 +1483,7 @@ def _suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
+    "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": _dict,
     "collections.namedtuple": _namedtuple, "functools.partial": _partial, "functools.reduce": _reduce,
     "functools.wraps": _wraps, "functools.lru_cache": _wraps, "functools.cache": _same,

@@ -22,8 +22,8 @@ from tapecheck.tape import Backward, Bind, Decision, Hold, Tape
 
 MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
-RUN_BUDGET = 120_000
-TOTAL_BUDGET = 700_000
+RUN_BUDGET = 250_000
+TOTAL_BUDGET = 400_000
 _STARTS = frozenset(
     ["backward", "grad", "manual_backward", "autograd", "requires_grad_", "create_graph", "retain_graph"]
 )

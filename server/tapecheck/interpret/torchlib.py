@@ -189,6 +189,9 @@ _TO_FLOAT = frozenset(
     ]
 )
 _SCALING = frozenset(["mul", "div", "__rmul__", "mul_", "div_"])
+OP_WORK = 8
+"""What an op costs in the units of the work budget: about as much as eight statements."""
+
 _NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__")
 _SAME = frozenset(["cuda", "cpu", "pin_memory", "share_memory_", "requires_grad_", "coalesce"])
 _NO_GRAPH_ATTRIBUTES = frozenset(
@@ -326,6 +329,7 @@ class Torch:
     def apply(self, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
         """Build the node of an op over bound arguments; `target` is the tensor that it changes in place."""
         world = self.world
+        world.spend(OP_WORK)
         inputs: dict[str, list[Value]] = {}
         for name, value in bound.items():
             found = self.tensors(value)
