@@ -365,7 +365,9 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                     if isinstance(held, Unknown):
                         machine.torch.opaque_parameters(held, node)
         result = machine.call(function, args, {"**": Unknown("**")}, node)
-        machine.escape(result, node, "the caller")
+        # The caller gets the result and still has what it passed in.
+        passed = tuple(value for value in args if isinstance(value, Unknown))
+        machine.escape((result, *passed), node, "the caller")
     finally:
         machine.world.pop()
         machine.envs.pop()

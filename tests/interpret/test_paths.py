@@ -1,0 +1,118 @@
+"""Ways through a program: undecided conditions, functions nobody calls, budgets, cancellation."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.interpret import Cancelled, interpret
+from tapecheck.rules import Finding
+from tapecheck.source import from_text
+
+
+def findings(program: str) -> list[Finding]:
+    return check(from_text(program, "program.py")).findings
+
+
+HEAD = "import argparse\nimport torch\nfrom torch import nn\n"
+
+
+def test_one_flag_tested_twice_is_one_decision() -> None:
+    program = HEAD + (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "loss = w.exp().sum()\n"
+        "if args.first:\n    loss.backward()\n"
+        "if not args.first:\n    loss.backward()\n"
+    )
+    assert findings(program) == []
+
+
+def test_a_flag_that_decides_makes_a_may() -> None:
+    program = HEAD + (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "loss = w.exp().sum()\n"
+        "if args.twice:\n    loss.backward()\n"
+        "loss.backward()\n"
+    )
+    (found,) = findings(program)
+    assert (found.code, found.certain, found.span.line) == ("TAPE101", False, 9)
+    assert "may" in found.message
+
+
+def test_a_mode_compared_with_several_values() -> None:
+    program = HEAD + (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "loss = w.exp().sum()\n"
+        "if args.mode == 'a':\n    loss.backward()\n"
+        "elif args.mode == 'b':\n    (loss * 2).backward()\n"
+        "if args.mode == 'c':\n    loss.backward()\n"
+    )
+    assert findings(program) == []
+
+
+def test_a_function_nobody_calls() -> None:
+    program = HEAD + (
+        "def train(model, loader, optimizer):\n"
+        "    model.train()\n"
+        "    for x, y in loader:\n"
+        "        loss = nn.functional.mse_loss(model(x), y)\n"
+        "        optimizer.zero_grad()\n"
+        "        loss.backward()\n"
+        "        loss.backward()\n"
+    )
+    (found,) = findings(program)
+    assert (found.code, found.span.line) == ("TAPE101", 10)
+
+
+def test_unknown_arguments_are_no_reason_to_report() -> None:
+    program = HEAD + (
+        "def step(loss, optimizer):\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n\n"
+        "def distance(a, b):\n    return (a - b).pow(2).mean()\n\n"
+        "def both(first, second):\n    first.backward(retain_graph=True)\n    second.backward()\n"
+    )
+    assert findings(program) == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(x):\n    return f(x + 1)\nf(0)\n",
+        "def f(x):\n    f(x)\n    return f(x)\n\ndef g(x):\n    return [f(x), g(x), h(x)]\n\nh = g\nh(1)\n",
+        "while True:\n    w = torch.randn(3, requires_grad=True)\n    w.exp().sum().backward()\n",
+        "x = [1]\nfor y in x:\n    x.append(y)\n",
+        "".join(f"{'    ' * i}for i{i} in range(1000):\n" for i in range(8))
+        + "    " * 8
+        + "w = torch.zeros(3).exp()\n",
+        "x = 2 ** 10 ** 10\ny = 'a' * 10 ** 12\nz = [0] * 10 ** 12\n",
+        "a = " + "+".join(["1"] * 3000) + "\n",
+        "class A(A): pass\n",
+        "class A:\n    @property\n    def x(self):\n        return self.x\nA().x\n",
+    ],
+    ids=[
+        "recursion",
+        "mutual",
+        "for ever",
+        "growing list",
+        "deep loops",
+        "huge constants",
+        "long sum",
+        "base",
+        "property",
+    ],
+)
+def test_pathological_programs_end(program: str) -> None:
+    result = interpret(from_text(HEAD + "torch.zeros(1).backward if False else None\n" + program, "program.py"))
+    assert result.tapes or result.runs
+
+
+def test_cancellation() -> None:
+    program = HEAD + "while True:\n    w = torch.randn(3, requires_grad=True)\n    w.exp().sum().backward()\n" * 20
+    with pytest.raises(Cancelled):
+        interpret(from_text(program * 5, "program.py"), cancelled=lambda: True)
+
+
+def test_nothing_is_done_for_files_that_train_nothing() -> None:
+    assert interpret(from_text("import os\nfor x in range(10):\n    print(os.sep * x)\n", "program.py")).runs == 0

@@ -1,0 +1,95 @@
+"""Names across files: the user's modules are found and read, and nothing of them is ever executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import read_source
+
+NETS = """\
+import pathlib
+import torch.nn as nn
+
+pathlib.Path("executed").write_text("the analysis ran this file")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 4)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+"""
+TRAIN = """\
+import torch
+{imported}
+
+net = Net()
+loss = net(torch.randn(2, 3)).mean()
+loss.backward()
+loss.backward()
+"""
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("imported", "train", "module"),
+    [
+        ("from nets import Net", "train.py", "nets.py"),
+        ("import nets\nNet = nets.Net", "train.py", "nets.py"),
+        ("from package.nets import Net", "train.py", "package/nets.py"),
+        ("from package import nets\nNet = nets.Net", "train.py", "package/nets.py"),
+        ("from .nets import Net", "package/train.py", "package/nets.py"),
+        ("from ..models.nets import Net", "package/jobs/train.py", "package/models/nets.py"),
+        ("from package.nets import Net", "scripts/train.py", "src/package/nets.py"),
+    ],
+)
+def test_a_model_in_another_file(
+    imported: str, train: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"pyproject.toml": "", train: TRAIN.format(imported=imported), module: NETS})
+    for folder in {(tmp_path / train).parent, *(tmp_path / module).relative_to(tmp_path).parents}:
+        if (tmp_path / folder) != tmp_path and folder.name not in ("src", "scripts"):
+            (tmp_path / folder / "__init__.py").touch()
+    report = check(read_source(str(tmp_path / train)))
+    assert [finding.code for finding in report.findings] == ["TAPE101"]
+    built = [label.span for label in report.findings[0].labels if label.role == "built"]
+    assert Path(built[0].file).name == "nets.py"
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_module_that_changed_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": TRAIN.format(imported="from nets import Net"), "nets.py": NETS})
+    assert check(read_source(str(tmp_path / "train.py"))).findings
+    linear = "class Net:\n    def __call__(self, x):\n        return x.sum().requires_grad_()\n"
+    (tmp_path / "nets.py").write_text("import torch\n" + linear)
+    import os
+
+    os.utime(tmp_path / "nets.py", (1, 1))
+    assert not check(read_source(str(tmp_path / "train.py"))).findings
+
+
+def test_broken_and_circular_modules(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "train.py": "import broken\nimport circle\n" + TRAIN.format(imported="from nets import Net"),
+            "broken.py": "def f(:\n",
+            "circle.py": "import circle\nfrom train import net\n",
+            "nets.py": NETS,
+        },
+    )
+    report = check(read_source(str(tmp_path / "train.py")))
+    assert [finding.code for finding in report.findings] == ["TAPE101"]
