@@ -241,6 +241,24 @@ def test_augmented_assignment_is_its_op(operator: str) -> None:
     assert type(scope["x"].grad_fn).__name__ in fact.for_call(("tensor", "nonzero")).nodes
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("mul_", lambda x: x.mul_(2)),
+        ("relu_", lambda x: x.relu_()),
+        ("copy_", lambda x: x.copy_(torch.ones(3, 3))),
+        ("setitem.int", lambda x: x.__setitem__(0, 1.0)),
+        ("nn.init.xavier_uniform_", nn.init.xavier_uniform_),
+        ("nn.init.constant_", lambda x: nn.init.constant_(x, 0.5)),
+    ],
+)
+def test_a_leaf_may_be_changed_only_where_the_fact_says_so(name: str, call: Callable[[Any], Any]) -> None:
+    fact = FACTS.op(name)
+    assert fact is not None
+    assert fact.mutates
+    assert fact.allows_leaf == ("leaf" not in error_of(lambda: call(leaf(3, 3))))
+
+
 class Run:
     """One run of a sample, the inputs named in `grad` requiring grad."""
 
@@ -313,8 +331,7 @@ def contradictions(sample: Sample, fact: OpFact, owner: dict[int, str]) -> Itera
                 listed = len(run.inputs[name]) > 1
                 saved = grad & set(fact.saves.get(name, ()))
                 possible = grad & {
-                    t.removesuffix(".other")
-                    for t in (*fact.saves.get(name, ()), *fact.may_save.get(name, ()))
+                    t.removesuffix(".other") for t in (*fact.saves.get(name, ()), *fact.may_save.get(name, ()))
                 }
                 if saved and not stale and not listed:
                     yield f"{set(grad)}: {name} should be saved"

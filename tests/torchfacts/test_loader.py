@@ -132,9 +132,7 @@ def test_every_row_is_written_as_it_was_read() -> None:
             assert json.loads(json.dumps(write_op(read_op(name, row).overloads))) == row, name
     for name, row in data["modules"].items():
         if not isinstance(row, str) and "train" in row:
-            assert json.loads(json.dumps(write_op(read_module(name, row).train.overloads))) == row["train"], (
-                name
-            )
+            assert json.loads(json.dumps(write_op(read_module(name, row).train.overloads))) == row["train"], name
 
 
 def test_a_scalar_factor_is_narrowed() -> None:
@@ -211,9 +209,7 @@ def _fact(**values: object) -> OpFact:
 
 
 def test_join_keeps_only_what_all_agree_on() -> None:
-    left = _fact(
-        saves={"a": ("b",), "result": ("a",)}, carries=("a", "b"), view="yes", view_of="a", nodes=("N",)
-    )
+    left = _fact(saves={"a": ("b",), "result": ("a",)}, carries=("a", "b"), view="yes", view_of="a", nodes=("N",))
     right = _fact(saves={"a": ("b",)}, carries=("a",), differentiable="yes", outputs="tuple")
     both = join([left, right])
     assert both.saves == {"a": ("b",)}

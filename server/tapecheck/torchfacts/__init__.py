@@ -63,7 +63,9 @@ __all__ = [
 def _row(table: Mapping[str, Any], name: str) -> Any:
     row = table.get(name)
     # A row that is the same as another's is stored as that one's name.
-    return table[row] if isinstance(row, str) else row
+    while isinstance(row, str):
+        row = table[row]
+    return row
 
 
 class Facts:

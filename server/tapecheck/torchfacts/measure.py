@@ -86,12 +86,10 @@ def pick(samples: Sequence[Sample]) -> list[Sample]:
         bound = bind_sample(sample)
         if bound is None:
             continue
-        shapes = [
-            t.shape for t in tree_leaves((sample.args, dict(sample.kwargs))) if isinstance(t, torch.Tensor)
-        ]
+        shapes = [t.shape for t in tree_leaves((sample.args, dict(sample.kwargs))) if isinstance(t, torch.Tensor)]
         ranks = tuple(len(shape) for shape in shapes)
         kinds = tuple(sorted(bound.kinds().items()))
-        numbers = tuple(repr(v) for v in bound.values.values() if isinstance(v, float))
+        numbers = tuple(repr(v) for n, v in bound.values.items() if isinstance(v, float) or n in ("ord", "p"))
         alike[bound.signature.params, kinds, numbers, ranks, len(set(shapes))].append(sample)
     turns = itertools.zip_longest(*(group[:PER_KINDS] for group in alike.values()))
     return [sample for turn in turns for sample in turn if sample is not None][:PER_OP]
@@ -117,9 +115,7 @@ def gather() -> dict[str, list[Sample]]:
 def is_public(name: str) -> bool:
     """Whether users write this name; torch.masked is left out, a prototype."""
     parts = name.split(".")
-    return parts[0] not in ("masked", "torch") and not any(
-        p.startswith("_") and not p.endswith("__") for p in parts
-    )
+    return parts[0] not in ("masked", "torch") and not any(p.startswith("_") and not p.endswith("__") for p in parts)
 
 
 def with_layouts(samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -153,7 +149,7 @@ def measure_ops(only: Iterable[str] = ()) -> dict[str, Any]:
             rows[name] = write_op(summarise(name, measured))
         else:
             sys.stderr.write(f"  {name}: nothing measured of {len(samples)} samples\n")
-    return share(rows, aliases())
+    return share(share(rows, aliases()), without_graph(rows))
 
 
 def share(rows: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -164,6 +160,15 @@ def share(rows: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[str
         if same and not isinstance(result[target], str):
             result[name] = target
     return result
+
+
+def without_graph(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Ops that build no node (comparisons, predicates), each with the first whose row is the same."""
+    first: dict[str, str] = {}
+    for name, row in rows.items():
+        text = json.dumps(row, sort_keys=True)
+        if not isinstance(row, str) and '"nodes"' not in text:
+            yield name, first.setdefault(text, name)
 
 
 def alike_modules(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -206,23 +211,22 @@ def report_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tapecheck.torchfacts.measure", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("facts.json"))
-    parser.add_argument("--only", nargs="*", default=[], help="measure and print these ops, write nothing")
+    parser.add_argument("--only", nargs="*", default=[], help="measure these ops alone; all other rows stay")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    if options.only:
-        for name, row in measure_ops(options.only).items():
-            sys.stdout.write(f"{name} {json.dumps(row, indent=1)}\n")
-        return 0
-    modules = measure_modules()
-    data = {
-        "torch": torch.__version__.partition("+")[0],
-        "general": measure_general(),
-        "ops": measure_ops(),
-        "modules": share(modules, alike_modules(modules)),
-        "optimizers": measure_optimizers(),
-    }
     old = json.loads(options.out.read_text()) if options.out.exists() else {}
+    if options.only:
+        data = {**old, "ops": {**old.get("ops", {}), **measure_ops(options.only)}}
+    else:
+        modules = measure_modules()
+        data = {
+            "torch": torch.__version__.partition("+")[0],
+            "general": measure_general(),
+            "ops": measure_ops(),
+            "modules": share(modules, alike_modules(modules)),
+            "optimizers": measure_optimizers(),
+        }
     for change in report_changes(old, data):
         sys.stdout.write(f"{change}\n")
     temporary = options.out.with_suffix(".tmp")

@@ -112,6 +112,7 @@ class OpFact:
         returns_input: whether the very input object comes back, not a new tensor ("may" for ``contiguous``).
         mutates: inputs changed in place, their version counter bumped.
         may_mutate: the same, in some of the calls.
+        allows_leaf: whether it changes a leaf that requires grad without raising (``nn.init``: under no_grad).
         writes_unversioned: inputs whose values change without a bump of the version counter.
         inplace_flag: whether there is a parameter ``inplace`` that makes it change its input.
         outputs: "tensor", "tuple", "list", "dict", "none", "number", "bool", "str", "size", "other"; "may"
@@ -153,6 +154,7 @@ class OpFact:
     returns_input: Tri = "no"
     mutates: tuple[str, ...] = ()
     may_mutate: tuple[str, ...] = ()
+    allows_leaf: bool = False
     writes_unversioned: tuple[str, ...] = ()
     inplace_flag: bool = False
     outputs: str = "tensor"
@@ -420,11 +422,7 @@ def _join_inputs(
     sure = {
         n
         for n in names
-        if all(
-            n in getattr(leaf, sure_field)
-            for leaf, present in zip(leaves, inputs, strict=True)
-            if n in present
-        )
+        if all(n in getattr(leaf, sure_field) for leaf, present in zip(leaves, inputs, strict=True) if n in present)
     }
     order = _ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs)))
     return tuple(n for n in order if n in sure), tuple(n for n in order if n in names - sure)
@@ -476,12 +474,11 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         scalar_may_save=scalar_may,
         view_of=min((v for v in views if v), default=None),
         view=join_tri(leaf.view for leaf in leaves) if len(views) < 2 else "may",
-        unversioned_view_of=next(
-            (leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None
-        ),
+        unversioned_view_of=next((leaf.unversioned_view_of for leaf in leaves if leaf.unversioned_view_of), None),
         returns_input=join_tri(leaf.returns_input for leaf in leaves),
         mutates=tuple(sorted(always)),
         may_mutate=tuple(sorted(mutated - always)),
+        allows_leaf=all(leaf.allows_leaf for leaf in leaves),
         writes_unversioned=_ordered(leaf.writes_unversioned for leaf in leaves),
         inplace_flag=any(leaf.inplace_flag for leaf in leaves),
         outputs=structures.pop() if len(structures) == 1 else "may",
@@ -490,9 +487,7 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         differentiable=join_tri(leaf.differentiable for leaf in leaves),
         carries=carries,
         may_carry=may_carry,
-        zero_gradient=tuple(
-            n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)
-        ),
+        zero_gradient=tuple(n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)),
         grad_graph=gradients,
         factory=all(leaf.factory for leaf in leaves),
         requires_grad_flag=any(leaf.requires_grad_flag for leaf in leaves),

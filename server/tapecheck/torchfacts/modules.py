@@ -55,9 +55,7 @@ class ModuleProber(Prober):
         held = self.held(module)
         self.members.update(held)
         buffers = {self.short(name) for name, _ in module.named_buffers()}
-        self.grad_names = frozenset(self.members) - (
-            buffers - {self.short(n) for n, _ in module.named_parameters()}
-        )
+        self.grad_names = frozenset(self.members) - (buffers - {self.short(n) for n, _ in module.named_parameters()})
 
     def short(self, name: str) -> str:
         """The name facts use: without layer and direction in a recurrent module ("weight_ih_l1_reverse")."""
@@ -197,9 +195,7 @@ def own() -> Iterator[ModuleSample]:
             )
     for cell in (nn.RNNCell, nn.GRUCell, nn.LSTMCell):
         simple.append((cell, (3, 4), {}, (_r(2, 3),)))
-        simple.append(
-            (cell, (3, 4), {}, (_r(2, 3), (_r(2, 4), _r(2, 4)) if cell is nn.LSTMCell else _r(2, 4)))
-        )
+        simple.append((cell, (3, 4), {}, (_r(2, 3), (_r(2, 4), _r(2, 4)) if cell is nn.LSTMCell else _r(2, 4))))
     for cls, args, kwargs, inputs in simple:
         yield ModuleSample(cls, args, kwargs, inputs, {})
     attended = (_r(3, 1, 4), _r(3, 1, 4), _r(3, 1, 4))
@@ -234,9 +230,7 @@ def from_module_db(training: bool) -> Iterator[ModuleSample]:
         for sample in drawn:
             built, called = sample.constructor_input, sample.forward_input
             if called is not None:
-                yield ModuleSample(
-                    info.module_cls, tuple(built.args), built.kwargs, tuple(called.args), called.kwargs
-                )
+                yield ModuleSample(info.module_cls, tuple(built.args), built.kwargs, tuple(called.args), called.kwargs)
 
 
 def _signature(cls: type[nn.Module]) -> Signature:
@@ -278,9 +272,7 @@ def measure_sample(sample: ModuleSample, training: bool) -> tuple[Measured, nn.M
     """What one configuration does in one mode, by the kinds of its constructor's arguments."""
     constructor = _signature(sample.cls)
     built = bind(constructor, sample.args, sample.kwargs)
-    if built is None or any(
-        isinstance(t, torch.Tensor) and not t.numel() for t in tree_leaves(sample.inputs)
-    ):
+    if built is None or any(isinstance(t, torch.Tensor) and not t.numel() for t in tree_leaves(sample.inputs)):
         return None
     try:
         module = _build(sample, training)
@@ -308,9 +300,7 @@ def _samples(training: bool) -> dict[type[nn.Module], list[ModuleSample]]:
     return found
 
 
-def _mode(
-    cls: type[nn.Module], samples: Sequence[ModuleSample], training: bool
-) -> list[tuple[Measured, nn.Module]]:
+def _mode(cls: type[nn.Module], samples: Sequence[ModuleSample], training: bool) -> list[tuple[Measured, nn.Module]]:
     count: dict[Any, int] = defaultdict(int)
     found: list[tuple[Measured, nn.Module]] = []
     for sample in samples:
@@ -365,17 +355,13 @@ def measure_modules(only: Sequence[str] = ()) -> dict[str, Any]:
             fact = replace(
                 fact,
                 forward_params=of_python(type(seen[0]).forward, drop_self=True)[0].params if seen else (),
-                parameters=tuple(dict.fromkeys(n for m in seen for n, _ in m.named_parameters()))[
-                    : MOST_NAMED * 2
-                ],
+                parameters=tuple(dict.fromkeys(n for m in seen for n, _ in m.named_parameters()))[: MOST_NAMED * 2],
                 buffers=tuple(dict.fromkeys(n for m in seen for n, _ in m.named_buffers())),
             )
             row = write_fact(fact)
             for key, training in (("train", True), ("eval", False)):
                 if modes[training]:
-                    row[key] = write_op(
-                        summarise(cls.__name__, [measured for measured, _ in modes[training]])
-                    )
+                    row[key] = write_op(summarise(cls.__name__, [measured for measured, _ in modes[training]]))
             if row.get("eval") == row.get("train"):
                 row.pop("eval", None)
             rows[cls.__name__] = row

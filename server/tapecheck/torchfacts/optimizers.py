@@ -16,11 +16,7 @@ _FORMS: tuple[dict[str, Any], ...] = ({}, {"foreach": True}, {"foreach": False},
 
 def _classes() -> Iterator[type[torch.optim.Optimizer]]:
     for _, value in sorted(vars(torch.optim).items()):
-        if (
-            isinstance(value, type)
-            and issubclass(value, torch.optim.Optimizer)
-            and value is not torch.optim.Optimizer
-        ):
+        if isinstance(value, type) and issubclass(value, torch.optim.Optimizer) and value is not torch.optim.Optimizer:
             yield value
 
 
@@ -42,9 +38,7 @@ def _gradient(cls: type[torch.optim.Optimizer]) -> torch.Tensor:
     return gradient.to_sparse() if cls is torch.optim.SparseAdam else gradient
 
 
-def _closure(
-    cls: type[torch.optim.Optimizer], params: list[torch.nn.Parameter]
-) -> Callable[[], torch.Tensor]:
+def _closure(cls: type[torch.optim.Optimizer], params: list[torch.nn.Parameter]) -> Callable[[], torch.Tensor]:
     def evaluate() -> torch.Tensor:
         with torch.enable_grad():
             params[0].grad = _gradient(cls)

@@ -57,6 +57,7 @@ class Observation:
     returns: set[str] = field(default_factory=set)
     unversioned: set[str] = field(default_factory=set)
     mutates: set[str] = field(default_factory=set)
+    allows_leaf: bool = False
     writes_unversioned: set[str] = field(default_factory=set)
     nodes: tuple[str, ...] = ()
     second_backward: str = "no"
@@ -192,8 +193,11 @@ class Prober:
                 seen.add(id(leaf))
                 self.members.setdefault(call.owner[id(leaf)], []).append(leaf)
 
-    def run(self, grad: frozenset[str], only: int | None = None) -> _Run:
-        """Run afresh, the inputs named in `grad` requiring grad (only the `only`-th of a list argument)."""
+    def run(self, grad: frozenset[str], only: int | None = None, leaf_inputs: bool = False) -> _Run:
+        """Run afresh, the inputs named in `grad` requiring grad (only the `only`-th of a list argument).
+
+        They are leaves if `leaf_inputs` says so.
+        """
         leaves: dict[str, list[torch.Tensor]] = {}
         tensors: dict[str, list[torch.Tensor]] = {}
         replaced: dict[int, torch.Tensor] = {}
@@ -204,9 +208,9 @@ class Prober:
                 tensor = leaf
                 if name in grad and can_require_grad(leaf) and only in (None, index):
                     leaf.requires_grad_()
-                    tensor = leaf.clone()
-                    assert tensor.grad_fn is not None
-                    boundary.add(tensor.grad_fn)
+                    tensor = leaf if leaf_inputs else leaf.clone()
+                    if tensor.grad_fn is not None:
+                        boundary.add(tensor.grad_fn)
                 leaves.setdefault(name, []).append(leaf)
                 tensors.setdefault(name, []).append(tensor)
                 replaced[id(original)] = tensor
@@ -253,6 +257,8 @@ class Prober:
         if not names:
             return seen
         everything = frozenset(names)
+        if seen.mutates & everything:
+            seen.allows_leaf = self._allows_leaf(seen.mutates & everything)
         try:
             run = self.run(everything)
         except Exception as error:
@@ -260,9 +266,7 @@ class Prober:
             run = None
         if run is not None:
             seen.differentiable_outputs = tuple(i for i, o in enumerate(run.outs) if o.requires_grad)
-            seen.nodes = tuple(
-                type(n).__name__ for n in walk([o.grad_fn for o in run.grad_outs()], run.boundary)
-            )
+            seen.nodes = tuple(type(n).__name__ for n in walk([o.grad_fn for o in run.grad_outs()], run.boundary))
             seen.saves_with_all = self._saved(everything, None, seen)
             seen.second_backward = self._second(everything, None)
         for name in names:
@@ -279,6 +283,13 @@ class Prober:
         if seen.carries and not seen.backward_error:
             self._observe_grad_graph(seen)
         return seen
+
+    def _allows_leaf(self, changed: set[str]) -> bool:
+        try:
+            self.run(frozenset(changed), leaf_inputs=True)
+        except RuntimeError:
+            return False
+        return True
 
     def _elements(self, name: str) -> Sequence[int | None]:
         members = self.members[name]
@@ -355,9 +366,7 @@ class Prober:
         outs = run.grad_outs()
         if not outs:
             return set()
-        held = [
-            (_storage(t)) for n in walk([o.grad_fn for o in outs], run.boundary) for t in saved_tensors(n)
-        ]
+        held = [(_storage(t)) for n in walk([o.grad_fn for o in outs], run.boundary) for t in saved_tensors(n)]
         known = {_storage(t) for ts in run.tensors.values() for t in ts} | {_storage(o) for o in run.outs}
         unnamed = any(pointer not in known for pointer in held)
         error = _backward(outs)

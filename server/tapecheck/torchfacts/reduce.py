@@ -70,6 +70,7 @@ def fact_of(
         unversioned_view_of=(ordered(seen.unversioned - seen.view_of) or (None,))[0],
         returns_input="yes" if seen.returns else "no",
         mutates=ordered(seen.mutates),
+        allows_leaf=seen.allows_leaf,
         writes_unversioned=ordered(seen.writes_unversioned),
         inplace_flag="inplace" in params,
         outputs=seen.structure,
@@ -149,9 +150,7 @@ def split(rows: Sequence[Measured], depth: int = 3) -> list[tuple[dict[str, str]
             groups = by_kind(rows, name, grain)
             if len(groups) < 2:
                 continue
-            score = sum(doubt(join([r.fact for r in group])) * len(group) for group in groups.values()) / len(
-                rows
-            )
+            score = sum(doubt(join([r.fact for r in group])) * len(group) for group in groups.values()) / len(rows)
             if best is None or (score, len(groups)) < best[:2]:
                 best = (score, len(groups), name, grain)
     if best is None or best[0] >= doubt(whole):

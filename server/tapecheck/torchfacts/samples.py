@@ -16,8 +16,10 @@ from torch.overrides import TorchFunctionMode, get_overridable_functions
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
+DRAWN = 1000
+"""OpInfo samples drawn for one op at most."""
 PER_OP = 150
-"""OpInfo samples looked at for one op."""
+"""Of those, how many are looked at, evenly spread: neighbours differ in the last option only."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,7 @@ def from_opinfo(only: Container[str] | None = None, seed: int = 0) -> Iterator[S
     """The samples of torch's op_db, as the call that really reaches torch, under the op's name."""
     for op in op_db:
         # Subscripts are measured as getitem, by kind of index; complex variants would blur the real ones.
-        if (
-            op.name == "__getitem__"
-            or op.variant_test_name == "complex"
-            or (only is not None and op.name not in only)
-        ):
+        if op.name == "__getitem__" or op.variant_test_name == "complex" or (only is not None and op.name not in only):
             continue
         tail = op.name.rsplit(".", 1)[-1]
         dtype = _dtype_for(op)
@@ -86,13 +84,11 @@ def from_opinfo(only: Container[str] | None = None, seed: int = 0) -> Iterator[S
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 torch.manual_seed(seed)
-                drawn = list(
-                    itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=wants_grad), PER_OP)
-                )
+                drawn = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=wants_grad), DRAWN))
         except Exception:
             continue
         public = resolve(op.name)
-        for sample in drawn:
+        for sample in drawn[:: 1 + (len(drawn) - 1) // PER_OP]:
             args = (sample.input, *sample.args)
             if _empty((args, sample.kwargs)):
                 continue
@@ -187,8 +183,7 @@ def _attribute(name: str) -> Callable[[torch.Tensor], Any]:
 
 
 ATTRIBUTES = (
-    "T mT H mH data real shape ndim dtype device is_leaf requires_grad grad itemsize nbytes is_cuda "
-    "is_sparse layout"
+    "T mT H mH data real shape ndim dtype device is_leaf requires_grad grad itemsize nbytes is_cuda is_sparse layout"
 )
 
 INDEX_KINDS: Mapping[str, Callable[[], Any]] = {
@@ -226,6 +221,7 @@ def own() -> Iterator[Sample]:
     yield from _subscripts()
     yield from _tensor_methods()
     yield from _functional()
+    yield from _utilities()
     yield from _constructors()
 
 
@@ -368,9 +364,7 @@ def _tensor_methods() -> Iterator[Sample]:
     yield Sample("geometric_", method.geometric_, (_r(2, 3), 0.5))
     yield Sample("fill_diagonal_", method.fill_diagonal_, (_r(3, 3), 0.5))
     yield Sample("apply_", method.apply_, (_r(2, 3), abs), params=("self", "callable"))
-    yield Sample(
-        "register_hook", method.register_hook, (_r(2, 3).requires_grad_(), abs), params=("self", "hook")
-    )
+    yield Sample("register_hook", method.register_hook, (_r(2, 3).requires_grad_(), abs), params=("self", "hook"))
     for name in ("new_tensor", "new_full", "new_zeros", "new_ones", "new_empty"):
         arguments = {"new_full": ((2, 3), 0.5), "new_tensor": ([0.5, 1.0],)}.get(name, ((2, 3),))
         params = ("self", "data") if name == "new_tensor" else ()
@@ -381,9 +375,7 @@ def _tensor_methods() -> Iterator[Sample]:
             yield Sample(name + suffix, getattr(method, name + suffix), (_r(4, 3), 0, index, _r(2, 3)))
     for suffix in ("", "_"):
         yield Sample("index_fill" + suffix, getattr(method, "index_fill" + suffix), (_r(4, 3), 0, index, 0.5))
-        yield Sample(
-            "index_fill" + suffix, getattr(method, "index_fill" + suffix), (_r(4, 3), 0, index, _r())
-        )
+        yield Sample("index_fill" + suffix, getattr(method, "index_fill" + suffix), (_r(4, 3), 0, index, _r()))
         for accumulate in (False, True):
             yield Sample(
                 "index_put" + suffix,
@@ -398,9 +390,7 @@ def _tensor_methods() -> Iterator[Sample]:
             if name == "scatter":
                 yield Sample(name + suffix, fn, (_r(4, 3), 0, where, 0.5))
         mask = torch.tensor([[True, False, True], [False, True, False]])
-        yield Sample(
-            "masked_scatter" + suffix, getattr(method, "masked_scatter" + suffix), (_r(2, 3), mask, _r(6))
-        )
+        yield Sample("masked_scatter" + suffix, getattr(method, "masked_scatter" + suffix), (_r(2, 3), mask, _r(6)))
     yield Sample("unflatten", method.unflatten, (_r(4, 3), 0, (2, 2)))
     yield Sample("resize_", method.resize_, (_r(4, 3), (3, 4)))
     yield Sample("split", torch.split, (_r(4, 3), 2))
@@ -447,9 +437,7 @@ def _functional() -> Iterator[Sample]:
                 if hasattr(F, name):
                     yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(2, 3, 4), p), flags)
             for dims, shape in ((1, (2, 3, 4)), (2, (2, 3, 4, 4)), (3, (2, 3, 4, 4, 4))):
-                yield Sample(
-                    f"nn.functional.dropout{dims}d", getattr(F, f"dropout{dims}d"), (_r(*shape), p), flags
-                )
+                yield Sample(f"nn.functional.dropout{dims}d", getattr(F, f"dropout{dims}d"), (_r(*shape), p), flags)
         for p in (0.5, 0.0):
             if not inplace:
                 yield Sample("dropout", torch.dropout, (_r(2, 3), p, training))
@@ -470,9 +458,7 @@ def _functional() -> Iterator[Sample]:
     for training in (True, False):
         for affine in (True, False):
             weight, bias = (_r(3), _r(3)) if affine else (None, None)
-            yield Sample(
-                "nn.functional.batch_norm", F.batch_norm, (_r(4, 3), _r(3), _r(3), weight, bias, training)
-            )
+            yield Sample("nn.functional.batch_norm", F.batch_norm, (_r(4, 3), _r(3), _r(3), weight, bias, training))
         yield Sample(
             "nn.functional.instance_norm",
             F.instance_norm,
@@ -535,9 +521,7 @@ def _functional() -> Iterator[Sample]:
     for hard in (False, True):
         yield Sample("nn.functional.gumbel_softmax", F.gumbel_softmax, (_r(2, 3),), {"hard": hard})
     for dims in (1, 2, 3):
-        yield Sample(
-            f"nn.functional.lp_pool{dims}d", getattr(F, f"lp_pool{dims}d"), (_r(1, 2, *[4] * dims), 2.0, 2)
-        )
+        yield Sample(f"nn.functional.lp_pool{dims}d", getattr(F, f"lp_pool{dims}d"), (_r(1, 2, *[4] * dims), 2.0, 2))
     for name in ("softmax", "log_softmax", "softmin"):
         yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(2, 3),), {"dim": 1})
     for name in ("tanh", "sigmoid"):
@@ -573,6 +557,34 @@ def _functional() -> Iterator[Sample]:
     yield Sample("nn.functional.linear", F.linear, (_r(2, 3), _r(4, 3)))
     yield Sample("nn.functional.linear", F.linear, (_r(3), _r(4, 3), _r(4)))
     yield Sample("nn.functional.linear", F.linear, (_r(2, 5, 3), _r(4, 3), _r(4)))
+
+
+def _utilities() -> Iterator[Sample]:
+    rnn = torch.nn.utils.rnn
+    yield Sample("nn.utils.rnn.pad_sequence", rnn.pad_sequence, ([_r(2, 3), _r(3, 3)],))
+    yield Sample("nn.utils.rnn.pack_sequence", rnn.pack_sequence, ([_r(3, 3), _r(2, 3)],))
+    lengths = torch.tensor([3, 2])
+    yield Sample("nn.utils.rnn.pack_padded_sequence", rnn.pack_padded_sequence, (_r(3, 2, 4), lengths))
+    packed = rnn.pack_padded_sequence(_r(3, 2, 4), lengths)
+    yield Sample("nn.utils.rnn.pad_packed_sequence", rnn.pad_packed_sequence, (packed,))
+    vector = torch.nn.utils.parameters_to_vector
+    yield Sample("nn.utils.parameters_to_vector", vector, ([_r(3, 3), _r(2, 3)],))
+    for name in sorted(vars(torch.nn.init)):
+        if not name.endswith("_") or name.startswith("_"):
+            continue
+        extra = {"constant_": (0.5,), "sparse_": (0.5,)}.get(name, ())
+        shape = (2, 2, 3) if name == "dirac_" else (3, 3)
+        yield Sample(f"nn.init.{name}", getattr(torch.nn.init, name), (_r(*shape), *extra))
+    yield Sample("nn.functional.upsample", F.upsample, (_r(1, 2, 3, 3),), {"scale_factor": 2})
+    yield Sample("vander", torch.vander, (_r(3),), params=("x", "N", "increasing"))
+    yield Sample("chain_matmul", torch.chain_matmul, (_r(2, 3), _r(3, 4), _r(4, 2)))
+    yield Sample("svd_lowrank", torch.svd_lowrank, (_r(4, 3), 2))
+    yield Sample("pca_lowrank", torch.pca_lowrank, (_r(4, 3), 2))
+    for name in ("selu_", "celu_", "threshold_"):
+        bounds: tuple[float, ...] = (0.1, 0.2) if name == "threshold_" else ()
+        yield Sample(f"nn.functional.{name}", getattr(F, name), (_signed(6), *bounds))
+    yield Sample("fft.fftfreq", torch.fft.fftfreq, (4,))
+    yield Sample("fft.rfftfreq", torch.fft.rfftfreq, (4,))
 
 
 def _constructors() -> Iterator[Sample]:

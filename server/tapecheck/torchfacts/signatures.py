@@ -54,9 +54,7 @@ def measured_kind(value: Any) -> str:
     """`kind_of`, for values that may be or hold tensors."""
     if isinstance(value, torch.Tensor):
         return "matrix" if value.ndim <= 2 else "stack"
-    if isinstance(value, (list, tuple)) and any(
-        isinstance(item, (torch.Tensor, list, tuple)) for item in value
-    ):
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (torch.Tensor, list, tuple)) for item in value):
         return "tensors"
     if isinstance(value, torch.dtype):
         return "dtype"
@@ -104,12 +102,7 @@ def bind(
             break
         value = remaining.pop(0)
         kind = signature.types.get(param, "")
-        if (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and kind.startswith("List[int]")
-            and remaining
-        ):
+        if isinstance(value, int) and not isinstance(value, bool) and kind.startswith("List[int]") and remaining:
             run = [value]
             while remaining and isinstance(remaining[0], int) and not isinstance(remaining[0], bool):
                 run.append(remaining.pop(0))
@@ -129,9 +122,7 @@ def bind(
     for name in names:
         if name not in values and name not in signature.defaults and f"*{name}" not in signature.params:
             return None
-        if name in values and not _fits(
-            measured_kind(values[name]), signature.types.get(name, ""), name, strict
-        ):
+        if name in values and not _fits(measured_kind(values[name]), signature.types.get(name, ""), name, strict):
             return None
     return Bound(signature, values)
 
@@ -170,24 +161,16 @@ def of_schema(name: str) -> list[Signature]:
     found = []
     for schema in torch._C._jit_get_schemas_for_operator(f"aten::{native}"):
         arguments = schema.arguments
-        if any(a.is_out for a in arguments) or not any(
-            "Tensor" in str(a.type) for a in (*arguments, *schema.returns)
-        ):
+        if any(a.is_out for a in arguments) or not any("Tensor" in str(a.type) for a in (*arguments, *schema.returns)):
             continue
-        if any("Dimname" in str(a.type) for a in arguments) or schema.overload_name.endswith(
-            ("names", "Dimname")
-        ):
+        if any("Dimname" in str(a.type) for a in arguments) or schema.overload_name.endswith(("names", "Dimname")):
             continue
         found.append(
             Signature(
                 tuple(a.name for a in arguments),
                 frozenset(a.name for a in arguments if a.kwarg_only),
                 {a.name: kind_of(a.default_value) for a in arguments if a.has_default_value()}
-                | {
-                    a.name: "None"
-                    for a in arguments
-                    if str(a.type).startswith("Optional[") and a.has_default_value()
-                },
+                | {a.name: "None" for a in arguments if str(a.type).startswith("Optional[") and a.has_default_value()},
                 {a.name: str(a.type) for a in arguments},
             )
         )

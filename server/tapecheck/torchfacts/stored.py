@@ -64,9 +64,7 @@ def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> d
 
 def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
     carries = row["carries"]
-    tables = {
-        key: {k: carries if v == _ALL else v for k, v in row[key].items()} for key in _TABLES if key in row
-    }
+    tables = {key: {k: carries if v == _ALL else v for k, v in row[key].items()} for key in _TABLES if key in row}
     return {**row, **tables}
 
 
