@@ -1,4 +1,4 @@
-"""Every construct of the language: the dry run raises where torch raises, and nowhere else."""
+"""Every construct of the language and of the graph: the dry run raises where torch raises, and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 from tapecheck.interpret import interpret
 from tapecheck.source import from_text
 from tapecheck.tape import Raised
-from tests.interpret.programs.language import PROGRAMS
+from tests.interpret.programs import graphs, language
 from tests.interpret.truth import expected_line, full, torch_raises_at
+
+PROGRAMS = {**language.PROGRAMS, **graphs.PROGRAMS}
 
 
 def raised_at(source: str) -> int | None:

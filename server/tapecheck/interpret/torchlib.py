@@ -7,6 +7,8 @@ the result may carry a graph and may keep something, and nothing certain is said
 from __future__ import annotations
 
 import ast
+import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +191,7 @@ _TO_FLOAT = frozenset(
     ]
 )
 _SCALING = frozenset(["mul", "div", "__rmul__", "mul_", "div_"])
+_MAX_VIEWS = 32
 OP_WORK = 8
 """What an op costs in the units of the work budget: about as much as eight statements."""
 
@@ -322,7 +325,7 @@ class Torch:
         out = kwargs.get("out")
         if isinstance(out, Tensor) and isinstance(result, Tensor):
             self.world.change(out, node, name)
-            self.rebase(out, result)
+            self.rebase(out, result, node)
             return out
         return result
 
@@ -371,6 +374,8 @@ class Torch:
             result = world.data(cuts=cuts, dtype=self._dtype(fact, bound))
             if storage is not None:
                 result.storage = storage
+                if name != "detach" and fact.view_of in inputs:
+                    self._register_view(result, inputs[fact.view_of][0])
             if isinstance(target, Tensor):
                 target.cuts = merge_cuts(cuts, target.cuts)
                 if world.grad_mode != "no" and target.node is None:
@@ -389,7 +394,7 @@ class Torch:
         if isinstance(target, (Tensor, Unknown)):
             self._pending_storage = None
         if isinstance(target, Tensor):
-            self.rebase(target, built)
+            self.rebase(target, built, node)
             return target
         if isinstance(target, Unknown):
             target.node, target.oldest = built.node, built.oldest
@@ -398,18 +403,41 @@ class Torch:
             viewed = inputs[fact.view_of][0]
             if isinstance(viewed, Tensor):
                 built.of_leaf = viewed.of_leaf
-                built.base = viewed.base or viewed
+                self._register_view(built, viewed)
         return self._outputs(fact, built, bound, node)
 
-    def rebase(self, target: Tensor, built: Tensor) -> None:
-        """A tensor changed in place stands at the end of a new graph, and so does what it is a view of."""
+    def rebase(self, target: Tensor, built: Tensor, node: ast.AST) -> None:
+        """A tensor changed in place stands at the end of a new graph, and so do its base and all its views."""
+        world = self.world
         whole = target.base
-        target.node, target.graph, target.oldest = built.node, built.graph, built.oldest
-        target.cuts = merge_cuts(target.cuts, built.cuts)
-        target.constant_terms = built.constant_terms
-        target.is_leaf = False
         if whole is not None and whole is not target and not whole.is_leaf:
-            whole.node, whole.graph, whole.oldest = built.node, built.graph, built.oldest
+            # Through a view torch rewrites the history of the base; the node it makes is freed by any backward.
+            whole_before = [whole] if whole.node is not None else []
+            slices = world.build(
+                "CopySlices", node, [*whole_before, built], keeps="yes", storage=built.storage, exists=built.graph
+            )
+            self._adopt(whole, slices)
+        else:
+            whole = target
+            self._adopt(target, built)
+        target.constant_terms = built.constant_terms
+        target.cuts = merge_cuts(target.cuts, built.cuts)
+        for view in list(whole.storage.views or ())[:_MAX_VIEWS]:
+            if view is not whole and view.base is whole and not view.is_leaf:
+                self._adopt(view, world.build("AsStridedBackward0", node, [whole], exists=whole.graph))
+
+    def _adopt(self, tensor: Tensor, built: Tensor) -> None:
+        tensor.node, tensor.graph, tensor.oldest = built.node, built.graph, built.oldest
+        tensor.is_leaf = False
+
+    def _register_view(self, view: Tensor, viewed: Value) -> None:
+        """A differentiable view follows the history of what it is a view of."""
+        if isinstance(viewed, Tensor):
+            view.base = viewed.base or viewed
+            views = view.base.storage.views
+            if views is None:
+                views = view.base.storage.views = weakref.WeakSet()
+            views.add(view)
 
     def change(self, target: Value, node: ast.AST, how: str) -> None:
         """An in-place change; raises as torch does for a leaf that requires grad."""
@@ -458,10 +486,17 @@ class Torch:
                     if fired == "no":
                         continue
                     keeps = either(keeps, fired)
+                    if thing.startswith("result.") and thing != "result.0":
+                        # Indices and the like are results of their own that nobody changes.
+                        continue
                     if thing.startswith("result"):
                         result_saved = either(result_saved, fired)
                     elif value is not None and value is not target:
                         saved.append(world.save(value, thing, fired))
+                    elif value is not None and thing not in fact.mutates and target is not None:
+                        # `h *= h` saves h before it changes it.
+                        before = world.save(value, thing, fired)
+                        saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
         if keeps == "may" and fact.second_backward_raises == "yes" and not certain:
             keeps = "yes" if all(self.requires(v) != "may" for vs in inputs.values() for v in vs) else "may"
         if result_saved != "no":
@@ -773,7 +808,15 @@ class Torch:
         if name in ("long", "int", "bool", "short", "byte"):
             return self._to_integer(owner, node)
         if name in ("float", "double", "half", "bfloat16"):
-            return owner if owner.dtype == "float" else world.data(owner.name, owner.cuts)
+            if owner.dtype != "float":
+                return world.data(owner.name, owner.cuts)
+            precision = (owner.extra or {}).get("precision", "float")
+            if precision == name:
+                return owner
+            copy = self.op("clone", [owner], {}, node)
+            if isinstance(copy, Tensor):
+                copy.extra = {"precision": name}
+            return copy
         if name in (
             "size",
             "dim",

@@ -8,6 +8,7 @@ question gets the same answer.
 from __future__ import annotations
 
 import ast
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,16 @@ Kwargs = dict[str, Value]
 
 
 class Storage:
-    """The memory that a tensor and its views share, with one version counter."""
+    """The memory that a tensor and its views share, with one version counter.
 
-    __slots__ = ("id",)
+    `views` are the differentiable views still alive: an in-place change of one gives all of them a new history.
+    """
+
+    __slots__ = ("id", "views")
 
     def __init__(self, number: int) -> None:
         self.id = number
+        self.views: weakref.WeakSet[Tensor] | None = None
 
 
 class Tensor:
@@ -43,8 +48,26 @@ class Tensor:
     """
 
     __slots__ = (
-        "base", "constant_terms", "cuts", "dtype", "extra", "grad", "graph", "hooks", "is_leaf", "items", "length",
-        "name", "node", "of_leaf", "oldest", "parameter", "rank", "retains_grad", "storage",
+        "__weakref__",
+        "base",
+        "constant_terms",
+        "cuts",
+        "dtype",
+        "extra",
+        "grad",
+        "graph",
+        "hooks",
+        "is_leaf",
+        "items",
+        "length",
+        "name",
+        "node",
+        "of_leaf",
+        "oldest",
+        "parameter",
+        "rank",
+        "retains_grad",
+        "storage",
     )  # fmt: skip
 
     def __init__(

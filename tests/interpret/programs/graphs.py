@@ -1,0 +1,102 @@
+"""Minimal programs on which torch and an earlier dry run disagreed; `# raises` marks the line torch raises at."""
+
+PROGRAMS = {
+    "a view made before its base changes follows the base": """
+w = torch.rand(4, 4, requires_grad=True)
+h = w + 0
+u = h.view(4, 4)
+h *= 0.5
+z = u.sum()
+z.backward()
+z.backward()  # raises
+""",
+    "a view of data gets the graph its base is given": """
+v = torch.rand(4, 4, requires_grad=True)
+c = torch.rand(4, 4)
+u = c.view(4, 4)
+c += v
+u.sum().backward()
+""",
+    "an in-place change through a view made on the spot": """
+w = torch.rand(4, 4, requires_grad=True)
+h = w + 0
+h.t().add_(1)
+z = h.sum()
+z.backward()
+z.backward()  # raises
+""",
+    "sort saves the indices, not the values": """
+w = torch.rand(4, 4, requires_grad=True)
+y = w.sort(dim=1)[0]
+y += 1
+y.sum().backward()
+""",
+    "double and float make copies": """
+w = torch.rand(4, 4, requires_grad=True)
+u = w.exp()
+y = u.double().float()
+z = u ** 2
+with torch.no_grad():
+    y.mul_(2)
+z.sum().backward()
+""",
+    "an operand that is also the target is saved before it changes": """
+w = torch.rand(4, 4, requires_grad=True)
+h = w + 0
+h *= h
+h.sum().backward()  # raises
+""",
+    "a namespace keeps what is put into it": """
+from types import SimpleNamespace
+w = torch.ones(4, 4, requires_grad=True)
+ns = SimpleNamespace(h=w * 2)
+for t in range(3):
+    ns.h.mean().backward()  # raises
+""",
+    "an input outside the graph has no gradient": """
+w = torch.randn(4, 4, requires_grad=True)
+v = torch.randn(4, 4, requires_grad=True)
+loss = (w ** 2).sum()
+g, = torch.autograd.grad(loss, v, retain_graph=True, allow_unused=True)
+if g is not None:
+    g.sum().backward()
+loss.backward()
+""",
+    "the graph of a gradient leads through a saved result": """
+w = torch.randn(4, 4, requires_grad=True)
+cost = w.tanh().sum()
+g = torch.autograd.grad(cost, w, create_graph=True)[0]
+torch.autograd.grad(g.pow(2).mean(), w)
+cost.backward()  # raises
+""",
+    "in-place activations between layers": """
+net = nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.2, inplace=True), nn.Linear(8, 8), nn.ReLU(inplace=True),
+                    nn.Linear(8, 1))
+for _ in range(2):
+    net(torch.randn(3, 4)).sum().backward()
+""",
+    "one linear layer on data may be stepped before a second backward": """
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = net(torch.randn(3, 4)).pow(2).mean()
+loss.backward(retain_graph=True)
+optimizer.step()
+loss.backward()
+""",
+    "two layers may not": """
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = net(torch.randn(3, 4)).pow(2).mean()
+loss.backward(retain_graph=True)
+optimizer.step()
+loss.backward()  # raises
+""",
+    "embedding with max_norm changes its weight": """
+table = nn.Embedding(8, 4, max_norm=1.0)
+proj = nn.Parameter(torch.randn(4, 4))
+with torch.no_grad():
+    table.weight.mul_(5)
+every = table.weight @ proj
+(table(torch.tensor([1, 2])) @ every.t()).sum().backward()  # raises
+""",
+}
