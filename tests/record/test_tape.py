@@ -19,6 +19,7 @@ from tapecheck.tape import (
     Leaf,
     Loop,
     LoopEnd,
+    Measure,
     Node,
     Optimizer,
     Raised,
@@ -155,6 +156,10 @@ def test_training_loop(record: Record) -> None:
     assert call.roots[0].name == "loss" and call.roots[0].graph == "yes"
     assert backwards[4].at.iteration == ((outer, 2), (second, 2))
 
+    measured = {event.name.partition(":")[0] for event in _events(result, Measure)}
+    assert {"live-nodes", "live-saved-bytes", "held-nodes", "held-bytes"} <= measured
+    assert not any(name.startswith("cuda") for name in measured), "this program does not use CUDA"
+
     leaves = {leaf.id: leaf for leaf in _events(result, Leaf)}
     assert {leaf.name for leaf in leaves.values()} == {f"model.{i}.{n}" for i in (0, 2) for n in ("weight", "bias")}
     made = _events(result, Optimizer)
@@ -205,14 +210,16 @@ for _ in range(2):
     try:
         (z + y.sum()).backward()
     except RuntimeError as error:
-        print(error)
+        print(torch.__version__)
 """
 
 
 def test_in_place_statements_are_seen_on_their_lines(record: Record) -> None:
     result = record(STATEMENTS)
     changes = {change.name: change.at.line for change in _events(result, InPlace)}
-    assert changes == {"box.h": 15, "buffer": 18}
+    version = tuple(int(part) for part in result.stdout.split()[0].split(".")[:2])
+    # Before torch 2.7 a saved tensor that went stale cannot be read: only the exception tells of it.
+    assert changes == ({"box.h": 15, "buffer": 18} if version >= (2, 7) else {})
     raised = _events(result, Raised)
     assert [event.caught for event in raised] == [True, True]
     assert "modified by an inplace operation" in raised[0].message

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tapecheck.record.run import PROBE
 from tapecheck.tape import End, read_tape
-from tests.record.harness import Write, plain, probed
+from tests.record.harness import PYTHON, Write, plain, probed
 
 DIGEST = """
 import hashlib, random, torch
@@ -243,3 +247,22 @@ def test_exit_codes(files: Write, tmp_path: Path, ending: str) -> None:
     assert (recorded.stdout, recorded.stderr, recorded.returncode) == (
         without.stdout, without.stderr, without.returncode,
     )  # fmt: skip
+
+
+def test_the_probe_is_a_directory_that_needs_nothing_else(write: Write, tmp_path: Path) -> None:
+    bare = tmp_path / "bare" / "anything"
+    shutil.copytree(PROBE.parent, bare, ignore=shutil.ignore_patterns("__pycache__"))
+    script = write("import sys\nprint(sys.argv, sys.path[0], 'tapecheck' in sys.modules)\n")
+    expected = f"{[script, '-x']} {tmp_path} False\n"
+    for start in ([str(bare)], [str(bare / "__main__.py")], ["-m", "anything"]):
+        done = subprocess.run(
+            [PYTHON, *start, "--tape", "tape", script, "-x"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(bare.parent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
+        with (tmp_path / "tape").open() as file:
+            assert read_tape(file).complete

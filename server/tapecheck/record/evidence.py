@@ -17,7 +17,7 @@ from tapecheck.rules import ALL, Evidence, Finding, Label, Reading
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import merged
-from tapecheck.tape import End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
+from tapecheck.tape import Bind, End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
 CONSECUTIVE = 5
 """So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
@@ -140,6 +140,8 @@ class _Story:
         self.view = Tape(tape.producer, [event for event in tape.events if not self._sparse(event)])
         self.reading = Reading(self.view)
         self.raised = [event for event in tape.events if isinstance(event, Raised)]
+        # A name is bound by a few statements, again and again: one event of each will do.
+        self.binds = list({(b.name, b.at.span): b for b in tape.events if isinstance(b, Bind)}.values())
         self.hits: dict[tuple[str, int], int] = {}
         self.loops: dict[tuple[str, int], set[int]] = {}
         self.held: dict[tuple[int, str, str, int], _Series] = {}
@@ -216,6 +218,10 @@ class _Story:
         """The runs of loops within which the code of a span ran, as far as that was seen."""
         file = self.file(span.file)
         return {loop for row in range(span.line, span.end_line + 1) for loop in self.loops.get((file, row), ())}
+
+    def bound(self, series: _Series) -> list[Span]:
+        """The statements that bound the name of a holder within its loop."""
+        return [bind.at.span for bind in self.binds if bind.name == series.holder]
 
     def problem_of(self, raised: Raised) -> Run | None:
         return self.reading.run_of.get(raised.backward) if raised.backward is not None else None
@@ -371,7 +377,7 @@ def _kept(story: _Story, finding: Finding) -> Evidence | None:
     mine = [
         series
         for series in story.held.values()
-        if any(story.at(span, series.at.span) for span in spans)
+        if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series)))
         or (holder and _last_name(series.holder) == _last_name(holder))
     ]
     growing = [series for series in mine if series.grows]

@@ -160,9 +160,12 @@ def watched(values: List[str], sources: Sources) -> Dict[Tuple[str, int], int]:
 def main() -> None:
     options = Options(sys.argv[1:])
     path = absolute(options.script)
-    if sys.path and os.path.abspath(sys.path[0]) == _OWN:
+    safe = getattr(sys.flags, "safe_path", False)
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    if sys.path and (os.path.abspath(sys.path[0]) == _OWN or (not safe and module is not None and module.parent)):
+        # What Python put there for the probe: its own directory, or with -m the working directory.
         del sys.path[0]
-    if not getattr(sys.flags, "safe_path", False):
+    if not safe:
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     writer = Writer(options.tape, PRODUCER)
     sources = Sources(path, options.name or options.script)

@@ -69,6 +69,7 @@ class Reader:
         self._next_leaf = 1
         self._next_storage = 1
         self._raw: Dict[type, Tuple[str, ...]] = {}
+        self._names: Dict[type, str] = {}
         self._accumulate: Any = None
 
     # Numbers
@@ -176,7 +177,12 @@ class Reader:
         self._ids.add(number)
         saved, keeps = self._saved(node)
         node.metadata[_KEY] = Known(number, oldest, depth)
-        name = node.name().rsplit("::", 1)[-1]
+        kind = type(node)
+        name = self._names.get(kind)
+        if name is None:
+            name = str(node.name()).rsplit("::", 1)[-1]
+            if kind.__name__ != "CppFunction":
+                self._names[kind] = name
         return NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth)
 
     def walk_all(self, roots: Iterable[Any], cap: int) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .names import locals_of, members, release, user_frames
-from .sources import Sources
+from .sources import Sources, SourceText, Store
 from .tracing import Place, RunningLoop, ThreadLines
 
 _MAX_LOOKUPS = 50_000
@@ -26,16 +26,16 @@ _ALLOWANCE_SECONDS = 2.0
 _SHARE = 0.1
 
 
-def _sampled() -> Set[int]:
-    numbers, a, b = {4}, 1, 2
-    while a < 1 << 40:
-        numbers.add(a)
-        a, b = b, a + b
+def _fibonacci() -> List[int]:
+    numbers = [1, 2]
+    while numbers[-1] < 1 << 40:
+        numbers.append(numbers[-1] + numbers[-2])
     return numbers
 
 
-_SAMPLED = _sampled()
-_ALL_LIVE = _SAMPLED - {1, 4}
+_SAMPLED = {4, *_fibonacci()}
+# Walking every live object of the process costs some 60 ms, so it is done less often still.
+_ALL_LIVE = {*_fibonacci()[1:5], *_fibonacci()[5::3]}
 
 
 class Holder(NamedTuple):
@@ -100,6 +100,9 @@ class HoldFinder:
             recorder.writer.event("Measure", at=at, name="live-nodes", value=len(found), unit="nodes")
             size = self.reader.saved_bytes(found)
             recorder.writer.event("Measure", at=at, name="live-saved-bytes", value=size, unit="bytes")
+            if self.torch.cuda.is_initialized():
+                value = self.torch.cuda.memory_allocated()
+                recorder.writer.event("Measure", at=at, name="cuda-memory", value=value, unit="bytes")
             found.clear()
         finally:
             tensors.clear()
@@ -128,14 +131,42 @@ class HoldFinder:
         place = self._stored(recorder, holder, newest)
         at = recorder.site(place or newest or loop.place, lines.iteration(), self._statement(holder, place))
         fields: Dict[str, Any] = {"bound": holder.bound} if holder.bound is not None else {}
+        nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
+        self._write_binds(recorder, lines, loop, holder, nodes)
         recorder.writer.event(
             "Hold", at=at, loop=loop.id, index=loop.index, holder=holder.text, nodes=numbers[-_MAX_HELD:], **fields
         )
-        nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
         size = self.reader.saved_bytes(nodes)
         for name, value, unit in (("held-nodes", len(nodes), "nodes"), ("held-bytes", size, "bytes")):
             recorder.writer.event("Measure", at=at, name=name + ":" + holder.text, value=value, unit=unit)
         nodes.clear()
+
+    def _write_binds(
+        self, recorder: Any, lines: ThreadLines, loop: RunningLoop, holder: Holder, nodes: List[Any]
+    ) -> None:
+        """Write which node the holder's name was bound to by each statement of this iteration that built one."""
+        if holder.container:
+            return
+        statements = [(text.filename, store) for text, store in self._stores(holder)]
+        bound: Dict[Tuple[str, int], Tuple[int, int, Place]] = {}
+        for node in nodes:
+            sequence = node._sequence_nr()
+            if sequence < loop.began:
+                continue
+            place, _ = recorder.tracer.where(sequence)
+            known = self.reader.known(node)
+            if place is None or known is None:
+                continue
+            for filename, store in statements:
+                if place.filename == filename and store.first <= place.line <= store.last:
+                    before = bound.get((filename, store.first))
+                    if before is None or before[0] < sequence:
+                        bound[(filename, store.first)] = (sequence, known.id, place)
+        if len(bound) < 2:
+            return
+        for _, number, place in sorted(bound.values(), key=lambda entry: entry[0]):
+            at = recorder.site(place, lines.iteration(), self._statement(holder, place))
+            recorder.writer.event("Bind", at=at, name=holder.text, node=number)
 
     def _place_of(self, recorder: Any, node: Any) -> Optional[Place]:
         place, _ = recorder.tracer.where(node._sequence_nr())
@@ -146,22 +177,26 @@ class HoldFinder:
     def _stored(self, recorder: Any, holder: Holder, built: Optional[Place]) -> Optional[Place]:
         """The executed statement that stores into a holder."""
         best: Optional[Tuple[Tuple[int, int, int], Place]] = None
+        for text, store in self._stores(holder):
+            rows = range(store.first, store.last + 1)
+            # A statement that built the held node stored it; else one that fills a container, else the busiest.
+            building = built is not None and built.filename == text.filename and built.line in rows
+            how = 2 if store.how == "container" and holder.container else 1 if store.how == "augmented" else 0
+            for row in rows:
+                for place in recorder.tracer.places_at.get((text.filename, row), ()):
+                    rank = (1 if building else 0, how, place.hits)
+                    if place.hits and (best is None or rank > best[0]):
+                        best = (rank, place)
+        return best[1] if best is not None else None
+
+    def _stores(self, holder: Holder) -> Iterator[Tuple[SourceText, Store]]:
+        """The statements that store under a holder's name, in its function where it is a local variable."""
         for text in self.sources.texts():
             for store in text.stores.get(holder.name, ()):
-                if store.attribute != holder.attribute:
-                    continue
-                if not store.attribute and holder.function and store.function != holder.function:
-                    continue
-                rows = range(store.first, store.last + 1)
-                # A statement that built the held node stored it; else one that fills a container, else the busiest.
-                building = built is not None and built.filename == text.filename and built.line in rows
-                how = 2 if store.how == "container" and holder.container else 1 if store.how == "augmented" else 0
-                for row in rows:
-                    for place in recorder.tracer.places_at.get((text.filename, row), ()):
-                        rank = (1 if building else 0, how, place.hits)
-                        if place.hits and (best is None or rank > best[0]):
-                            best = (rank, place)
-        return best[1] if best is not None else None
+                if store.attribute == holder.attribute and (
+                    store.attribute or not holder.function or store.function == holder.function
+                ):
+                    yield text, store
 
     def _statement(self, holder: Holder, place: Optional[Place]) -> Any:
         if place is None:

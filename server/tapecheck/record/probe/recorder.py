@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -125,12 +126,19 @@ class Recorder(Listener):
     def group(self) -> Iterator[Any]:
         """One group of events: serialised, without torch functions of subclasses, written out at its end."""
         with self.lock:
-            if self.torch is not None:
-                with self.torch._C.DisableTorchFunction():
+            # Walking a graph allocates much and leaves nothing: a collection in the midst of it would be wasted.
+            collecting = gc.isenabled()
+            gc.disable()
+            try:
+                if self.torch is not None:
+                    with self.torch._C.DisableTorchFunction():
+                        yield self.tracer.lines()
+                else:
                     yield self.tracer.lines()
-            else:
-                yield self.tracer.lines()
-            self.writer.flush()
+                self.writer.flush()
+            finally:
+                if collecting:
+                    gc.enable()
         if self.limits.tape_bytes and self.writer.bytes > self.limits.tape_bytes and not self.ended:
             self.finish(
                 "stopped", "the tape reached its limit of %d bytes, the program ran on" % self.limits.tape_bytes
@@ -286,17 +294,18 @@ class Recorder(Listener):
             place, iteration = getattr(self.last_backward, "place", None), getattr(self.last_backward, "iteration", ())
         else:
             place, iteration = self.tracer.where(node.sequence)
-        saved = []
-        for item in node.saved:
-            version = self._version_then(item.storage, node.sequence)
-            saved.append(
-                {"storage": item.storage, "version": version, "name": item.name,
-                 "of": self.reader.leaf_of_storage.get(item.storage), "fact": "yes"}
-            )  # fmt: skip
-        self.writer.event(
-            "Node", id=node.id, op=node.op, at=self.site(place, iteration), inputs=node.inputs, saved=saved,
-            keeps="yes" if node.keeps else "no",
-        )  # fmt: skip
+        reader, changes = self.reader, self.written_changes
+        saved = [
+            (
+                item.storage,
+                self._version_then(item.storage, node.sequence) if item.storage in changes else 0,
+                item.name,
+                reader.leaf_of_storage.get(item.storage),
+            )
+            for item in node.saved
+        ]
+        keeps = "yes" if node.keeps else "no"
+        self.writer.node(node.id, node.op, self.site(place, iteration), node.inputs, saved, keeps)
 
     def _version_then(self, storage: int, sequence: int) -> int:
         """How many in-place changes of a storage the tape has from before a node was built."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 FORMAT = 1
 _RESERVE = 4096
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 _MAX_SITES = 50_000
 
 
@@ -26,6 +27,7 @@ class Writer:
         self._buffer: List[str] = [json.dumps({"tape": FORMAT, "producer": producer})]
         self._sites: Dict[Any, int] = {}
         self._next_site = 0
+        self._quoted: Dict[str, str] = {}
         self._file = -1
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
@@ -65,9 +67,37 @@ class Writer:
         line.update(fields)
         self._add(line)
 
+    def node(
+        self,
+        number: int,
+        op: str,
+        at: int,
+        inputs: Iterable[int],
+        saved: Iterable[Tuple[int, int, str, Optional[int]]],
+        keeps: str,
+    ) -> None:
+        """A Node event; there are so many that its JSON is put together by hand."""
+        if self._file < 0:
+            return
+        entries = ",".join(
+            '{"storage":%d,"version":%d,"name":%s,"of":%s}'
+            % (storage, version, self._quote(name), "null" if of is None else of)
+            for storage, version, name, of in saved
+        )
+        self._buffer.append(
+            '{"event":"Node","id":%d,"op":%s,"at":%d,"inputs":[%s],"saved":[%s],"keeps":"%s"}'
+            % (number, self._quote(op), at, ",".join(map(str, inputs)), entries, keeps)
+        )
+
+    def _quote(self, text: str) -> str:
+        quoted = self._quoted.get(text)
+        if quoted is None:
+            quoted = self._quoted[text] = json.dumps(text)
+        return quoted
+
     def _add(self, line: Dict[str, Any]) -> None:
         if self._file >= 0:
-            self._buffer.append(json.dumps(line, separators=(",", ":")))
+            self._buffer.append(_ENCODE(line))
 
     def flush(self) -> None:
         """Write what is buffered. A forked child shares the file and must never write to it."""
