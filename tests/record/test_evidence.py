@@ -272,3 +272,19 @@ def test_an_early_end_refutes_nothing(mended: Judged) -> None:
     tape.events = tape.events[:cut]
     evidence = judge([first], tape)[0].evidence
     assert evidence is not None and evidence.verdict == "not-reached" and "ended early" in evidence.detail
+
+
+def test_a_retained_gradient_is_left_to_the_dry_run(tmp_path: Path) -> None:
+    path = tmp_path / "penalty.py"
+    path.write_text(
+        "import torch\n"
+        "x = torch.ones(3, requires_grad=True)\n"
+        "for step in range(3):\n"
+        "    (g,) = torch.autograd.grad(x.pow(3).sum(), x, retain_graph=True)\n"
+        "    (x * g).sum().backward()\n"
+    )
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    assert confirm(str(path), request, [])[1] == []
+    predicted = Finding("TAPE301", "needless-retain-graph", "info", Span(str(path), 4, 5, 4, 60), "predicted", "help")
+    (judged,) = confirm(str(path), request, [predicted])[1]
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"

@@ -258,6 +258,9 @@ class _Story:
             if finding.code in _RAISING or finding.severity == "error":
                 if not any(self._is_about(raised, finding) for raised in self.raised):
                     continue
+            if finding.code == "TAPE301" and finding.facts.get("call") == "grad":
+                # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
+                continue
             evidence = _DECIDE[finding.code](self, finding)
             if finding.code not in _RAISING and (evidence is None or evidence.verdict != "confirmed"):
                 continue
