@@ -1,0 +1,359 @@
+"""Generated programs under torch and under the dry run: the same verdict at the same line?
+
+    python -m tests.differential.compare --programs 1000 --seed 1
+
+prints the agreement and writes each disagreement, shrunk, to a folder. Exit status 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tapecheck.check import check
+from tapecheck.interpret import interpret
+from tapecheck.source import from_text
+from tapecheck.tape import Backward, End, InPlace, Ledger, Raised, Tape
+from tests.differential.generate import generate
+from tests.differential.truth import NAME, Outcome, Truth, kind_of
+
+LEDGER_KINDS = {"freed": "second", "stale": "stale", "no-graph": "no-graph", "unused": "unused"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the dry run says of a program: how its first way ends, and what else it holds possible.
+
+    `possible` are (kind, line) of errors that it says may happen, and those of its other ways. `ways` is the
+    number of tapes; `gave_up` says that the first one is not whole.
+    """
+
+    kind: str | None
+    line: int | None
+    possible: frozenset[tuple[str, int]] = frozenset()
+    ways: int = 1
+    gave_up: bool = False
+
+
+def predict(text: str) -> Verdict:
+    """The verdict of the dry run; kind "crash" where it fails itself."""
+    try:
+        tapes = interpret(from_text(text, NAME)).tapes
+    except Exception as error:  # a crash is a disagreement of its own kind, told like the others
+        return Verdict(f"crash: {type(error).__name__}: {error}", None)
+    if not tapes:
+        return Verdict(None, None, ways=0)
+    kind, line = _ending(tapes[0])
+    possible = {found for tape in tapes for found in _possible(tape)}
+    possible |= {(k, n) for k, n in map(_ending, tapes[1:]) if k is not None and n is not None}
+    end = tapes[0].events[-1]
+    gave_up = not isinstance(end, End) or end.how == "budget"
+    return Verdict(kind, line, frozenset(possible), len(tapes), gave_up)
+
+
+def _ending(tape: Tape) -> tuple[str | None, int | None]:
+    end = tape.events[-1]
+    if not isinstance(end, End) or end.how != "raised":
+        return None, None
+    for event in reversed(tape.events):
+        if isinstance(event, Raised) and not event.caught:
+            return kind_of(event.message), event.at.line
+    return "other", None
+
+
+def _possible(tape: Tape) -> Iterator[tuple[str, int]]:
+    """Errors that may happen and do not end the tape."""
+    ledger = Ledger()
+    for event in tape.events:
+        traversal = ledger.feed(event)
+        problem = traversal.problem if traversal is not None else None
+        if problem is not None and problem.certain != "yes" and isinstance(event, Backward):
+            yield LEDGER_KINDS[problem.kind], event.at.line
+        elif isinstance(event, InPlace) and event.leaf is not None and event.grad_mode == "may":
+            yield "leaf", event.at.line
+
+
+def judge(outcome: Outcome, verdict: Verdict) -> str:
+    """How a verdict stands to the truth.
+
+    "agree": the same ending at the same line. "unsure": another ending, but the true one is among those it holds
+    possible, or the program goes on where it said "may". "differ": anything else.
+    """
+    if (outcome.kind, outcome.line) == (verdict.kind, verdict.line):
+        return "agree"
+    if outcome.kind is not None and (outcome.kind, outcome.line) in verdict.possible and verdict.kind is None:
+        return "unsure"
+    return "differ"
+
+
+def _without(text: str, position: int) -> str | None:
+    """The program without its literal `retain_graph=True` number `position`, None where there is none."""
+    tree = ast.parse(text)
+    calls = [(call, keyword) for call, keyword in _retaining(tree)]
+    if position >= len(calls):
+        return None
+    call, keyword = calls[position]
+    call.keywords.remove(keyword)
+    return ast.unparse(tree)
+
+
+def _retaining(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.keyword]]:
+    """Calls with a literal retain_graph=True and no create_graph, in a fixed order."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not any(keyword.arg == "create_graph" for keyword in node.keywords):
+            for keyword in node.keywords:
+                if (
+                    keyword.arg == "retain_graph"
+                    and isinstance(keyword.value, ast.Constant)
+                    and keyword.value.value is True
+                ):
+                    yield node, keyword
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """One literal retain_graph=True: whether it was measured to be needless, and whether TAPE301 says so."""
+
+    line: int
+    needless: bool
+    reported: bool
+    reached: bool
+
+
+def retains(text: str, truth: Truth) -> list[Retain]:
+    """Measure every literal retain_graph=True of a program that runs to its end, and ask TAPE301."""
+    text = ast.unparse(ast.parse(text))
+    calls = list(_retaining(ast.parse(text)))
+    if not calls:
+        return []
+    whole = truth.run(text, digest=True)
+    if whole.kind is not None:
+        return []
+    reported = {
+        (finding.span.line, finding.span.column)
+        for finding in check(from_text(text, NAME), select=["TAPE301"]).findings
+    }
+    found = []
+    for position, (call, _keyword) in enumerate(calls):
+        edited = _without(text, position)
+        assert edited is not None
+        after = truth.run(edited, digest=True)
+        # A call that never runs, or fails inside a try, is neither needed nor needless.
+        probe = truth.run(_marked(text, position))
+        reached = probe.kind == "other" and "SystemExit" in probe.message
+        found.append(
+            Retain(
+                call.lineno, after.kind is None and after.digest == whole.digest,
+                (call.lineno, call.col_offset + 1) in reported, reached,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _marked(text: str, position: int) -> str:
+    """The program that ends once a call has returned, to see whether it ever does."""
+    tree = ast.parse(text)
+    call, _keyword = list(_retaining(tree))[position]
+    inner = ast.Call(call.func, call.args, call.keywords)
+    stop = ast.parse("exit()", mode="eval").body
+    call.func = ast.parse("tuple", mode="eval").body
+    call.args, call.keywords = [ast.Tuple([inner, stop], ast.Load())], []
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def shrink(text: str, still: Callable[[str], bool], seconds: float = 60.0) -> str:
+    """Delete statements for as long as `still` holds of what is left."""
+    best = ast.unparse(ast.parse(text))
+    if not still(best):
+        return text
+    deadline = time.monotonic() + seconds
+    changed = True
+    while changed and time.monotonic() < deadline:
+        changed = False
+        position = 0
+        while time.monotonic() < deadline:
+            candidates = _smaller(best, position)
+            if candidates is None:
+                break
+            for candidate in candidates:
+                if candidate != best and still(candidate):
+                    best, changed = candidate, True
+                    break
+            else:
+                position += 1
+    return best
+
+
+def _smaller(text: str, position: int) -> list[str] | None:
+    """The program without its statement number `position` (the last ones first), or with its body in its place."""
+    count = len(_bodies(ast.parse(text)))
+    if position >= count:
+        return None
+    found = []
+    for unwrap in (False, True):
+        tree = ast.parse(text)
+        body, index = _bodies(tree)[count - 1 - position]
+        node = body[index]
+        if not unwrap:
+            replacement: list[ast.stmt] = []
+        elif isinstance(node, (ast.If, ast.With, ast.Try)):
+            replacement = node.body
+        else:
+            continue
+        body[index : index + 1] = replacement
+        if not body:
+            body.append(ast.Pass())
+        found.append(ast.unparse(ast.fix_missing_locations(tree)))
+    return found
+
+
+def _bodies(tree: ast.AST) -> list[tuple[list[ast.stmt], int]]:
+    """Every statement as its list and its place there, in source order."""
+    found: list[tuple[list[ast.stmt], int]] = []
+
+    def visit(node: ast.AST) -> None:
+        for name in ("body", "handlers", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if not isinstance(block, list):
+                continue
+            for index, child in enumerate(block):
+                if isinstance(child, ast.stmt):
+                    found.append((block, index))
+                visit(child)
+
+    visit(tree)
+    return found
+
+
+@dataclass(slots=True)
+class Score:
+    """What a comparison found."""
+
+    agree: Counter[str] = field(default_factory=Counter)
+    unsure: list[int] = field(default_factory=list)
+    differ: list[int] = field(default_factory=list)
+    discarded: int = 0
+    ways: int = 0
+    warned: list[int] = field(default_factory=list)
+    """Programs that end as predicted, without an error, of which the dry run says that one may happen."""
+    retain: Counter[str] = field(default_factory=Counter)
+    retain_seeds: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @property
+    def compared(self) -> int:
+        return self.agree.total() + len(self.unsure) + len(self.differ)
+
+    @property
+    def agreement(self) -> float:
+        """The share of exact agreement, 0 to 1."""
+        return self.agree.total() / max(self.compared, 1)
+
+    def text(self) -> str:
+        kinds = ", ".join(f"{kind} {number}" for kind, number in self.agree.most_common())
+        hits, false, missed = (self.retain[name] for name in ("hit", "false", "missed"))
+        return (
+            f"{self.compared} programs compared ({self.discarded} discarded): agreement {self.agreement:.4f}\n"
+            f"  agree {self.agree.total()} ({kinds}), unsure {len(self.unsure)}, differ {len(self.differ)}; "
+            f"{self.ways} explored more than one way\n"
+            f"  clean, but said to be able to raise: {len(self.warned)} {self.warned[:20]}\n"
+            f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {self.retain['quiet']}"
+        )
+
+
+def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdict], None] | None = None,
+            *, retain: bool = True) -> Score:  # fmt: skip
+    """Compare the programs of seeds; `tell` hears of each that is not agreed on."""
+    score = Score()
+    for seed in seeds:
+        text = generate(seed)
+        outcome = truth.run(text)
+        if outcome.kind == "other":
+            score.discarded += 1
+            continue
+        verdict = predict(text)
+        score.ways += verdict.ways > 1
+        answer = judge(outcome, verdict)
+        if answer == "agree":
+            score.agree[outcome.kind or "clean"] += 1
+            if outcome.kind is None and verdict.possible:
+                score.warned.append(seed)
+            if retain and outcome.kind is None:
+                for one in retains(text, truth):
+                    if not one.reached:
+                        continue
+                    name = (
+                        ("hit" if one.reported else "missed")
+                        if one.needless
+                        else ("false" if one.reported else "quiet")
+                    )
+                    score.retain[name] += 1
+                    if name in ("false", "missed"):
+                        score.retain_seeds.append((seed, one.line, name))
+            continue
+        (score.unsure if answer == "unsure" else score.differ).append(seed)
+        if tell is not None:
+            tell(seed, text, outcome, verdict)
+    return score
+
+
+def shrunk(text: str, truth: Truth, outcome: Outcome, verdict: Verdict, seconds: float) -> str:
+    """The smallest program found on which torch and the dry run end in the same two different ways."""
+    wanted = (outcome.kind, verdict.kind)
+
+    def still(candidate: str) -> bool:
+        said = predict(candidate)
+        if said.kind != verdict.kind:
+            return False
+        real = truth.run(candidate)
+        return (real.kind, said.kind) == wanted and judge(real, said) == judge(outcome, verdict)
+
+    return shrink(text, still, seconds)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.compare", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--programs", type=int, default=300, help="how many programs (default 300)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first program; the others follow (default 1)")
+    parser.add_argument("--out", type=Path, default=Path(".build/differential"), help="folder for disagreements")
+    parser.add_argument("--shrink", type=float, default=20.0, help="seconds to spend on shrinking each (0: do not)")
+    parser.add_argument("--no-retain", action="store_true", help="leave out the measurements of retain_graph")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with Truth() as truth:
+
+        def tell(seed: int, text: str, outcome: Outcome, verdict: Verdict) -> None:
+            if options.shrink:
+                text = shrunk(text, truth, outcome, verdict, options.shrink)
+                outcome, verdict = truth.run(text), predict(text)
+            head = (
+                f"# seed {seed}\n# torch: {outcome.kind} at line {outcome.line}\n"
+                f"# dry run: {verdict.kind} at line {verdict.line}, may: {sorted(verdict.possible)}, ways: {verdict.ways}"
+                f"{', gave up' if verdict.gave_up else ''}\n"
+            )
+            # The lines of the program stay where they are: what is said of it comes after it.
+            (
+                options.out
+                / f"{judge(outcome, verdict)}_{outcome.kind}_{verdict.kind.split(':')[0] if verdict.kind else None}_{seed}.py"
+            ).write_text(text + "\n" + head)
+            print(
+                f"seed {seed}: torch {outcome.kind} at {outcome.line}, dry run {verdict.kind} at {verdict.line}",
+                flush=True,
+            )
+
+        score = compare(range(options.seed, options.seed + options.programs), truth, tell, retain=not options.no_retain)
+    print(score.text())
+    for seed, line, name in score.retain_seeds:
+        print(f"  retain_graph {name}: seed {seed}, line {line} of the unparsed program")
+    return 1 if score.differ or score.unsure else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

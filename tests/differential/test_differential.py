@@ -1,0 +1,104 @@
+"""The dry run against torch on generated programs; a long run is `python -m tests.differential.compare`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.differential import compare
+from tests.differential.generate import generate
+from tests.differential.truth import Truth
+
+PROGRAMS = 150
+SEED = 20_000
+FLOOR = 0.97
+"""Agreement that must be reached: what was measured over 1,000 programs is in the README, less what chance does."""
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@pytest.fixture(scope="module")
+def truth() -> Iterator[Truth]:
+    with Truth() as server:
+        yield server
+
+
+def test_a_seed_always_gives_the_same_program() -> None:
+    assert [generate(seed) for seed in range(20)] == [generate(seed) for seed in range(20)]
+    assert len({generate(seed) for seed in range(20)}) == 20
+
+
+@needs_torch
+def test_dry_run_and_torch_agree(truth: Truth) -> None:
+    told: list[str] = []
+    score = compare.compare(
+        range(SEED, SEED + PROGRAMS),
+        truth,
+        lambda seed, text, outcome, verdict: told.append(
+            f"seed {seed}: torch {outcome.kind} at line {outcome.line}, dry run {verdict.kind} at line {verdict.line}"
+        ),
+        retain=False,
+    )
+    assert score.compared >= 0.8 * PROGRAMS, f"too few programs are sound: {score.text()}"
+    assert score.agreement >= FLOOR, "\n".join([score.text(), *told])
+    # Programs that never fail, or always do, would show nothing.
+    assert min(score.agree[kind] for kind in ("clean", "second", "stale", "no-graph", "unused")) >= 3
+
+
+@needs_torch
+def test_needless_retain_graph_is_what_can_be_removed(truth: Truth) -> None:
+    found = Counter[str]()
+    for seed in range(SEED, SEED + 60):
+        for one in compare.retains(generate(seed), truth):
+            if one.reached:
+                found["needless" if one.needless else "needed", "reported" if one.reported else "quiet"] += 1
+    assert found["needed", "reported"] == 0, found
+    assert found["needless", "reported"] >= 0.9 * (found["needless", "reported"] + found["needless", "quiet"]), found
+    assert found["needless", "reported"] and found["needed", "quiet"], found
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("program", "kind", "line"),
+    [
+        (
+            "import torch\nw = torch.ones(2, requires_grad=True)\ny = w.exp().sum()\ny.backward()\ny.backward()\n",
+            "second",
+            5,
+        ),
+        ("import torch\nw = torch.ones(2, requires_grad=True)\ny = w.exp()\ny += 1\ny.sum().backward()\n", "stale", 5),
+        ("import torch\nw = torch.ones(2, requires_grad=True)\nw += 1\n", "leaf", 3),
+        ("import torch\nimport torch.autograd\ntorch.ones(2).sum().backward()\n", "no-graph", 3),
+        ("import torch\nw = torch.ones(2, requires_grad=True)\nw.sum().backward()\n", None, None),
+        ("import torch\ntorch.ones(2) @ torch.ones(3)\n", "other", 2),
+        ("import os\nos._exit(3)\n", "other", None),
+    ],
+)
+def test_the_truth_is_told(truth: Truth, program: str, kind: str | None, line: int | None) -> None:
+    outcome = truth.run(program)
+    assert (outcome.kind, outcome.line) == (kind, line)
+
+
+@needs_torch
+def test_a_disagreement_is_noticed_and_shrunk(truth: Truth) -> None:
+    text = (
+        "import torch\nx = 1\nw = torch.ones(2, requires_grad=True)\nif x:\n    w.exp().sum().backward()\n    w += 1\n"
+    )
+    outcome = truth.run(text)
+    wrong = compare.Verdict(None, None)
+    assert compare.judge(outcome, compare.predict(text)) == "agree"
+    assert compare.judge(outcome, wrong) == "differ"
+    assert compare.judge(outcome, compare.Verdict(None, None, frozenset({("leaf", 6)}))) == "unsure"
+    small = compare.shrink(text, lambda candidate: truth.run(candidate).kind == "leaf")
+    assert small == "import torch\nw = torch.ones(2, requires_grad=True)\nw += 1"
+
+
+@needs_torch
+def test_the_digest_sees_a_gradient(truth: Truth) -> None:
+    text = "import torch\nw = torch.ones(2, requires_grad=True)\n(w * 2).sum().backward()\n"
+    digest = truth.run(text, digest=True).digest
+    assert digest == truth.run(text, digest=True).digest
+    assert digest != truth.run(text + "w.sum().backward()\n", digest=True).digest
