@@ -81,6 +81,39 @@ def test_a_module_that_changed_is_read_again(tmp_path: Path) -> None:
     assert not check(read_source(str(tmp_path / "train.py"))).findings
 
 
+def test_compiled_modules_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = tmp_path / "ran"
+    write(
+        tmp_path,
+        {
+            "pyproject.toml": "",
+            "lib/pkg/__init__.py": f"open({str(ran)!r}, 'w').close()\n",
+            "lib/pkg/_C.so": "",
+            "train.py": "import torch\nfrom pkg import _C\nimport pkg._C\nw = torch.zeros(3)\n",
+        },
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    check(read_source(str(tmp_path / "train.py")))
+    assert not ran.exists()
+
+
+def test_a_mutable_default_of_another_file_starts_empty_in_every_run(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "helper.py": "def total(x, seen=[]):\n    seen.append(x)\n    return sum(seen)\n",
+            "train.py": (
+                "import sys\nimport torch\nfrom helper import total\n"
+                "w = torch.randn(3, requires_grad=True)\n"
+                "if len(sys.argv) < 2:\n    print('plain')\n"
+                "else:\n    (w * w).sum().backward()\n"
+                "loss = total((w * w).sum())\nloss.backward()\n"
+            ),
+        },
+    )
+    assert not check(read_source(str(tmp_path / "train.py"))).findings
+
+
 def test_broken_and_circular_modules(tmp_path: Path) -> None:
     write(
         tmp_path,

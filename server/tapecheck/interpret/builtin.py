@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
 _MAX_TEXT = 10_000
+_MAX_BITS = 4_096
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
 
@@ -167,6 +168,8 @@ def identical(left: Value, right: Value) -> bool | None:
 
 def equal(left: Value, right: Value) -> bool | None:
     """Equality of values that are no plain constants; None where nobody knows."""
+    if left is right and isinstance(left, (List, tuple)):
+        return True
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return True if left is right else None
     if isinstance(left, tuple) and isinstance(right, tuple):
@@ -297,9 +300,36 @@ def _looks_for_yield(node: ast.AST) -> bool:
     return False
 
 
+def counted_names(node: ast.AST) -> set[str]:
+    """The names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
+    known: set[str] | None = getattr(node, "_tapecheck_counted", None)
+    if known is None:
+        known = set()
+        for child in ast.walk(node):
+            if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
+                known.add(child.target.id)
+            elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
+                used = {part.id for part in ast.walk(child.value) if isinstance(part, ast.Name)}
+                known |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
+        node._tapecheck_counted = known  # type: ignore[attr-defined]
+    return known
+
+
 def names_dataclass(decorator: ast.expr) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(target).rsplit(".", 1)[-1] in ("dataclass", "define", "attrs", "s")
+
+
+def property_part(owner: Wrapped, name: str) -> Native:
+    """`@x.setter` and the like: the property with one more function."""
+
+    def extend_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        given = args[0] if args else None
+        if name == "setter":
+            return Wrapped("property", owner.function, given)
+        return Wrapped("property", given if name == "getter" else owner.function, owner.extra)
+
+    return Native(name, extend_property)
 
 
 def find_setter(cls: Class, name: str) -> Value:
@@ -415,9 +445,11 @@ def arithmetic(op: ast.operator, function: Callable[[Any, Any], Any] | None, lef
     if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > 1_000:
         return Unknown("number")
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
-        count = right if isinstance(left, (str, bytes)) else left
-        if not isinstance(count, int) or count > _MAX_TEXT:
+        text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
+        if not isinstance(count, int) or not isinstance(text, (str, bytes)) or count * len(text) > _MAX_TEXT:
             return Unknown("text")
+    if any(isinstance(side, int) and side.bit_length() > _MAX_BITS for side in (left, right)):
+        return Unknown("number")
     try:
         return function(left, right)
     except (ArithmeticError, TypeError, ValueError):
@@ -471,6 +503,7 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
     if isinstance(value, (Generator, Stream, Instance)):
         stream = machine.stream(value, node)
         length = stream.length()
+        length = None if length is None else max(length - stream.next, 0)
         if isinstance(value, Generator) or (length is not None and length <= 64):
             items = list(machine.elements(stream, node))
             return items if length is None or len(items) == length else None
@@ -659,6 +692,8 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
             owner.stored_at = machine.world.site(node)
     elif isinstance(owner, Dict):
         key = hashable(index)
+        if key in owner.items:
+            owner.rewritten.add(key)
         owner.items[key] = value
         if not isinstance(value, _CONSTANTS):
             owner.stores[key] = machine.world.site(node)
@@ -690,6 +725,8 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
     method = _METHODS.get((type(owner), name))
     if method is not None:
         return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at))
+    if isinstance(owner, (List, Set, Dict)):
+        return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
     if isinstance(owner, (str, int, float, bytes)):
         if isinstance(owner, (int, float)) and name in ("real", "imag"):
             return getattr(owner, name)
@@ -703,6 +740,10 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
 
 def _method_of_constant(machine: Machine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
     values = [_plain(machine, arg) for arg in args]
+    if any(isinstance(value, int) and abs(value) > _MAX_TEXT for value in values):
+        return Unknown("text")
+    if sum(len(value) for value in (owner, *values) if isinstance(value, (str, bytes, list))) > _MAX_TEXT:
+        return Unknown("text")
     if name in _TEXT_METHODS and all(value is not NotImplemented for value in values) and not kwargs:
         try:
             result = getattr(owner, name)(*values)
@@ -751,6 +792,51 @@ _TEXT_METHODS = frozenset(
         "bit_length",
     ]
 )
+
+
+def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
+    """A method that is not modelled: what the container holds afterwards is not known."""
+    if not name.startswith(("is", "union", "intersection", "difference", "symmetric", "most_common", "__")):
+        owner.more = True
+    return Unknown(name)
+
+
+def _list_sort(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    plain = [concrete(item) for item in owner.items]
+    if not kwargs and not owner.more and all(isinstance(item, (int, float, str)) for item in plain):
+        owner.items.sort(key=concrete)
+    elif any(isinstance(item, _CONSTANTS) for item in plain):
+        owner.items = [Unknown("item") if isinstance(item, _CONSTANTS) else item for item in owner.items]
+    return None
+
+
+def _set_discard(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    kept = [item for item in owner.items if args and hashable(item) != hashable(args[0])]
+    if len(kept) == len(owner.items) and args and not isinstance(concrete(args[0]), _CONSTANTS):
+        owner.more = True
+    owner.items = kept
+    return None
+
+
+def _set_update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for source in args:
+        items = known_items(m, source, node)
+        if items is None:
+            owner.more = True
+        for item in items or ():
+            _set_add(m, owner, [item], {}, node)
+    return None
+
+
+def _set_pop(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not owner.items and not owner.more:
+        raise Signal("KeyError")
+    return owner.items.pop() if len(owner.items) == 1 and not owner.more else _unmodelled(owner, "pop")
+
+
+def distinct(items: list[Value]) -> list[Value]:
+    """The elements of a set made of these."""
+    return list({hashable(item): item for item in items}.values())
 
 
 def _list_append(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -894,13 +980,14 @@ _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "append"): _list_append, (List, "add"): _list_append, (List, "appendleft"): _list_appendleft,
     (List, "extend"): _list_extend, (List, "insert"): _list_insert, (List, "pop"): _list_pop,
     (List, "popleft"): _list_popleft, (List, "clear"): _clear, (List, "copy"): _list_copy,
-    (List, "reverse"): _list_reverse, (List, "sort"): _nothing, (List, "remove"): _list_remove,
-    (List, "index"): _number, (List, "count"): _number, (List, "rotate"): _nothing,
+    (List, "reverse"): _list_reverse, (List, "sort"): _list_sort, (List, "remove"): _list_remove,
+    (List, "index"): _number, (List, "count"): _number,
     (tuple, "index"): _number, (tuple, "count"): _number,
     (Dict, "get"): _dict_get, (Dict, "setdefault"): _dict_setdefault, (Dict, "items"): _dict_items,
     (Dict, "keys"): _dict_keys, (Dict, "values"): _dict_values, (Dict, "update"): _dict_update,
     (Dict, "pop"): _dict_pop, (Dict, "clear"): _clear, (Dict, "copy"): _dict_copy,
-    (Set, "add"): _set_add, (Set, "clear"): _clear, (Set, "discard"): _nothing, (Set, "update"): _nothing,
+    (Set, "add"): _set_add, (Set, "clear"): _clear, (Set, "discard"): _set_discard,
+    (Set, "remove"): _set_discard, (Set, "update"): _set_update, (Set, "pop"): _set_pop,
 }  # fmt: skip
 
 
@@ -1078,7 +1165,7 @@ def _set(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Set([])
     items = known_items(m, args[0], node)
-    return Set(items, False) if items is not None else Set(list(m.elements(args[0], node)), True)
+    return Set(distinct(items), False) if items is not None else Set(list(m.elements(args[0], node)), True)
 
 
 def _dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -1138,6 +1225,8 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Machine, Args, Kwargs, a
         if not args:
             return kind(0)
         value = concrete(args[0])
+        if len(args) > 1 or "base" in kwargs:
+            return Unknown("number")
         if isinstance(value, Tensor):
             return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
         if isinstance(value, (int, float, str)):
@@ -1343,6 +1432,8 @@ def standard_library(m: Machine, path: str, args: Args, kwargs: Kwargs, node: as
         function = getattr(math, path[5:], None)
         values = [concrete(arg) for arg in args]
         if callable(function) and values and all(isinstance(value, (int, float)) for value in values):
+            if path in ("math.factorial", "math.comb", "math.perm") and any(abs(value) > 1_000 for value in values):
+                return Unknown("number")
             try:
                 return function(*values)
             except (ValueError, OverflowError, TypeError):

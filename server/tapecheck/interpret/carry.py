@@ -145,7 +145,7 @@ class _Scan:
         for key, item in list(value.items.items()):
             name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
             if isinstance(item, (Tensor, Unknown)):
-                if value.stamps.get(key, -1) < self.clock:
+                if value.stamps.get(key, -1) < self.clock or key not in value.rewritten:
                     if item.node is not None and not is_leaf(item):
                         kept.append(item)
                         last = value.stores.get(key) or last

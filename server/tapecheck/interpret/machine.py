@@ -40,7 +40,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.interpret.world import Exhausted, Frame, World, cuts_of
-from tapecheck.tape import Bind, Escape, Raised, Span
+from tapecheck.tape import Bind, Escape, Fact, Raised, Span
 
 if TYPE_CHECKING:
     from tapecheck.interpret.project import Project
@@ -52,6 +52,9 @@ MAX_RECURSION = 3
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
+
+_ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
+"""What a library function's model raises when it is called in an odd way."""
 
 BREAK = object()
 CONTINUE = object()
@@ -199,7 +202,7 @@ class Machine:
         loop = world.enter_loop(node)
         signal: Any = None
         done = 0
-        index = 0
+        index = stream.next
         work = world.work
         while True:
             length = stream.length()
@@ -226,6 +229,7 @@ class Machine:
             signal = yield from self.block(node.body, env)
             done += 1
             index += 1
+            stream.next = index
             world.spend(3)
             if signal is BREAK or isinstance(signal, Returned):
                 carry.end(self, loop, done, started)
@@ -233,12 +237,21 @@ class Machine:
             carry.end(self, loop, done, started)
             signal = None
         length = stream.length()
-        world.leave_loop(loop, outside, done, "may" if length is None else ("yes" if done < length else "no"))
+        more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
+        if signal is None and more != "no":
+            self._forget_counters(node, env)
+        world.leave_loop(loop, outside, done, more)
         if isinstance(signal, Returned):
             return signal
         if signal is not BREAK and node.orelse:
             return (yield from self.block(node.orelse, env))
         return None
+
+    def _forget_counters(self, node: ast.For | ast.While, env: Env) -> None:
+        """A loop was left before its end: what it counted up has another value in the real program."""
+        for name in builtin.counted_names(node):
+            if isinstance(env.vars.get(name), (int, float)) and not isinstance(env.vars[name], bool):
+                env.vars[name] = Unknown("number")
 
     def _enough_iterations(self, node: ast.AST) -> int:
         """How many iterations of a loop show what it does: entered again from the same place, two will do."""
@@ -282,6 +295,8 @@ class Machine:
             if signal is BREAK or isinstance(signal, Returned):
                 break
             signal = None
+        if not known and signal is None:
+            self._forget_counters(node, env)
         world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
         if isinstance(signal, Returned):
             return signal
@@ -337,6 +352,7 @@ class Machine:
 
     def _try(self, node: ast.Try, env: Env) -> Run:
         signal: Any = None
+        closing = False
         modes = list(self.world.grad_modes)
         iteration = self.world.iteration
         depth = len(self.world.frames)
@@ -367,8 +383,12 @@ class Machine:
             if signal is None and node.orelse:
                 signal = yield from self.block(node.orelse, env)
             return signal
+        except GeneratorExit:
+            # A suspended generator is being thrown away: the program is over.
+            closing = True
+            raise
         finally:
-            if node.finalbody:
+            if node.finalbody and not closing:
                 # A `finally` that itself jumps would replace the signal; that is rare enough to be left out.
                 yield from self.block(node.finalbody, env)
 
@@ -629,7 +649,7 @@ class Machine:
             if owner.cls is not None:
                 setter = builtin.find_setter(owner.cls, name)
                 if setter is not None:
-                    self.call(setter, [value], {}, node)
+                    self.call(setter, [owner, value], {}, node)
                     return
             owner.attrs[name] = value
             if isinstance(value, _HOLDERS):
@@ -798,6 +818,8 @@ class Machine:
             return self.super_attribute(owner, name, node)
         if isinstance(owner, Unknown):
             return self.torch.unknown_attribute(owner, name, node)
+        if isinstance(owner, Wrapped) and owner.kind == "property" and name in ("setter", "getter", "deleter"):
+            return builtin.property_part(owner, name)
         if isinstance(owner, (Function, Wrapped)):
             function = owner.function if isinstance(owner, Wrapped) else owner
             if isinstance(function, Function):
@@ -953,11 +975,15 @@ class Machine:
             return self.call_function(function, args, kwargs, node)
         if isinstance(function, Bound):
             return self.call(function.function, [function.receiver, *args], kwargs, node)
-        if isinstance(function, Native):
-            return function.call(self, args, kwargs, node)
-        if isinstance(function, Lib):
-            kwargs.pop("**", None)
-            return self.torch.call(function.path, args, kwargs, node)
+        if isinstance(function, (Native, Lib)):
+            try:
+                if isinstance(function, Native):
+                    return function.call(self, args, kwargs, node)
+                kwargs.pop("**", None)
+                return self.torch.call(function.path, args, kwargs, node)
+            except _ODD_CALLS:
+                # A call in a form the library function is not known in: what it gives is unknown.
+                return Unknown("result")
         if isinstance(function, Class):
             return self.instantiate(function, args, kwargs, node)
         if isinstance(function, Wrapped):
@@ -1230,7 +1256,7 @@ class Machine:
 
     def _set(self, node: ast.Set, env: Env) -> Value:
         items, more = self._elements(node.elts, env)
-        return Set(items, more)
+        return Set(builtin.distinct(items), more)
 
     def _dict(self, node: ast.Dict, env: Env) -> Value:
         result = Dict({}, born=self.world.clock)
@@ -1289,13 +1315,17 @@ class Machine:
         items: list[Value] = []
         inner = Env(env, env.globals)
         known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
-        return Set(items, not known) if isinstance(node, ast.SetComp) else self.new_list(items, node, not known)
+        return (
+            Set(builtin.distinct(items), not known)
+            if isinstance(node, ast.SetComp)
+            else self.new_list(items, node, not known)
+        )
 
     def _generator_exp(self, node: ast.GeneratorExp, env: Env) -> Value:
         items: list[Value] = []
         inner = Env(env, env.globals)
         known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
-        return self.new_list(items, node, not known)
+        return builtin.stream(self, self.new_list(items, node, not known), node)
 
     def _dict_comp(self, node: ast.DictComp, env: Env) -> Value:
         result = Dict({}, born=self.world.clock)
@@ -1371,17 +1401,18 @@ class Machine:
     def elements(self, value: Value, node: ast.AST) -> Iterator[Value]:
         """The elements of an iterable; three of one whose length nobody knows."""
         stream = self.stream(value, node)
-        index = 0
+        start = index = stream.next
         while True:
             length = stream.length()
-            if index >= (length if length is not None else MIN_ITERATIONS) or index >= 256:
+            if index >= (length if length is not None else start + MIN_ITERATIONS) or index - start >= 256:
                 return
             try:
                 element = stream.item(index)
             except IndexError:
                 return
-            yield element
             index += 1
+            stream.next = index
+            yield element
 
 
 _HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)

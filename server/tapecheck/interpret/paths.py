@@ -18,14 +18,23 @@ from tapecheck.interpret.project import Project
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
 from tapecheck.interpret.world import Exhausted, Policy, World
 from tapecheck.source import Source
-from tapecheck.tape import Backward, Bind, Decision, Hold, Tape
+from tapecheck.tape import Backward, Bind, Decision, Hold, InPlace, Tape
 
 MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
 RUN_BUDGET = 250_000
 TOTAL_BUDGET = 400_000
 _STARTS = frozenset(
-    ["backward", "grad", "manual_backward", "autograd", "requires_grad_", "create_graph", "retain_graph"]
+    [
+        "backward",
+        "grad",
+        "manual_backward",
+        "autograd",
+        "requires_grad",
+        "requires_grad_",
+        "create_graph",
+        "retain_graph",
+    ]
 )
 _SAYING = frozenset(
     [
@@ -189,6 +198,8 @@ def _survey(node: ast.AST) -> tuple[set[str], bool]:
         elif kind is ast.Name:
             names.add(current.id)  # type: ignore[attr-defined]
             continue
+        elif kind is ast.keyword and current.arg:  # type: ignore[attr-defined]
+            names.add(current.arg)  # type: ignore[attr-defined]
         elif kind is ast.AugAssign:
             collects = collects or looping
         elif kind is ast.For or kind is ast.While:
@@ -231,7 +242,7 @@ def _explore(
         new = signature not in signatures
         if new:
             signatures.add(signature)
-            if entry is None or any(isinstance(event, (Backward, Hold)) for event in world.tape.events):
+            if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
                 result.tapes.append(world.tape)
         if not new and runs > 1:
             # Nothing that matters hangs on the condition that was turned round: go no further from here.

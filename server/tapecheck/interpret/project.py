@@ -1,31 +1,26 @@
 """The user's modules: resolved to source files of the same project, read and parsed, never imported.
 
-A module beside the importing file or above it is found by its name. Where the project keeps its packages elsewhere
-(a `src` folder, a sibling package), jedi is asked. jedi runs in this process and is told not to start the
-interpreters it finds in the workspace.
+A module beside the importing file or above it is found by its name, else wherever the project keeps a package of
+that name. Only names of files are looked at: a resolver that knows more (jedi) imports compiled modules in this
+process, and with them the packages around them.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.interpret.values import (
     Class,
-    Dict,
     Env,
-    Generator,
-    Instance,
+    Function,
     Lib,
-    List,
     Module,
-    Set,
-    Tensor,
     Unknown,
     Value,
+    Wrapped,
 )
 from tapecheck.source import Source, SourceError, read_source
 
@@ -83,6 +78,7 @@ class Project:
     parsed: dict[str, tuple[float, Source]] = field(default_factory=dict)
     settled: dict[str, Module] = field(default_factory=dict)
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    homes: dict[str, set[str]] | None = None
 
     def import_module(self, machine: Machine, name: str, level: int, from_file: str) -> Value:
         """The module of that name: run from its source where it is the user's, else a library name."""
@@ -92,7 +88,7 @@ class Project:
         path = self.find(name, level, from_file)
         if path is None:
             return _library(name) if level == 0 else _library(f"relative.{name}")
-        loaded = machine.modules.get(path) or self.settled.get(path)
+        loaded = machine.modules.get(path) or self.settled_module(path)
         if loaded is not None:
             return loaded
         source = self._source(path)
@@ -149,30 +145,19 @@ class Project:
             if folder == folder.parent:
                 break
             folder = folder.parent
-        return self._ask_jedi(name, from_file)
+        return self._elsewhere(parts, from_file)
 
-    def _ask_jedi(self, name: str, from_file: str) -> str | None:
-        """The file of a module that lies elsewhere in the project."""
+    def _elsewhere(self, parts: list[str], from_file: str) -> str | None:
+        """The file of a module that lies elsewhere in the project (a `src` folder, a sibling package)."""
         root = _project_root(Path(from_file))
-        if root is None:
+        if root is None or not parts:
             return None
-        homes = _homes(str(root)).get(name.split(".")[0])
-        if not homes:
-            return None
-        import jedi
-
-        project = jedi.Project(root, added_sys_path=sorted(homes), load_unsafe_extensions=False, smart_sys_path=False)
-        script = jedi.Script(
-            f"import {name} as found\n", path=from_file, project=project, environment=jedi.InterpreterEnvironment()
-        )
-        try:
-            definitions = script.goto(1, len(f"import {name} as f"), follow_imports=True)
-        except Exception:  # jedi raises what it likes on odd code; an import that can't be resolved is a library's
-            return None
-        for definition in definitions:
-            path = definition.module_path
-            if path is not None and path.suffix == ".py" and root in path.parents:
-                return str(path)
+        if self.homes is None:
+            self.homes = _homes(root)
+        for home in sorted(self.homes.get(parts[0], ())):
+            found = _module_file(Path(home), parts)
+            if found is not None:
+                return found
         return None
 
     def _source(self, path: str) -> Source | None:
@@ -200,8 +185,7 @@ def _project_root(file: Path) -> Path | None:
     return None
 
 
-@lru_cache(maxsize=32)
-def _homes(root: str) -> dict[str, set[str]]:
+def _homes(root: Path) -> dict[str, set[str]]:
     """Where in a project a top-level module of each name lies, three folders deep at most."""
     homes: dict[str, set[str]] = {}
     seen = 0
@@ -230,25 +214,31 @@ def _module_file(folder: Path, parts: list[str]) -> str | None:
 
 
 def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
-    """Whether a module only defines things: no container or object that a run could change.
+    """Whether a module only defines things: no container, object or closure that a run could change.
 
-    An unknown value remembers what it was asked; `unknown_too` allows it among the globals.
+    An unknown value remembers what it was asked; `unknown_too` allows it among the globals, where it is renewed.
     """
-    for name, value in module.env.vars.items():
-        if name.startswith("__") or (unknown_too and isinstance(value, Unknown) and value.leaf is None):
-            continue
-        if isinstance(value, Class):
-            members = [member for member in value.namespace.values() if isinstance(member, _STATE)]
-            if members:
-                return False
-        elif isinstance(value, _STATE) or (
-            isinstance(value, tuple) and any(isinstance(item, _STATE) for item in value)
-        ):
-            return False
-    return True
+    return all(
+        name.startswith("__")
+        or (unknown_too and isinstance(value, Unknown) and value.leaf is None)
+        or _inert(value, module)
+        for name, value in module.env.vars.items()
+    )
 
 
-_STATE = (List, Dict, Set, Instance, Unknown, Tensor, Generator)
+def _inert(value: Value, module: Module) -> bool:
+    """Whether a value holds nothing that a run could change."""
+    if isinstance(value, Wrapped):
+        return _inert(value.function, module) and _inert(value.extra, module)
+    if isinstance(value, Function):
+        given = (*value.defaults, *value.kw_defaults, *value.attrs.values())
+        return value.env is value.env.globals and all(isinstance(default, _PLAIN) for default in given)
+    if isinstance(value, Class):
+        return all(_inert(member, module) for member in value.namespace.values())
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(_inert(item, module) for item in value))
+
+
+_PLAIN = (int, float, complex, str, bytes, type(None), type(...), Lib, Module)
 
 
 def _library(name: str) -> Value:

@@ -473,10 +473,13 @@ class Torch:
         result_saved: Fact = "no"
         for table, sure in ((certain, "yes"), (possible, "may")):
             for thing, triggers in table.items():
-                for position, value in enumerate(inputs.get(thing.partition(".")[0], [None])):
+                for position, value in enumerate(
+                    inputs.get(thing if thing in inputs else thing.partition(".")[0], [None])
+                ):
                     fired: Fact = "no"
                     for trigger in triggers:
-                        name, _, which = trigger.partition(".")
+                        # A dot is a part of some parameters' names (self_attn.in_proj_weight).
+                        name, _, which = (trigger, "", "") if trigger in inputs else trigger.partition(".")
                         for other, candidate in enumerate(inputs.get(name, ())):
                             if name == thing and len(inputs[name]) > 1:
                                 if (which == "other") == (other == position):

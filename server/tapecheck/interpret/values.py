@@ -193,7 +193,10 @@ class List:
 
 @dataclass(eq=False, slots=True)
 class Dict:
-    """A dict; `more` says that it may hold further keys. `factory` is a defaultdict's."""
+    """A dict; `more` says that it may hold further keys. `factory` is a defaultdict's.
+
+    `stamps` holds the clock of the last store of a key, `rewritten` the keys that were stored more than once.
+    """
 
     items: dict[Any, Value]
     more: bool = False
@@ -202,6 +205,7 @@ class Dict:
     stamps: dict[Any, int] = field(default_factory=dict)
     carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
     born: int = 0
+    rewritten: set[Any] = field(default_factory=set)
 
 
 @dataclass(eq=False, slots=True)

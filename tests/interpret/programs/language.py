@@ -516,4 +516,83 @@ def closure():
 
 optimizer.step(closure)
 """,
+    "sets drop what they have": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+kinds = {1, 1, 2}
+kinds.discard(1)
+if len(kinds) == 1 and 2 in kinds:
+    loss.backward()
+kinds.update([2, 3])
+kinds.remove(3)
+if len(kinds) == 1:
+    loss.backward()  # raises
+""",
+    "iterators are used up": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+steps = iter([1, 2])
+for _ in steps:
+    pass
+for _ in steps:
+    loss.backward()
+pairs = zip([1], [2])
+list(pairs)
+if list(pairs):
+    loss.backward()
+lazy = (i for i in [1])
+next(lazy)
+for _ in lazy:
+    loss.backward()
+loss.backward()
+""",
+    "a long loop counts to its end": """
+w = torch.randn(3, requires_grad=True)
+count = 0
+for i in range(100):
+    count += 1
+if count == 3:
+    (w * count).exp().sum().backward()
+loss = w.exp().sum()
+loss.backward()
+""",
+    "sorting and popping": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+order = [3, 1, 2]
+order.sort()
+if order[0] == 3:
+    loss.backward()
+last = {1: 2}
+last.popitem()
+loss.backward()
+""",
+    "property setters": """
+class Scale:
+    def __init__(self):
+        self._x = 1
+
+    @property
+    def x(self):
+        return self._x
+
+    @x.setter
+    def x(self, value):
+        self._x = value * 2
+
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+scale = Scale()
+scale.x = 3
+if scale._x != 6:
+    loss.backward()
+loss.backward()
+""",
+    "numbers in other bases and odd calls": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+if int("10", 16) == 16 or int("ff", base=16) == 255:
+    loss.backward()
+loss.backward()  # raises
+""",
 }
