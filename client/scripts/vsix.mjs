@@ -13,7 +13,7 @@ function node(args) {
 
 rmSync(file, { force: true });
 node(['client/scripts/bundle.mjs']);
-// The search for secrets takes minutes over jedi's thousands of stubs; all that is packed is public already.
+// The search for secrets takes minutes over what is bundled; all that is packed is public already.
 node([
   'node_modules/@vscode/vsce/vsce',
   ...['package', '--allow-package-all-secrets', '--allow-package-env-file'],

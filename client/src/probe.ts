@@ -29,15 +29,7 @@ export type Probe = ProbeSuccess | ProbeFailure;
 export const REQUIRED_PYTHON: readonly [number, number] = [3, 10];
 
 /** Modules the server cannot start without. */
-export const REQUIRED_MODULES: readonly string[] = [
-  'tapecheck',
-  'pygls',
-  'lsprotocol',
-  'attrs',
-  'cattrs',
-  'jedi',
-  'parso',
-];
+export const REQUIRED_MODULES: readonly string[] = ['tapecheck', 'pygls', 'lsprotocol', 'attrs', 'cattrs'];
 
 // Finds the modules without importing them: an import of lsprotocol alone takes as long as the whole probe.
 // Written for old interpreters too, so that these can say how old they are.

@@ -127,7 +127,8 @@ def test_a_forward_pass_before_the_loop(build: Any, found: Any) -> None:
     (finding,) = found(build)
     assert finding.facts["kind"] == "outside"
     assert "`features` is computed once, before the loop" in finding.message
-    assert "compute `features` on line 2 anew inside the loop" in finding.help
+    assert "if `features` on line 2 is meant to be a constant" in finding.help
+    assert "compute it anew inside the loop" in finding.help
 
 
 def test_detach_is_advised_where_the_first_loss_does_not_train_the_shared_part(build: Any, found: Any) -> None:

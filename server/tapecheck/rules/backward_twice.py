@@ -300,10 +300,9 @@ def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_firs
     if origin.kind == "outside":
         where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""
         return (
-            f"compute {quoted(origin.name, 'what comes before the loop')}{where} anew inside the loop, so "
-            "that each "
-            "backward has a graph of its own; if what made it is not trained, compute it under "
-            "`torch.no_grad()`"
+            f"if {quoted(origin.name, 'what comes before the loop')}{where} is meant to be a constant there (a "
+            "target, an old policy), `.detach()` it or compute it under `torch.no_grad()`; if it is to be "
+            "trained, compute it anew inside the loop, so that each backward has a graph of its own"
         )
     if origin.kind == "same":
         if freeing.at.span == home:

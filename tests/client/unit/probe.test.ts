@@ -40,11 +40,11 @@ test('an interpreter with everything', async () => {
 });
 
 test('missing modules are named', async () => {
-  const libraries = folder('partial', { 'tapecheck/__init__.py': '', 'jedi/__init__.py': '' });
+  const libraries = folder('partial', { 'tapecheck/__init__.py': '', 'pygls/__init__.py': '' });
   const answer = await ask(libraries);
   assert.ok(!answer.ok);
   assert.equal(answer.reason, 'missing-modules');
-  const there = ['tapecheck', 'jedi'];
+  const there = ['tapecheck', 'pygls'];
   assert.deepEqual(
     answer.missing,
     REQUIRED_MODULES.filter((name) => !there.includes(name)),

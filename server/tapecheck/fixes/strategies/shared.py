@@ -368,12 +368,12 @@ def _move(context: Context, collision: Collision, needed: list[ast.stmt], target
     deletions = [] if elsewhere else [code.delete(statement) for statement in needed]
     if any(change is None for change in deletions):
         return
-    learned = bool(collision.learned() & collision.leaves(collision.spoiled))
+    # Never safe: what was meant as a constant (an old policy, a target) would move with the parameters.
     yield Candidate(
-        f"Compute {listing} inside the {where}",
-        "It is computed anew, from the present parameters, each time; every backward has a graph of its own.",
+        f"Compute {listing} inside the {where}, anew from the parameters as they are then",
+        "Every backward has a graph of its own. Where the value was meant to stay what it is before the "
+        f"{where.split()[0]}, detach it instead.",
         [insertion, *(change for change in deletions if change is not None)],
-        safe=learned,
     )
 
 
