@@ -326,8 +326,10 @@ def contradictions(sample: Sample, fact: OpFact, owner: dict[int, str]) -> Itera
                 continue
             for index in range(len(run.inputs[name])):
                 again = Run(sample, owner, grad)
+                roots = [out.clone() for out in again.trained]
                 change_in_place(again.inputs[name][index])
-                stale = STALE in backward(again.trained)
+                error = backward(roots)
+                stale = STALE in error or "has been modified inplace" in error
                 listed = len(run.inputs[name]) > 1
                 saved = grad & set(fact.saves.get(name, ()))
                 possible = grad & {

@@ -211,13 +211,24 @@ def report_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tapecheck.torchfacts.measure", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("facts.json"))
-    parser.add_argument("--only", nargs="*", default=[], help="measure these ops alone; all other rows stay")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[],
+        help="measure these ops (mul, nn.functional.relu) and modules (nn.LSTM) alone; all other rows stay",
+    )
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     old = json.loads(options.out.read_text()) if options.out.exists() else {}
     if options.only:
-        data = {**old, "ops": {**old.get("ops", {}), **measure_ops(options.only)}}
+        classes = [name.removeprefix("nn.") for name in options.only if name.removeprefix("nn.")[:1].isupper()]
+        modules = measure_modules(classes) if classes else {}
+        data = {
+            **old,
+            "ops": {**old.get("ops", {}), **measure_ops(options.only)},
+            "modules": {**old.get("modules", {}), **modules},
+        }
     else:
         modules = measure_modules()
         data = {

@@ -95,7 +95,7 @@ class OpFact:
             `params`.
         lists: those of them that were measured holding several tensors.
         saves: saved thing -> inputs any one of whose requires_grad has it saved. A thing is an input's name,
-            "result" ("result.1" for the second of several), or "buffer": anything else a backward frees, so
+            "result" (of several "result.0", "result.1", ...), or "buffer": anything else a backward frees, so
             that a second backward raises (inner buffers, masks, index lists, Python scalars). In a
             list-valued input a trigger of the thing's own name means the element itself, with ".other"
             ("tensors.other") another element of the list; any other pair of names holds for at least one

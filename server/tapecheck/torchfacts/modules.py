@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from tapecheck.torchfacts.model import ModuleFact
 from tapecheck.torchfacts.probe import Call, Prober, Unusable, nested_structure
 from tapecheck.torchfacts.reduce import Measured, fact_of, owners, summarise
+from tapecheck.torchfacts.samples import UNCLEAR
 from tapecheck.torchfacts.signatures import Bound, Signature, bind, of_python
 from tapecheck.torchfacts.stored import write_fact, write_op
 
@@ -337,7 +338,7 @@ def measure_modules(only: Sequence[str] = ()) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         samples = {training: _samples(training) for training in (True, False)}
         for cls in _classes():
-            if only and cls.__name__ not in only:
+            if f"nn.{cls.__name__}" in UNCLEAR or (only and cls.__name__ not in only):
                 continue
             fact = ModuleFact(
                 name=cls.__name__,

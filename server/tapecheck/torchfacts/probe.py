@@ -23,7 +23,8 @@ MOST_ELEMENTS = 3
 """Elements of a list argument that are made to require grad one by one."""
 MOST_CHANGED = 6
 """Elements of a list argument that are changed one by one."""
-_STALE = "modified by an inplace operation"
+# The second: what was saved is an output of split or chunk, and its base was changed.
+_STALE = ("modified by an inplace operation", "has been modified inplace")
 _FREED = "second time"
 
 
@@ -406,8 +407,12 @@ class Prober:
 
     def _stale(self, grad: frozenset[str], index: int | None, pick: Callable[[_Run], torch.Tensor]) -> bool:
         run = self.run(grad, index)
+        # Not the outputs themselves as roots: torch looks anew at the graph of a view whose base has changed,
+        # which says nothing about what was saved.
+        roots = [out.clone() for out in run.grad_outs()]
         increment_version(pick(run))
-        return _STALE in _backward(run.grad_outs())
+        error = _backward(roots)
+        return any(text in error for text in _STALE)
 
     def _observe_grad_graph(self, seen: Observation) -> None:
         names = sorted(seen.carries)[:4]
