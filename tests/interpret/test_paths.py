@@ -116,3 +116,15 @@ def test_cancellation() -> None:
 
 def test_nothing_is_done_for_files_that_train_nothing() -> None:
     assert interpret(from_text("import os\nfor x in range(10):\n    print(os.sep * x)\n", "program.py")).runs == 0
+
+
+def test_a_graph_may_go_through_what_nobody_can_look_into() -> None:
+    program = HEAD + (
+        "from somewhere import pretrained\n"
+        "generator = nn.Linear(3, 3)\n"
+        "encoder = nn.Sequential(*list(pretrained().children())[:-1])\n"
+        "fake = generator(torch.randn(2, 3)).tanh()\n"
+        "fake.pow(2).sum().backward(retain_graph=True)\n"
+        "encoder(fake).sum().backward()\n"
+    )
+    assert findings(program) == []

@@ -983,7 +983,7 @@ class Machine:
                 return self.torch.call(function.path, args, kwargs, node)
             except _ODD_CALLS:
                 # A call in a form the library function is not known in: what it gives is unknown.
-                return Unknown("result")
+                return self.torch.opaque_result("call", args, kwargs, node)
         if isinstance(function, Class):
             return self.instantiate(function, args, kwargs, node)
         if isinstance(function, Wrapped):
@@ -993,7 +993,7 @@ class Machine:
         kwargs.pop("**", None)
         if isinstance(function, Unknown):
             return self.torch.call_unknown(function, args, kwargs, node)
-        return Unknown("result")
+        return self.torch.opaque_result("call", args, kwargs, node)
 
     def call_instance(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = self.find_method(owner, "__call__")

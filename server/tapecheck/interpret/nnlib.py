@@ -132,7 +132,12 @@ class Modules:
                 owner.attrs[str(builtin.unkey(key))] = value
             owner.facts["more"] = source.more
         else:
-            values: list[Value] = list(args)
+            values: list[Value] = []
+            for arg in args:
+                # A star argument of unknown length comes as one value: what it holds, and more.
+                unknown = name == "Sequential" and (isinstance(arg, Unknown) or (isinstance(arg, List) and arg.more))
+                owner.facts["more"] = owner.facts.get("more", False) or unknown
+                values.extend(arg.items if isinstance(arg, List) and name == "Sequential" else [arg])
             if name != "Sequential" and first is not None:
                 known = builtin.known_items(self.machine, first, node)
                 owner.facts["more"] = known is None
@@ -530,6 +535,8 @@ class Modules:
             value: Value = args[0] if args else Unknown("input")
             for key in self.children_names(owner):
                 value = self.machine.call(owner.attrs[key], [value], {}, node)
+            if owner.facts.get("more"):
+                return self.machine.torch.opaque_result("Sequential", [value], {}, node)
             return value
         fact = owner.facts.get("fact")
         if isinstance(fact, ModuleFact):
