@@ -256,13 +256,13 @@ class Score:
 
     def text(self) -> str:
         kinds = ", ".join(f"{kind} {number}" for kind, number in self.agree.most_common())
-        hits, false, missed = (self.retain[name] for name in ("hit", "false", "missed"))
+        hits, false, missed, quiet = (self.retain[name] for name in ("hit", "false", "missed", "quiet"))
         return (
             f"{self.compared} programs compared ({self.discarded} discarded): agreement {self.agreement:.4f}\n"
             f"  agree {self.agree.total()} ({kinds}), unsure {len(self.unsure)}, differ {len(self.differ)}; "
             f"{self.ways} explored more than one way\n"
             f"  clean, but said to be able to raise: {len(self.warned)} {self.warned[:20]}\n"
-            f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {self.retain['quiet']}"
+            f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {quiet}"
         )
 
 
@@ -333,16 +333,14 @@ def main() -> int:
             if options.shrink:
                 text = shrunk(text, truth, outcome, verdict, options.shrink)
                 outcome, verdict = truth.run(text), predict(text)
-            head = (
+            may = f"may: {sorted(verdict.possible)}, ways: {verdict.ways}{', gave up' if verdict.gave_up else ''}"
+            told = (
                 f"# seed {seed}\n# torch: {outcome.kind} at line {outcome.line}\n"
-                f"# dry run: {verdict.kind} at line {verdict.line}, may: {sorted(verdict.possible)}, ways: {verdict.ways}"
-                f"{', gave up' if verdict.gave_up else ''}\n"
+                f"# dry run: {verdict.kind} at line {verdict.line}, {may}\n"
             )
+            name = f"{judge(outcome, verdict)}_{outcome.kind}_{str(verdict.kind).split(':')[0]}_{seed}.py"
             # The lines of the program stay where they are: what is said of it comes after it.
-            (
-                options.out
-                / f"{judge(outcome, verdict)}_{outcome.kind}_{verdict.kind.split(':')[0] if verdict.kind else None}_{seed}.py"
-            ).write_text(text + "\n" + head)
+            (options.out / name).write_text(text.rstrip("\n") + "\n" + told)
             print(
                 f"seed {seed}: torch {outcome.kind} at {outcome.line}, dry run {verdict.kind} at {verdict.line}",
                 flush=True,

@@ -11,6 +11,7 @@ are the texts of places that can be assigned to: `h`, `self.h`, `state["h"]`, `b
 # ruff: noqa: E501 -- pieces of programs read better unbroken
 from __future__ import annotations
 
+import functools
 import random
 import re
 import sys
@@ -268,7 +269,7 @@ class Writer:
                 options.append((0.4 * self.temper.branches, lambda: self.conditional(inner)))
             for name, signature in self.scope.helpers:
                 if signature == "mat->mat":
-                    options.append((0.7, lambda name=name: f"{name}({self.mat(inner)})"))
+                    options.append((0.7, functools.partial(self.applied, name, inner)))
             if self.all("num"):
                 options.append((0.3, lambda: f"{self.operand(inner)} * {self.pick(self.all('num'))}"))
             options.append((0.25, lambda: f"sum({self.operand(inner)} * k for k in range(1, 3))"))
@@ -279,6 +280,10 @@ class Writer:
                     (0.7, lambda: f"{self.pick(self.all('rnn'))}({self.operand(inner)}.unsqueeze(1))[0].squeeze(1)")
                 )
         return self.weighted(options)()
+
+    def applied(self, helper: str, *depths: int) -> str:
+        """A call of a helper with tensors of these depths."""
+        return f"{helper}({', '.join([self.mat(depth) for depth in depths])})"
 
     def operand(self, depth: int) -> str:
         """A 4 x 4 tensor as part of a larger expression."""
@@ -309,7 +314,7 @@ class Writer:
                 options.append((0.2, lambda: f"sum(p.pow(2).sum() for p in {self.parameters()})"))
             for name, signature in self.scope.helpers:
                 if signature == "mat,mat->sca":
-                    options.append((1, lambda name=name: f"{name}({self.mat(depth - 1)}, {self.mat(1)})"))
+                    options.append((1, functools.partial(self.applied, name, depth - 1, 1)))
         return self.weighted(options)()
 
     def term(self, depth: int) -> str:
@@ -744,13 +749,18 @@ class Writer:
             model = self.pick(self.all("model"))
             copy = self.fresh("model")
             options += [
-                lambda: self.write(f"{copy} = copy.deepcopy({model})") or self.bind("model", copy),  # type: ignore[func-returns-value]
+                lambda: self.twin(model, copy),
                 lambda: self.write(f"{model}.{self.pick(('train()', 'eval()'))}"),
                 lambda: self.write(f"{model}.requires_grad_({self.pick(('False', 'True'))})"),
                 lambda: self.average(model),
             ]
         if options:
             self.pick(options)()
+
+    def twin(self, model: str, name: str) -> None:
+        """A copy of a model."""
+        self.write(f"{name} = copy.deepcopy({model})")
+        self.bind("model", name)
 
     def alias(self, name: str) -> None:
         """A second name for a tensor."""

@@ -50,7 +50,7 @@ def test_dry_run_and_torch_agree(truth: Truth) -> None:
 
 @needs_torch
 def test_needless_retain_graph_is_what_can_be_removed(truth: Truth) -> None:
-    found = Counter[str]()
+    found = Counter[tuple[str, str]]()
     for seed in range(SEED, SEED + 60):
         for one in compare.retains(generate(seed), truth):
             if one.reached:
