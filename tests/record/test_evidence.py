@@ -288,3 +288,18 @@ def test_a_retained_gradient_is_left_to_the_dry_run(tmp_path: Path) -> None:
     predicted = Finding("TAPE301", "needless-retain-graph", "info", Span(str(path), 4, 5, 4, 60), "predicted", "help")
     (judged,) = confirm(str(path), request, [predicted])[1]
     assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+
+
+def test_a_memory_that_is_detached_later_is_no_finding_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.py"
+    path.write_text(
+        "import torch\n"
+        "policy, memory, kept = torch.nn.Linear(4, 2), [], []\n"
+        "for t in range(6):\n"
+        "    memory.append(policy(torch.randn(4)).log_softmax(0)[0])\n"
+        "    kept.append(policy(torch.randn(4)).sum())\n"
+        "old = torch.stack(memory).detach()\n"
+    )
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    found = confirm(str(path), request, [])[1]
+    assert [(finding.code, finding.span.line) for finding in found] == [("TAPE201", 5)]

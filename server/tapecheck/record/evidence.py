@@ -6,6 +6,7 @@ was measured decides. A run that ended early refutes nothing that might still ha
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from tapecheck.rules import ALL, Evidence, Finding, Label, Reading
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import merged
+from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
 CONSECUTIVE = 5
@@ -261,6 +263,8 @@ class _Story:
             if finding.code == "TAPE301" and finding.facts.get("call") == "grad":
                 # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
                 continue
+            if finding.code == "TAPE201" and not finding.facts.get("backwarded") and self._detached(finding):
+                continue
             evidence = _DECIDE[finding.code](self, finding)
             if finding.code not in _RAISING and (evidence is None or evidence.verdict != "confirmed"):
                 continue
@@ -275,6 +279,24 @@ class _Story:
                 if made is not None:
                     found.append(made)
         return merged(found)
+
+    def _detached(self, finding: Finding) -> bool:
+        """Whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
+        name = _last_name(str(finding.facts.get("holder", "")))
+        try:
+            tree = read_source(self.file(finding.span.file)).tree
+        except SourceError:
+            return False
+        return any(
+            isinstance(node, ast.Attribute)
+            and node.attr in ("detach", "data")
+            and any(
+                name == getattr(inner, "id", getattr(inner, "attr", None))
+                for inner in ast.walk(node.value)
+                if isinstance(inner, (ast.Name, ast.Attribute))
+            )
+            for node in ast.walk(tree)
+        )
 
     def _is_about(self, raised: Raised, finding: Finding) -> bool:
         return self.at(finding.span, raised.at.span) and finding.code in self.codes(raised)

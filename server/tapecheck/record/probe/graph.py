@@ -13,6 +13,27 @@ _GAP = 8
 _MAX_REMEMBERED = 500_000
 
 
+class TensorRef:
+    """A weak reference to a tensor that may be followed at any time.
+
+    The Python object of a tensor that only C++ still holds is kept for when it is wanted again; following a plain
+    weak reference to it would leave torch believing that nobody wants it (`torch.utils.weak` does the same).
+    """
+
+    __slots__ = ("_reference",)
+
+    def __init__(self, tensor: Any) -> None:
+        self._reference = weakref.ref(tensor)
+
+    def __call__(self) -> Any:
+        tensor = self._reference()
+        if tensor is not None:
+            fix = getattr(tensor, "_fix_weakref", None)
+            if fix is not None:
+                fix()
+        return tensor
+
+
 class Known(NamedTuple):
     """What is remembered of a node, in the node's own metadata, so that it dies with the node."""
 
@@ -103,7 +124,7 @@ class Reader:
             return entry[1]
         number = self._next_leaf
         self._next_leaf += 1
-        self.leaves[key] = (weakref.ref(tensor), number)
+        self.leaves[key] = (TensorRef(tensor), number)
         storage = 0
         address = address_of(tensor)
         if address:

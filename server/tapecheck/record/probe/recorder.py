@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from .graph import NewLeaf, NewNode, Reader, address_of, raise_stack_limit, version_of
+from .graph import NewLeaf, NewNode, Reader, TensorRef, address_of, raise_stack_limit, version_of
 from .holds import HoldFinder
 from .hooks import install, nodes_of, roots_of
 from .names import describe, leaf_names, resolve
@@ -360,21 +360,18 @@ class Recorder(Listener):
         if not place.written or self.torch is None or self.disabled:
             return None
         found = []
-        for path in place.written:
-            for name, tensor in resolve(path, frame, self.torch):
-                found.append((weakref.ref(tensor), version_of(tensor), name))
-        return (place, found, self.torch.is_grad_enabled()) if found else None
+        with self.torch._C.DisableTorchFunction():
+            for path in place.written:
+                for name, tensor in resolve(path, frame, self.torch):
+                    found.append((TensorRef(tensor), version_of(tensor), name))
+        return (place, found) if found else None
 
     def line_ran(self, lines: ThreadLines, watch: Any, frame: Optional[FrameType]) -> None:
-        place, found, _ = watch
-        moved = []
-        for reference, version, name in found:
-            tensor = reference()
-            if tensor is not None and version_of(tensor) != version:
-                moved.append((tensor, name))
-        if moved:
-            with self.lock, self.torch._C.DisableTorchFunction():
-                for tensor, name in moved:
+        place, found = watch
+        with self.lock, self.torch._C.DisableTorchFunction():
+            for reference, version, name in found:
+                tensor = reference()
+                if tensor is not None and version_of(tensor) != version:
                     self.change(tensor, place, lines, "in-place statement", name)
 
     def _count(self, lines: ThreadLines, place: Place) -> None:
@@ -641,7 +638,7 @@ class Recorder(Listener):
             number = self._optimizer(optimizer, lines)
             params = [p for group in optimizer.param_groups for p in group["params"]]
             self.writer.event("Step", at=self.here(lines), optimizer=number)
-            self.stepping[number] = [(weakref.ref(p), version_of(p)) for p in params]
+            self.stepping[number] = [(TensorRef(p), version_of(p)) for p in params]
             for p in params:
                 if p.requires_grad:
                     entry = self.reader.leaves.get(id(p))
