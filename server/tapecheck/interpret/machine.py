@@ -300,7 +300,7 @@ class Machine:
         world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
         if isinstance(signal, Returned):
             return signal
-        if signal is not BREAK and node.orelse:
+        if signal is not BREAK and node.orelse and not always:
             return (yield from self.block(node.orelse, env))
         return None
 

@@ -38,6 +38,7 @@ _MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_
            "torch.hub.load",
            "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
            "dgl.nn", "sentence_transformers.")  # fmt: skip
+_NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
 )
@@ -151,7 +152,13 @@ class Modules:
                     owner.attrs[key] = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
 
     def children_names(self, owner: Instance) -> list[str]:
-        return [name for name in owner.attrs if name != "training"]
+        """The names of a container's own entries, in order; other attributes that were set on it are none."""
+        parameters = str(owner.facts.get("container", "")).startswith("Parameter")
+        return [
+            name
+            for name, value in owner.attrs.items()
+            if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
+        ]
 
     def library_model(self, path: str, node: ast.AST) -> Value | None:
         """A model out of a library of models: one opaque differentiable module."""

@@ -99,4 +99,12 @@ with torch.no_grad():
 every = table.weight @ proj
 (table(torch.tensor([1, 2])) @ every.t()).sum().backward()  # raises
 """,
+    "a tensor set on a Sequential is no layer": """
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+net.kept = torch.zeros(3)
+for _ in range(3):
+    out = net(torch.randn(2, 3) + net.kept)
+    out.sum().backward()
+    net.kept = out.detach()[0]
+""",
 }
