@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -84,7 +85,7 @@ class Reader:
         self.storages: Dict[int, int] = {}
         self.leaf_of_storage: Dict[int, int] = {}
         self.saved_storages: Set[int] = set()
-        self.leaves: Dict[int, Tuple[Any, int]] = {}
+        self.leaves: Dict[int, Tuple[Any, int, int]] = {}
         self.hooks_possible = False
         self._ids: Set[int] = set()
         self._next_leaf = 1
@@ -124,7 +125,7 @@ class Reader:
             return entry[1]
         number = self._next_leaf
         self._next_leaf += 1
-        self.leaves[key] = (TensorRef(tensor), number)
+        self.leaves[key] = (TensorRef(tensor), number, threading.get_ident())
         storage = 0
         address = address_of(tensor)
         if address:

@@ -73,7 +73,8 @@ class HoldFinder:
             self.spent += time.process_time() - now
 
     def _look(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
-        if loop.index in _ALL_LIVE:
+        # Another thread may let go, in C++, of a tensor that is just being looked at: torch 2.1 warns of that.
+        if loop.index in _ALL_LIVE and len(recorder.tracer.threads) == 1:
             self._measure_all(recorder, lines, loop, frame)
         found = self._search(frame)
         try:

@@ -584,8 +584,10 @@ class Recorder(Listener):
                 place,
                 lines.iteration(),
             )
-            for key, (reference, _) in self.reader.leaves.items():
-                tensor = reference()
+            thread = threading.get_ident()
+            for key, (reference, _, owner) in self.reader.leaves.items():
+                # Another thread may just be letting go of its own.
+                tensor = reference() if owner == thread else None
                 if tensor is not None and tensor.grad is not None:
                     self.had_gradient.add(key)
 
@@ -594,6 +596,8 @@ class Recorder(Listener):
         gone = []
         for key in self.had_gradient:
             entry = self.reader.leaves.get(key)
+            if entry is not None and entry[2] != threading.get_ident():
+                continue
             tensor = entry[0]() if entry is not None else None
             if entry is None or tensor is None:
                 gone.append((key, None))
