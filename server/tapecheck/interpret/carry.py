@@ -157,6 +157,11 @@ class _Scan:
             self.hold(last, path, kept)
 
     def object(self, value: Value, path: str) -> None:
+        if isinstance(value, Function) and value.env is value.env.globals and not value.attrs:
+            return
+        if isinstance(value, Instance) and value.module and value.cls is None and "container" not in value.facts:
+            # A layer of the library holds parameters only.
+            return
         if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
             return
         self.seen.add(id(value))
