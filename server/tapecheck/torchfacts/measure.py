@@ -32,7 +32,7 @@ from tapecheck.torchfacts.stored import write_op
 
 PER_KINDS = 3
 """Calls measured for each combination of argument kinds and shapes."""
-PER_OP = 64
+PER_OP = 96
 """Calls measured for one op."""
 
 

@@ -53,8 +53,13 @@ def fact_of(
     def ordered(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=lambda n: (order.index(n) if n in order else 99, n)))
 
-    saves = {thing: ordered(triggers) for thing, triggers in sorted(seen.saves.items())}
-    only_together = {thing.partition("#")[0] for thing in seen.saves_with_all} - saves.keys()
+    together = {thing.partition("#")[0] for thing in seen.saves_with_all}
+    # Attention takes another path when its mask requires grad too: what one input has saved, all may not.
+    lasting = {thing for thing in seen.saves if thing in together or seen.second_backward == "may"}
+    saves = {thing: ordered(seen.saves[thing]) for thing in sorted(lasting)}
+    may_save = {thing: ordered(seen.saves[thing]) for thing in seen.saves.keys() - lasting}
+    may_save.update({thing: ordered(seen.carries) for thing in together - seen.saves.keys()})
+    frees = ordered(seen.frees)
     differentiable: Tri = "yes" if seen.carries else "no"
     view_of = ordered(seen.view_of - seen.mutates)
     return OpFact(
@@ -63,8 +68,9 @@ def fact_of(
         inputs=tuple(inputs),
         lists=ordered(seen.lists),
         saves=saves,
-        may_save={thing: ordered(seen.carries) for thing in sorted(only_together)},
-        frees=ordered(seen.frees),
+        may_save=dict(sorted(may_save.items())),
+        frees=() if seen.second_backward == "no" else frees,
+        may_free=frees if seen.second_backward == "no" else (),
         view_of=(view_of or ordered(seen.returns) or (None,))[0],
         view="yes" if view_of or seen.returns else "no",
         unversioned_view_of=(ordered(seen.unversioned - seen.view_of) or (None,))[0],

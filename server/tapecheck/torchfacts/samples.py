@@ -533,6 +533,13 @@ def _functional() -> Iterator[Sample]:
         yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(2, 3),), {"dim": 1})
     for name in ("tanh", "sigmoid"):
         yield Sample(f"nn.functional.{name}", getattr(F, name), (_r(2, 3),))
+    modes = {1: ("nearest", "linear"), 2: ("nearest", "bilinear", "bicubic"), 3: ("nearest", "trilinear")}
+    for dims, named in modes.items():
+        for mode in (*named, "nearest-exact", "area"):
+            shape = _r(1, 2, *[4] * dims)
+            yield Sample("nn.functional.interpolate", F.interpolate, (shape, 2), {"mode": mode})
+            yield Sample("nn.functional.interpolate", F.interpolate, (shape, 1), {"mode": mode})
+            yield Sample("nn.functional.interpolate", F.interpolate, (shape,), {"scale_factor": 2, "mode": mode})
     table, at = _r(5, 3), torch.tensor([0, 2, 2])
     yield Sample("nn.functional.embedding", F.embedding, (at, table))
     yield Sample("nn.functional.embedding", F.embedding, (at, table), {"padding_idx": 0})
