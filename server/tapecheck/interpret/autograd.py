@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, Literal
 
-from tapecheck.interpret import builtin
 from tapecheck.interpret.values import (
     Args,
     Class,
@@ -19,6 +18,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    concrete,
 )
 from tapecheck.interpret.world import cuts_of
 from tapecheck.tape import Backward, Cut, Fact, GradientCleared, Problem, Root, Saved, Site, Span, Traversal, both
@@ -204,7 +204,7 @@ class Autograd:
         node: ast.AST,
         span: Span | None,
     ) -> Backward:
-        retain_value = builtin.concrete(given.get("retain_graph"))
+        retain_value = concrete(given.get("retain_graph"))
         create = self._flag(given.get("create_graph", False), node)
         argument: Fact | None = None
         if retain_value is not None:
@@ -229,14 +229,14 @@ class Autograd:
         )
 
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
-        truth = self.machine.known_truth(builtin.concrete(value))
+        truth = self.machine.known_truth(concrete(value))
         if truth is None:
             truth = self.world.choose(node, True, name)
             self.machine.settle(value, truth)
         return "yes" if truth else "no"
 
     def _root(self, value: Value) -> Root:
-        value = builtin.concrete(value)
+        value = concrete(value)
         if isinstance(value, Tensor):
             return Root(value.node, value.graph, value.name, value.cuts, value.constant_terms)
         if isinstance(value, Unknown):
@@ -249,7 +249,7 @@ class Autograd:
         return Root(None, "may")
 
     def _sequence(self, value: Value, node: ast.AST) -> list[Value]:
-        value = builtin.concrete(value)
+        value = concrete(value)
         if isinstance(value, (Tensor, Unknown)):
             return [value]
         if isinstance(value, (List, tuple)):
@@ -418,7 +418,7 @@ class _Source:
 
 def _true(value: Value) -> bool:
     """Whether a flag is given and not known to be false."""
-    return builtin.concrete(value) not in (None, False)
+    return concrete(value) not in (None, False)
 
 
 def _at(span: Span) -> ast.AST:

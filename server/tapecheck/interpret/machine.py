@@ -2,7 +2,7 @@
 
 Statements are run by Python generators, so that a generator function of the program can be suspended at its
 `yield` wherever it stands. What torch does is in `torchlib`, `nnlib` and `autograd`; what Python's own functions
-and containers do is in `builtin`.
+and containers do is in `builtin`, `stdlib`, `containers` and `constants`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import builtin, carry
+from tapecheck.interpret import builtin, carry, constants, containers, equality, flow, functions, unknowns
 from tapecheck.interpret.values import (
+    CONSTANTS,
     Args,
     Bound,
     Class,
@@ -38,8 +39,9 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    concrete,
 )
-from tapecheck.interpret.world import Exhausted, Frame, World, cuts_of
+from tapecheck.interpret.world import Exhausted, Frame, World
 from tapecheck.tape import Bind, Escape, Fact, Raised, Span
 
 if TYPE_CHECKING:
@@ -77,7 +79,6 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
 _NUMBERS = (int, float, complex)
-_CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
 _DUNDER = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
@@ -249,7 +250,7 @@ class Machine:
 
     def _forget_counters(self, node: ast.For | ast.While, env: Env) -> None:
         """A loop was left before its end: what it counted up has another value in the real program."""
-        for name in builtin.counted_names(node):
+        for name in flow.counted_names(node):
             if isinstance(env.vars.get(name), (int, float)) and not isinstance(env.vars[name], bool):
                 env.vars[name] = Unknown("number")
 
@@ -337,7 +338,7 @@ class Machine:
         if isinstance(manager, Generator):
             return next(manager.run, None)
         if isinstance(manager, Unknown):
-            return builtin.attribute_of_unknown(manager, "__enter__()")
+            return unknowns.attribute_of_unknown(manager, "__enter__()")
         return manager
 
     def leave(self, manager: Value, node: ast.AST) -> None:
@@ -398,7 +399,7 @@ class Machine:
                 return handler
             wanted = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             for expression in wanted:
-                if builtin.exception_matches(raised, self.eval(expression, env), expression):
+                if flow.exception_matches(raised, self.eval(expression, env), expression):
                     return handler
         return None
 
@@ -414,7 +415,7 @@ class Machine:
     def _match(self, node: ast.Match, env: Env) -> Run:
         subject = self.eval(node.subject, env)
         for case in node.cases:
-            matched = builtin.match_pattern(self, case.pattern, subject, env)
+            matched = flow.match_pattern(self, case.pattern, subject, env)
             if matched is None:
                 matched = self.world.choose(case.pattern, True, "case " + ast.unparse(case.pattern))
             if matched and case.guard is not None:
@@ -433,7 +434,7 @@ class Machine:
         arguments: ast.arguments = node.args
         defaults = [self.eval(default, env) for default in arguments.defaults]
         kw_defaults = [self.eval(default, env) if default is not None else None for default in arguments.kw_defaults]
-        generator = not isinstance(node, ast.Lambda) and builtin.has_yield(node)
+        generator = not isinstance(node, ast.Lambda) and functions.has_yield(node)
         return Function(node, env, self.module_of(env), name, defaults, kw_defaults, generator)
 
     def module_of(self, env: Env) -> Module:
@@ -475,7 +476,7 @@ class Machine:
                     inner.env = env
                 inner.name = f"{node.name}.{inner.name}" if "." not in inner.name else inner.name
         inherits = any(isinstance(base, Lib) and base.path.endswith("NamedTuple") for base in bases)
-        if inherits or any(builtin.names_dataclass(decorator) for decorator in node.decorator_list):
+        if inherits or any(functions.names_dataclass(decorator) for decorator in node.decorator_list):
             cls.dataclass_fields = annotated
             for base in bases:
                 if isinstance(base, Class) and base.dataclass_fields:
@@ -492,7 +493,7 @@ class Machine:
                     owner.attrs.pop(target.attr, None)
             elif isinstance(target, ast.Subscript):
                 owner = self.eval(target.value, env)
-                builtin.delete_item(owner, self.eval(target.slice, env))
+                containers.delete_item(owner, self.eval(target.slice, env))
 
     def _aug_assign(self, node: ast.AugAssign, env: Env) -> None:
         target = node.target
@@ -515,7 +516,7 @@ class Machine:
         if isinstance(current, Tensor):
             return self.torch.augmented(type(node.op).__name__, current, value, node)
         if isinstance(current, List) and isinstance(node.op, ast.Add):
-            builtin.extend(self, current, value, node)
+            containers.extend(self, current, value, node)
             return current
         if isinstance(current, Instance):
             method = self.find_method(current, f"__i{_DUNDER.get(type(node.op), '')}__")
@@ -531,7 +532,7 @@ class Machine:
         if node.exc is None:
             raise Signal("", node=None)
         value = self.eval(node.exc, env)
-        raise Signal(builtin.exception_name(value, node.exc), value)
+        raise Signal(flow.exception_name(value, node.exc), value)
 
     def _assert(self, node: ast.Assert, env: Env) -> None:
         value = self.eval(node.test, env)
@@ -606,9 +607,9 @@ class Machine:
 
     def _unpack(self, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
         star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
-        values = builtin.known_items(self, value, statement)
+        values = containers.known_items(self, value, statement)
         if values is None:
-            values = builtin.guessed_items(self, value, len(targets), statement)
+            values = containers.guessed_items(self, value, len(targets), statement)
             if star is not None:
                 values[star] = List([values[star]], more=True)
         elif star is not None:
@@ -647,7 +648,7 @@ class Machine:
     def set_attribute(self, owner: Value, name: str, value: Value, node: ast.AST) -> None:
         if isinstance(owner, Instance):
             if owner.cls is not None:
-                setter = builtin.find_setter(owner.cls, name)
+                setter = functions.find_setter(owner.cls, name)
                 if setter is not None:
                     self.call(setter, [owner, value], {}, node)
                     return
@@ -694,7 +695,7 @@ class Machine:
             elif owner.module:
                 owner.attrs[str(index)] = value
         else:
-            builtin.set_item(self, owner, index, value, node)
+            containers.set_item(self, owner, index, value, node)
 
     def escape(self, value: Value, node: ast.AST, to: str) -> None:
         """Note that graph nodes leave what the dry run sees."""
@@ -728,7 +729,7 @@ class Machine:
                     if method is not None:
                         return self.known_truth(self.call(method, [], {}, value.cls.node))
             return True
-        if isinstance(value, (*_CONSTANTS, tuple, slice)):
+        if isinstance(value, (*CONSTANTS, tuple, slice)):
             return bool(value)
         return True
 
@@ -739,7 +740,7 @@ class Machine:
                 self.settle(value.negated, not answer)
             else:
                 value.truth = answer
-                builtin.settled(value, answer)
+                unknowns.settled(value, answer)
 
     def test(self, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool:
         """Decide a condition: by its value where known, else by the policy of this way through the program.
@@ -747,7 +748,7 @@ class Machine:
         `node` is the statement that the condition belongs to, `default` the likelier answer.
         """
         if default is None:
-            default = builtin.default_branch(node)
+            default = flow.default_branch(node)
         if isinstance(expression, ast.BoolOp):
             wanted = isinstance(expression.op, ast.Or)
             for part in expression.values:
@@ -783,7 +784,7 @@ class Machine:
             scope = scope.parent
         if name in builtin.NAMES:
             return builtin.NAMES[name]
-        if name in builtin.EXCEPTIONS:
+        if name in flow.EXCEPTIONS:
             return Lib(f"builtins.{name}")
         for library in env.globals.vars.get("__star__", ()):
             if isinstance(library, Lib):
@@ -819,7 +820,7 @@ class Machine:
         if isinstance(owner, Unknown):
             return self.torch.unknown_attribute(owner, name, node)
         if isinstance(owner, Wrapped) and owner.kind == "property" and name in ("setter", "getter", "deleter"):
-            return builtin.property_part(owner, name)
+            return functions.property_part(owner, name)
         if isinstance(owner, (Function, Wrapped)):
             function = owner.function if isinstance(owner, Wrapped) else owner
             if isinstance(function, Function):
@@ -828,7 +829,7 @@ class Machine:
                 if name == "__name__":
                     return function.name
             return Unknown(name)
-        return builtin.attribute(self, owner, name, node)
+        return containers.attribute(self, owner, name, node)
 
     def instance_attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
         attrs = owner.attrs
@@ -920,7 +921,7 @@ class Machine:
                 return self.call(method, [index], {}, node)
             known = self.torch.object_item(owner, index, node)
             return Unknown("item") if known is None else known
-        return builtin.get_item(self, owner, index, node)
+        return containers.get_item(self, owner, index, node)
 
     def _slice(self, node: ast.Slice, env: Env) -> Value:
         parts = [self.eval(part, env) if part is not None else None for part in (node.lower, node.upper, node.step)]
@@ -937,7 +938,7 @@ class Machine:
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 value = self.eval(argument.value, env)
-                items = builtin.known_items(self, value, argument)
+                items = containers.known_items(self, value, argument)
                 if items is None:
                     open_ended = True
                     args.append(value)
@@ -1011,7 +1012,7 @@ class Machine:
         self.called.add(id(body))
         self.called_names.add(function.name.rsplit(".", 1)[-1])
         env = Env(function.env, function.env.globals)
-        builtin.bind_arguments(self, function, args, kwargs, env, node)
+        functions.bind_arguments(self, function, args, kwargs, env, node)
         if function.owner is not None:
             env.vars["__class__cell"] = function.owner
             env.vars["__self__cell"] = args[0] if args else None
@@ -1077,7 +1078,7 @@ class Machine:
         self.torch.prepare_object(owner, bases)
         if cls.dataclass_fields is not None and not any("__init__" in c.namespace for c in cls.mro()):
             kwargs.pop("**", None)
-            builtin.fill_dataclass(self, cls, owner, args, kwargs, node)
+            functions.fill_dataclass(self, cls, owner, args, kwargs, node)
             return owner
         init = self.find_method(owner, "__init__")
         if init is not None:
@@ -1100,8 +1101,8 @@ class Machine:
                     return result
             return self.torch.operator(type(op).__name__, left, right, node)
         left, right = concrete(left), concrete(right)
-        if isinstance(left, _CONSTANTS) and isinstance(right, _CONSTANTS):
-            return builtin.arithmetic(op, _BINARY.get(type(op)), left, right)
+        if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+            return constants.arithmetic(op, _BINARY.get(type(op)), left, right)
         if isinstance(left, Unknown) or isinstance(right, Unknown):
             if isinstance(op, ast.Mod) and isinstance(left, str):
                 return Unknown("text")
@@ -1109,7 +1110,7 @@ class Machine:
         if isinstance(left, Instance) or isinstance(right, Instance):
             result = self._dunder(op, left, right, node)
             return Unknown("result") if result is None else result
-        return builtin.container_operator(self, op, left, right, node)
+        return containers.container_operator(self, op, left, right, node)
 
     def _dunder(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
         name = _DUNDER.get(type(op), "")
@@ -1167,19 +1168,19 @@ class Machine:
 
     def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(op, (ast.Is, ast.IsNot)):
-            same = builtin.identical(left, right)
+            same = equality.identical(left, right)
             if same is None:
                 return self._unknown_test(op, left, right)
             return same if isinstance(op, ast.Is) else not same
         if isinstance(op, (ast.In, ast.NotIn)):
-            inside = builtin.contains(self, right, left)
+            inside = equality.contains(self, right, left)
             if inside is None:
                 return self._unknown_test(op, left, right)
             return inside if isinstance(op, ast.In) else not inside
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             return self.torch.comparison(type(op).__name__, left, right, node)
         left, right = concrete(left), concrete(right)
-        if isinstance(left, _CONSTANTS) and isinstance(right, _CONSTANTS):
+        if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
             if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
                 seen = self.world.operands.get(id(node))
                 if seen is not None and seen != (left, right):
@@ -1195,7 +1196,7 @@ class Machine:
                 result = self.call(method, [right], {}, node)
                 truth = self.known_truth(result)
                 return result if truth is None else (truth if isinstance(op, ast.Eq) else not truth)
-        same = builtin.equal(left, right)
+        same = equality.equal(left, right)
         if same is not None and isinstance(op, (ast.Eq, ast.NotEq)):
             return same if isinstance(op, ast.Eq) else not same
         return self._unknown_test(op, left, right)
@@ -1205,14 +1206,14 @@ class Machine:
         owner, other = (left, right) if isinstance(left, Unknown) else (right, left)
         kind: type[ast.cmpop] = type(op)
         positive = _NEGATED.get(kind, kind)
-        if isinstance(owner, Unknown) and (isinstance(other, (_CONSTANTS, Unknown))):
+        if isinstance(owner, Unknown) and (isinstance(other, (CONSTANTS, Unknown))):
             if owner.tests is None:
                 owner.tests = {}
-            key = (positive.__name__, other if isinstance(other, _CONSTANTS) else id(other), owner is left)
+            key = (positive.__name__, other if isinstance(other, CONSTANTS) else id(other), owner is left)
             value = owner.tests.get(key)
             if value is None:
                 value = owner.tests[key] = Unknown("test")
-                if positive in (ast.Eq, ast.Is) and isinstance(other, _CONSTANTS):
+                if positive in (ast.Eq, ast.Is) and isinstance(other, CONSTANTS):
                     value.attrs = {"__equal__": (owner, other)}
         else:
             value = Unknown("test")
@@ -1233,10 +1234,10 @@ class Machine:
         for node in nodes:
             if isinstance(node, ast.Starred):
                 value = self.eval(node.value, env)
-                known = builtin.known_items(self, value, node)
+                known = containers.known_items(self, value, node)
                 if known is None:
                     more = True
-                    items.extend(builtin.guessed_items(self, value, 1, node))
+                    items.extend(containers.guessed_items(self, value, 1, node))
                 else:
                     items.extend(known)
             else:
@@ -1256,7 +1257,7 @@ class Machine:
 
     def _set(self, node: ast.Set, env: Env) -> Value:
         items, more = self._elements(node.elts, env)
-        return Set(builtin.distinct(items), more)
+        return Set(containers.distinct(items), more)
 
     def _dict(self, node: ast.Dict, env: Env) -> Value:
         result = Dict({}, born=self.world.clock)
@@ -1269,7 +1270,7 @@ class Machine:
                 else:
                     result.more = True
                 continue
-            key = builtin.hashable(self.eval(key_node, env))
+            key = equality.hashable(self.eval(key_node, env))
             result.items[key] = value
             if isinstance(value, _HOLDERS):
                 result.stores[key] = self.world.site(value_node)
@@ -1316,7 +1317,7 @@ class Machine:
         inner = Env(env, env.globals)
         known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
         return (
-            Set(builtin.distinct(items), not known)
+            Set(containers.distinct(items), not known)
             if isinstance(node, ast.SetComp)
             else self.new_list(items, node, not known)
         )
@@ -1325,13 +1326,13 @@ class Machine:
         items: list[Value] = []
         inner = Env(env, env.globals)
         known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
-        return builtin.stream(self, self.new_list(items, node, not known), node)
+        return containers.stream(self, self.new_list(items, node, not known), node)
 
     def _dict_comp(self, node: ast.DictComp, env: Env) -> Value:
         result = Dict({}, born=self.world.clock)
 
         def add(scope: Env) -> None:
-            key = builtin.hashable(self.eval(node.key, scope))
+            key = equality.hashable(self.eval(node.key, scope))
             result.items[key] = self.eval(node.value, scope)
             result.stores[key] = self.world.site(node.value)
             result.stamps[key] = self.world.clock
@@ -1388,7 +1389,7 @@ class Machine:
                 return known
         if isinstance(value, Tensor):
             return self.torch.tensor_stream(value, node)
-        return builtin.stream(self, value, node)
+        return containers.stream(self, value, node)
 
     def _next(self, method: Value, node: ast.AST) -> Value:
         try:
@@ -1427,11 +1428,4 @@ def _text(node: ast.expr) -> str:
     return str(text)
 
 
-def concrete(value: Value) -> Value:
-    """The value settled on for an unknown, or the value itself."""
-    if isinstance(value, Unknown) and value.concrete is not None:
-        return value.concrete
-    return value
-
-
-__all__ = ["Exhausted", "Machine", "concrete", "cuts_of"]
+__all__ = ["Exhausted", "Machine"]

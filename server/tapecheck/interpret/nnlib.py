@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import builtin
+from tapecheck.interpret import containers, equality, frameworks
 from tapecheck.interpret.values import (
     Args,
     Bound,
-    Context,
     Dict,
     Function,
     Instance,
@@ -20,11 +19,11 @@ from tapecheck.interpret.values import (
     List,
     Native,
     Set,
-    Storage,
     Stream,
     Tensor,
     Unknown,
     Value,
+    concrete,
 )
 from tapecheck.interpret.world import cuts_of
 from tapecheck.tape import Optimizer, Step
@@ -109,7 +108,7 @@ class Modules:
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
                 owner.attrs.setdefault(key, value)
         names = fact.parameters if fact is not None else _guessed_parameters(name)
-        flags = {key: builtin.concrete(value) for key, value in given.items()}
+        flags = {key: concrete(value) for key, value in given.items()}
         for parameter in _layered(names, flags):
             if flags.get("bias") is False and "bias" in parameter:
                 continue
@@ -130,7 +129,7 @@ class Modules:
         if (name == "Sequential" and isinstance(first, Dict)) or name in ("ModuleDict", "ParameterDict"):
             source = first if isinstance(first, Dict) else Dict({})
             for key, value in source.items.items():
-                owner.attrs[str(builtin.unkey(key))] = value
+                owner.attrs[str(equality.unkey(key))] = value
             owner.facts["more"] = source.more
         else:
             values: list[Value] = []
@@ -140,7 +139,7 @@ class Modules:
                 owner.facts["more"] = owner.facts.get("more", False) or unknown
                 values.extend(arg.items if isinstance(arg, List) and name == "Sequential" else [arg])
             if name != "Sequential" and first is not None:
-                known = builtin.known_items(self.machine, first, node)
+                known = containers.known_items(self.machine, first, node)
                 owner.facts["more"] = known is None
                 values = known if known is not None else list(self.machine.elements(first, node))
             for index, value in enumerate(values):
@@ -247,7 +246,7 @@ class Modules:
             return None
         if owner.lib.startswith("torch.optim.") or "optimizer" in owner.facts:
             return self._optimizer_attribute(owner, name)
-        table = _OBJECTS.get(owner.lib)
+        table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]
             return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
@@ -326,7 +325,7 @@ class Modules:
         return Unknown("keys")
 
     def _module_train(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        mode = builtin.concrete(args[0] if args else kwargs.get("mode", True))
+        mode = concrete(args[0] if args else kwargs.get("mode", True))
         for _, module in self.modules(owner):
             module.attrs["training"] = mode
         return owner
@@ -335,7 +334,7 @@ class Modules:
         return self._module_train(owner, [False], {}, node)
 
     def _module_zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        wanted = builtin.concrete(args[0] if args else kwargs.get("set_to_none", True))
+        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
         for _, tensor in self.named_parameters(owner):
             self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
@@ -346,7 +345,7 @@ class Modules:
         return owner
 
     def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = builtin.concrete(args[0] if args else kwargs.get("name"))
+        name = concrete(args[0] if args else kwargs.get("name"))
         if isinstance(name, str):
             self.machine.set_attribute(owner, name, args[1] if len(args) > 1 else kwargs.get("tensor"), node)
         return None
@@ -392,7 +391,7 @@ class Modules:
         if "optimizers" not in owner.facts:
             method = self.machine.find_method(owner, "configure_optimizers")
             made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
-            known = builtin.known_items(self.machine, made, node) if isinstance(made, (List, tuple)) else None
+            known = containers.known_items(self.machine, made, node) if isinstance(made, (List, tuple)) else None
             if known is not None and len(known) == 2 and isinstance(known[0], List):
                 made = known[0]
                 known = known[0].items
@@ -413,7 +412,7 @@ class Modules:
                 owner.attrs[str(len(self.children_names(owner)))] = value
             return owner
         if name == "insert" and len(args) > 1:
-            place = builtin.concrete(args[0])
+            place = concrete(args[0])
             values.insert(place if isinstance(place, int) else 0, args[1])
             for key in names:
                 del owner.attrs[key]
@@ -421,7 +420,7 @@ class Modules:
             return None
         if name == "update" and args and isinstance(args[0], Dict):
             for key, value in args[0].items.items():
-                owner.attrs[str(builtin.unkey(key))] = value
+                owner.attrs[str(equality.unkey(key))] = value
             return None
         more = bool(owner.facts.get("more"))
         if name == "items":
@@ -433,7 +432,7 @@ class Modules:
         return List(values, more)
 
     def item(self, owner: Instance, index: Value, node: ast.AST) -> Value:
-        index = builtin.concrete(index)
+        index = concrete(index)
         if owner.module:
             names = self.children_names(owner)
             if isinstance(index, str):
@@ -441,7 +440,7 @@ class Modules:
             if isinstance(index, int) and -len(names) <= index < len(names):
                 return owner.attrs[names[index]]
             if isinstance(index, slice):
-                parts = [builtin.concrete(part) for part in (index.start, index.stop, index.step)]
+                parts = [concrete(part) for part in (index.start, index.stop, index.step)]
                 chosen = names[slice(*parts)] if all(part is None or isinstance(part, int) for part in parts) else names
                 result = Instance(None, owner.lib, module=True)
                 result.facts["container"] = owner.facts.get("container")
@@ -552,7 +551,7 @@ class Modules:
 
     def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         torch = self.machine.torch
-        training = builtin.concrete(owner.attrs.get("training", True))
+        training = concrete(owner.attrs.get("training", True))
         what: OpFact = fact.eval if training is False else fact.train
         bound: Kwargs = {}
         for name, value in zip(fact.forward_params, args):
@@ -571,7 +570,7 @@ class Modules:
                 self.world.change(bound[name], node, f"{fact.name} update", grad_mode="no")
         target: Value = None
         given = owner.facts.get("given", {})
-        if fact.inplace_flag and builtin.concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
+        if fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
             target = args[0]
             in_place = self.facts.op(f"{_snake(fact.name)}_")
             if in_place is not None:
@@ -640,7 +639,8 @@ class Modules:
         owner.facts["params"] = tensors
         lr = args[1] if len(args) > 1 else kwargs.get("lr", Unknown("lr"))
         groups: list[Value] = []
-        known = builtin.known_items(self.machine, source, node) if isinstance(source, (List, tuple, Stream)) else None
+        listed = isinstance(source, (List, tuple, Stream))
+        known = containers.known_items(self.machine, source, node) if listed else None
         if known and all(isinstance(item, Dict) for item in known):
             groups = list(known)
             for group in groups:
@@ -740,7 +740,7 @@ class Modules:
         return result
 
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        wanted = builtin.concrete(args[0] if args else kwargs.get("set_to_none", True))
+        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
         for tensor in owner.facts.get("params", ()):
             self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
@@ -811,72 +811,3 @@ def _snake(name: str) -> str:
             "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout",
             "Mish": "mish",
             "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
-
-
-# -- other objects --------------------------------------------------------------------------------------------------
-
-_Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
-
-
-def _scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else Unknown("loss")
-    if isinstance(value, (Tensor, Unknown)):
-        return modules.machine.torch.op("mul", [value, owner.facts["scale"]], {}, node)
-    return value
-
-
-def _scaler_step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args:
-        return modules.machine.call(modules.machine.get_attribute(args[0], "step", node), args[1:], kwargs, node)
-    return None
-
-
-def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Unknown("result")
-
-
-def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if len(args) == 1 else tuple(args)
-
-
-def _accelerator_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return modules.machine.torch.autograd.backward_method(args[0], args[1:], kwargs, node)
-
-
-def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if args else Unknown("result")
-
-
-def _context(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Context(lambda machine: None, lambda machine: None)
-
-
-def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    module, entry = owner.facts["remove"]
-    if entry in module.hooks:
-        module.hooks.remove(entry)
-    return None
-
-
-def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if "__len__" not in owner.facts:
-        owner.facts["__len__"] = Unknown("len")
-    return owner.facts["__len__"]
-
-
-_OBJECTS: dict[str, dict[str, _Handler]] = {
-    "torch.amp.GradScaler": {
-        "scale": _scale, "step": _scaler_step, "update": _ignore, "unscale_": _ignore, "get_scale": _ignore,
-        "state_dict": _ignore, "load_state_dict": _ignore, "is_enabled": _ignore,
-    },
-    "accelerate.Accelerator": {
-        "prepare": _prepare, "backward": _accelerator_backward, "gather": _same, "gather_for_metrics": _same,
-        "reduce": _same, "unwrap_model": _same, "accumulate": _context, "autocast": _context, "print": _ignore,
-        "clip_grad_norm_": _ignore, "clip_grad_value_": _ignore, "wait_for_everyone": _ignore, "no_sync": _context,
-    },
-    "torch.utils.hooks.RemovableHandle": {"remove": _remove},
-    "torch.utils.data.DataLoader": {"__len__": _length},
-    "torch.utils.data.TensorDataset": {"__len__": _length},
-}  # fmt: skip
-
-__all__ = ["Modules", "Storage"]

@@ -24,73 +24,19 @@ MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
 RUN_BUDGET = 250_000
 TOTAL_BUDGET = 400_000
-_STARTS = frozenset(
-    [
-        "backward",
-        "grad",
-        "manual_backward",
-        "autograd",
-        "requires_grad",
-        "requires_grad_",
-        "create_graph",
-        "retain_graph",
-    ]
-)
-_SAYING = frozenset(
-    [
-        "print",
-        "log",
-        "info",
-        "debug",
-        "warning",
-        "warn",
-        "error",
-        "critical",
-        "write",
-        "add_scalar",
-        "add_scalars",
-        "add_image",
-        "add_histogram",
-        "set_description",
-        "set_postfix",
-        "imshow",
-        "plot",
-        "show",
-        "savefig",
-        "format",
-        "join",
-        "makedirs",
-        "mkdir",
-        "save",
-        "flush",
-        "close",
-        "exit",
-        "quit",
-    ]
-)
-_TOUCHES = frozenset(
-    [
-        "detach",
-        "detach_",
-        "no_grad",
-        "step",
-        "zero_grad",
-        "append",
-        "extend",
-        "clear",
-        "eval",
-        "train",
-        "data",
-        "item",
-        "backward",
-        "grad",
-        "manual_backward",
-        "autograd",
-        "requires_grad_",
-        "create_graph",
-        "retain_graph",
-    ]
-)
+_STARTS = frozenset((
+    "backward", "grad", "manual_backward", "autograd", "requires_grad", "requires_grad_", "create_graph",
+    "retain_graph",
+))  # fmt: skip
+_SAYING = frozenset((
+    "print", "log", "info", "debug", "warning", "warn", "error", "critical", "write", "add_scalar", "add_scalars",
+    "add_image", "add_histogram", "set_description", "set_postfix", "imshow", "plot", "show", "savefig", "format",
+    "join", "makedirs", "mkdir", "save", "flush", "close", "exit", "quit",
+))  # fmt: skip
+_TOUCHES = frozenset((
+    "detach", "detach_", "no_grad", "step", "zero_grad", "append", "extend", "clear", "eval", "train", "data",
+    "item", "backward", "grad", "manual_backward", "autograd", "requires_grad_", "create_graph", "retain_graph",
+))  # fmt: skip
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
 

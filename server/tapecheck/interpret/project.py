@@ -31,39 +31,11 @@ _MAX_PARENTS = 4
 _MAX_UP = 8
 _MAX_FILES = 5_000
 _SKIPPED = frozenset(["node_modules", "venv", "env", "build", "dist", "site-packages", "__pycache__"])
-_KNOWN = frozenset(
-    [
-        "torch",
-        "numpy",
-        "math",
-        "os",
-        "sys",
-        "time",
-        "random",
-        "collections",
-        "functools",
-        "itertools",
-        "copy",
-        "typing",
-        "dataclasses",
-        "argparse",
-        "logging",
-        "json",
-        "pathlib",
-        "re",
-        "abc",
-        "enum",
-        "contextlib",
-        "warnings",
-        "datetime",
-        "glob",
-        "pickle",
-        "shutil",
-        "string",
-        "operator",
-        "types",
-    ]
-)
+_KNOWN = frozenset((
+    "torch", "numpy", "math", "os", "sys", "time", "random", "collections", "functools", "itertools", "copy",
+    "typing", "dataclasses", "argparse", "logging", "json", "pathlib", "re", "abc", "enum", "contextlib",
+    "warnings", "datetime", "glob", "pickle", "shutil", "string", "operator", "types",
+))  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import autograd, builtin, nnlib
+from tapecheck.interpret import autograd, containers, nnlib, stdlib, unknowns
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -33,6 +33,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import Fact, Raised, Saved, both, either
@@ -41,155 +42,32 @@ from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, kind_of
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
 
-_ELEMENTWISE = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "pow",
-        "sqrt",
-        "abs",
-        "exp",
-        "log",
-        "square",
-        "mean",
-        "sum",
-        "norm",
-        "clamp",
-        "clamp_min",
-        "clamp_max",
-        "relu",
-        "sigmoid",
-        "tanh",
-        "softplus",
-        "squeeze",
-        "unsqueeze",
-        "view",
-        "reshape",
-        "flatten",
-        "rsqrt",
-        "reciprocal",
-        "sign",
-        "sin",
-        "cos",
-        "clone",
-        "to",
-        "float",
-        "double",
-        "cat",
-        "stack",
-        "getitem",
-        "linalg.norm",
-        "linalg.vector_norm",
-        "__rsub__",
-        "__radd__",
-        "__rmul__",
-        "__rtruediv__",
-        "__rpow__",
-        "contiguous",
-        "expand",
-        "t",
-        "transpose",
-        "permute",
-        "repeat",
-        "nn.functional.relu",
-        "nn.functional.mse_loss",
-        "nn.functional.l1_loss",
-        "nn.functional.smooth_l1_loss",
-        "nn.functional.huber_loss",
-        "std",
-        "var",
-        "max",
-        "min",
-        "logsumexp",
-        "prod",
-        "cumsum",
-        "split",
-        "chunk",
-        "unbind",
-        "select",
-        "narrow",
-        "amax",
-        "amin",
-        "dist",
-        "add_",
-        "sub_",
-        "mul_",
-        "div_",
-        "positive",
-        "expand_as",
-        "view_as",
-        "type",
-        "where",
-    ]
-)
+_ELEMENTWISE = frozenset((
+    "add", "sub", "mul", "div", "neg", "pow", "sqrt", "abs", "exp", "log", "square", "mean", "sum", "norm", "clamp",
+    "clamp_min", "clamp_max", "relu", "sigmoid", "tanh", "softplus", "squeeze", "unsqueeze", "view", "reshape",
+    "flatten", "rsqrt", "reciprocal", "sign", "sin", "cos", "clone", "to", "float", "double", "cat", "stack",
+    "getitem", "linalg.norm", "linalg.vector_norm", "__rsub__", "__radd__", "__rmul__", "__rtruediv__", "__rpow__",
+    "contiguous", "expand", "t", "transpose", "permute", "repeat", "nn.functional.relu", "nn.functional.mse_loss",
+    "nn.functional.l1_loss", "nn.functional.smooth_l1_loss", "nn.functional.huber_loss", "std", "var", "max", "min",
+    "logsumexp", "prod", "cumsum", "split", "chunk", "unbind", "select", "narrow", "amax", "amin", "dist", "add_",
+    "sub_", "mul_", "div_", "positive", "expand_as", "view_as", "type", "where",
+))  # fmt: skip
 """Ops that keep a constant a constant term: no parameter is multiplied into it by them."""
 
-_ADDITIVE = frozenset(
-    [
-        "add",
-        "sub",
-        "__radd__",
-        "__rsub__",
-        "add_",
-        "sub_",
-        "cat",
-        "stack",
-        "where",
-        "nn.functional.mse_loss",
-        "nn.functional.l1_loss",
-    ]
-)
+_ADDITIVE = frozenset((
+    "add", "sub", "__radd__", "__rsub__", "add_", "sub_", "cat", "stack", "where", "nn.functional.mse_loss",
+    "nn.functional.l1_loss",
+))  # fmt: skip
 _RANKED = frozenset(("matmul", "__rmatmul__"))
-_SAME_RANK = frozenset(
-    [
-        "t",
-        "clone",
-        "detach",
-        "contiguous",
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "pow",
-        "exp",
-        "log",
-        "tanh",
-        "sigmoid",
-        "relu",
-        "abs",
-        "sqrt",
-        "clamp",
-        "nn.functional.relu",
-        "__rmul__",
-        "__radd__",
-        "__rsub__",
-        "transpose",
-        "softmax",
-        "nn.functional.softmax",
-        "dropout",
-        "nn.functional.dropout",
-        "sin",
-        "cos",
-    ]
-)
-_TO_FLOAT = frozenset(
-    [
-        "div",
-        "sqrt",
-        "exp",
-        "log",
-        "mean",
-        "sigmoid",
-        "softmax",
-        "nn.functional.embedding",
-        "nn.functional.one_hot",
-        "true_divide",
-    ]
-)
+_SAME_RANK = frozenset((
+    "t", "clone", "detach", "contiguous", "add", "sub", "mul", "div", "neg", "pow", "exp", "log", "tanh", "sigmoid",
+    "relu", "abs", "sqrt", "clamp", "nn.functional.relu", "__rmul__", "__radd__", "__rsub__", "transpose",
+    "softmax", "nn.functional.softmax", "dropout", "nn.functional.dropout", "sin", "cos",
+))  # fmt: skip
+_TO_FLOAT = frozenset((
+    "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
+    "true_divide",
+))  # fmt: skip
 _SCALING = frozenset(["mul", "div", "__rmul__", "mul_", "div_"])
 _MAX_VIEWS = 32
 OP_WORK = 8
@@ -197,26 +75,10 @@ OP_WORK = 8
 
 _NUMBERS = ("item", "tolist", "numpy", "__float__", "__int__")
 _SAME = frozenset(["cuda", "cpu", "pin_memory", "share_memory_", "requires_grad_", "coalesce"])
-_NO_GRAPH_ATTRIBUTES = frozenset(
-    [
-        "shape",
-        "device",
-        "dtype",
-        "is_cuda",
-        "ndim",
-        "layout",
-        "is_leaf",
-        "requires_grad",
-        "grad_fn",
-        "names",
-        "itemsize",
-        "nbytes",
-        "is_sparse",
-        "_version",
-        "output_nr",
-        "is_quantized",
-    ]
-)
+_NO_GRAPH_ATTRIBUTES = frozenset((
+    "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
+    "itemsize", "nbytes", "is_sparse", "_version", "output_nr", "is_quantized",
+))  # fmt: skip
 _GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datasets", "sklearn.", "pandas.", "scipy.",
                  "cv2.",
                  "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
@@ -262,7 +124,7 @@ class Torch:
 
     def kind(self, value: Value) -> str:
         """The kind of an argument as `torchfacts` names kinds."""
-        value = builtin.concrete(value)
+        value = concrete(value)
         if isinstance(value, Tensor):
             return "tensor"
         if isinstance(value, Unknown):
@@ -520,11 +382,11 @@ class Torch:
         if fact.outputs in ("tuple", "list"):
             count = fact.n_outputs
             if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
-                wanted = builtin.concrete(bound.get("chunks"))
+                wanted = concrete(bound.get("chunks"))
                 sections = bound.get("split_size", bound.get("split_size_or_sections"))
                 count = wanted if isinstance(wanted, int) else None
                 if isinstance(sections, (List, tuple)):
-                    known = builtin.known_items(self.machine, sections, node)
+                    known = containers.known_items(self.machine, sections, node)
                     count = len(known) if known is not None else None
             if count is None or count > 64:
                 return List([self.alias(result) for _ in range(2)], more=True)
@@ -664,11 +526,11 @@ class Torch:
         self.apply(narrowed, bind(narrowed, [owner, index, value], {}), node, owner)
 
     def _index_op(self, name: str, index: Value) -> str:
-        index = builtin.concrete(index)
+        index = concrete(index)
         parts = list(index) if isinstance(index, tuple) else [index]
         kinds = set()
         for part in parts:
-            part = builtin.concrete(part)
+            part = concrete(part)
             if isinstance(part, Tensor):
                 kinds.add("mask" if part.dtype == "bool" else "tensor")
             elif isinstance(part, (List, Range)):
@@ -711,7 +573,7 @@ class Torch:
             shape = self._extra(owner, "shape")
             if name == "size":
                 return Native(
-                    "size", lambda m, args, kwargs, at: builtin.get_item(m, shape, args[0], at) if args else shape
+                    "size", lambda m, args, kwargs, at: containers.get_item(m, shape, args[0], at) if args else shape
                 )
             return shape
         if name in _NO_GRAPH_ATTRIBUTES:
@@ -730,10 +592,10 @@ class Torch:
                 result.data = True
                 return result
             if name in _NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
-                child = builtin.attribute_of_unknown(owner, name)
+                child = unknowns.attribute_of_unknown(owner, name)
                 child.node, child.oldest, child.data = None, None, name != "grad"
                 return child
-        return builtin.attribute_of_unknown(owner, name)
+        return unknowns.attribute_of_unknown(owner, name)
 
     def _extra(self, owner: Tensor, name: str) -> Value:
         if owner.extra is None:
@@ -759,7 +621,7 @@ class Torch:
 
     def requires_grad(self, owner: Tensor, wanted: Value, node: ast.AST) -> Tensor:
         """`requires_grad_()` and assignments to `.requires_grad`."""
-        wanted = builtin.concrete(wanted)
+        wanted = concrete(wanted)
         if wanted is True:
             if owner.graph == "no" and owner.dtype == "float":
                 if owner.cuts:
@@ -915,7 +777,7 @@ class Torch:
         if name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and self._integers(args):
             dtype = "int"
         result = world.data(cuts=cuts, dtype=dtype)
-        if builtin.concrete(kwargs.get("requires_grad")) is True:
+        if concrete(kwargs.get("requires_grad")) is True:
             if cuts:
                 result.cuts = world.derived_cut("leaf", node, cuts, "")
             world.make_leaf(result, node)
@@ -933,17 +795,17 @@ class Torch:
             result.rank = depth
         elif name.endswith("_like") and args and isinstance(args[0], Tensor):
             result.rank = args[0].rank
-        first = builtin.known_items(self.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
+        first = containers.known_items(self.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
         if (
             first
             and name in ("zeros", "ones", "randn", "rand", "empty")
-            and isinstance(builtin.concrete(first[0]), int)
+            and isinstance(concrete(first[0]), int)
         ):
-            result.length = builtin.concrete(first[0])
-            if all(isinstance(builtin.concrete(size), int) for size in first):
-                result.extra = {**(result.extra or {}), "shape": tuple(builtin.concrete(size) for size in first)}
-        elif name in ("arange",) and len(args) == 1 and isinstance(builtin.concrete(args[0]), int):
-            result.length = builtin.concrete(args[0])
+            result.length = concrete(first[0])
+            if all(isinstance(concrete(size), int) for size in first):
+                result.extra = {**(result.extra or {}), "shape": tuple(concrete(size) for size in first)}
+        elif name in ("arange",) and len(args) == 1 and isinstance(concrete(args[0]), int):
+            result.length = concrete(args[0])
         elif name == "tensor" and args and isinstance(args[0], List) and not args[0].more:
             result.length = len(args[0].items)
         elif name in ("randn_like", "zeros_like", "ones_like", "rand_like") and args and isinstance(args[0], Tensor):
@@ -954,7 +816,7 @@ class Torch:
         flat: list[Value] = []
         for arg in args:
             flat.extend(arg.items if isinstance(arg, List) else [arg])
-        return bool(flat) and all(isinstance(builtin.concrete(value), int) for value in flat)
+        return bool(flat) and all(isinstance(concrete(value), int) for value in flat)
 
     # -- calls ----------------------------------------------------------------------------------------------
 
@@ -987,7 +849,7 @@ class Torch:
                 return self.op(short, args, kwargs, node)
             if name.startswith(("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")):
                 return Unknown("result")
-        found = builtin.standard_library(self.machine, path, args, kwargs, node)
+        found = stdlib.standard_library(self.machine, path, args, kwargs, node)
         if found is not NotImplemented:
             return found
         if path.startswith("builtins."):
@@ -1100,12 +962,12 @@ class Torch:
         if name == "prepare" and args:
             return args[0] if len(args) == 1 else tuple(args)
         if name in ("size", "dim", "numel", "keys", "state_dict", "zero_grad", "step", "parse_args"):
-            result = builtin.attribute_of_unknown(owner, f"{name}({len(args)})")
+            result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
             if isinstance(result, Unknown):
                 result.node = None
                 result.data = True
                 if name == "size" and args:
-                    return builtin.item_of_unknown(result, args[0])
+                    return unknowns.item_of_unknown(result, args[0])
             return result
         if name == "scale" and len(args) == 1 and isinstance(args[0], (Tensor, Unknown)):
             return self.op("mul", [args[0], world.data("scale")], {}, node)
@@ -1169,7 +1031,7 @@ class Torch:
 
     def is_instance(self, value: Value, kind: Value) -> bool | None:
         """isinstance for the values of the dry run; None where nobody knows."""
-        value = builtin.concrete(value)
+        value = concrete(value)
         name = kind.path if isinstance(kind, Lib) else (kind.name if isinstance(kind, (Class, Native)) else "")
         if isinstance(value, Unknown):
             return None
@@ -1370,7 +1232,7 @@ def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    on = builtin.concrete(args[0] if args else kwargs.get("mode", True))
+    on = concrete(args[0] if args else kwargs.get("mode", True))
     return grad_mode("yes", "enable_grad") if on is False else grad_mode("no", "no_grad")
 
 
@@ -1401,7 +1263,7 @@ def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     data = args[0] if args else kwargs.get("data")
-    wanted = builtin.concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+    wanted = concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
     result = torch.world.data()
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
@@ -1418,7 +1280,7 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown()
     if isinstance(value, Tensor):
-        wanted = builtin.concrete(kwargs.get("requires_grad"))
+        wanted = concrete(kwargs.get("requires_grad"))
         if value.node is not None:
             cuts = torch.world.cut("leaf" if wanted is True else "copy", node, value, name=value.name)
             if wanted is not True:
@@ -1445,7 +1307,7 @@ def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Reentrant checkpoint over inputs that need no grad gives a result without graph."""
-    reentrant = builtin.concrete(kwargs.pop("use_reentrant", True))
+    reentrant = concrete(kwargs.pop("use_reentrant", True))
     kwargs.pop("preserve_rng_state", None)
     inputs = [tensor for arg in args[1:] for tensor in torch.tensors(arg)]
     result = torch.machine.call(args[0], args[1:], kwargs, node)

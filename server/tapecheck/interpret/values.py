@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Value = Any
 """Any value of the dry run: one of the classes here or a Python constant or tuple."""
 
+CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
+"""The types of Python's own constants."""
+
 Args = list[Value]
 Kwargs = dict[str, Value]
 
@@ -108,36 +111,11 @@ class Tensor:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"
 
 
-_PLAIN = frozenset(
-    [
-        "number",
-        "len",
-        "text",
-        "index",
-        "key",
-        "bool",
-        "size",
-        "count",
-        "shape",
-        "dtype",
-        "device",
-        "test",
-        "not",
-        "comparison",
-        "name",
-        "isinstance",
-        "hasattr",
-        "any",
-        "all",
-        "type",
-        "item()",
-        "ndim",
-        "layout",
-        "lr",
-        "numpy",
-        "handle",
-    ]
-)
+_PLAIN = frozenset((
+    "number", "len", "text", "index", "key", "bool", "size", "count", "shape", "dtype", "device", "test", "not",
+    "comparison", "name", "isinstance", "hasattr", "any", "all", "type", "item()", "ndim", "layout", "lr", "numpy",
+    "handle",
+))  # fmt: skip
 """Names of unknown values that are no tensors."""
 
 
@@ -407,3 +385,10 @@ class Signal(Exception):
         self.value = value
         self.message = message
         self.node = node
+
+
+def concrete(value: Value) -> Value:
+    """The value settled on for an unknown, or the value itself."""
+    if isinstance(value, Unknown) and value.concrete is not None:
+        return value.concrete
+    return value

@@ -1,0 +1,122 @@
+"""What statements ask of values: likely branches, exceptions and their handlers, patterns of `match`."""
+
+from __future__ import annotations
+
+import ast
+import builtins as python
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.containers import guessed_items, known_items
+from tapecheck.interpret.equality import identical
+from tapecheck.interpret.values import Class, Env, Instance, Lib, List, Unknown, Value
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+EXCEPTIONS = frozenset(
+    name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
+)
+
+
+def default_branch(node: ast.AST) -> bool:
+    """The likelier answer of an undecided `if`: not the one that only leaves."""
+    if isinstance(node, ast.If):
+        last = node.body[-1]
+        if isinstance(last, (ast.Raise, ast.Continue, ast.Break)):
+            return False
+        if isinstance(last, ast.Return) and not node.orelse and len(node.body) == 1:
+            return False
+        if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+            name = ast.unparse(last.value.func)
+            if name in ("sys.exit", "exit", "quit", "os._exit"):
+                return False
+    return True
+
+
+def exception_name(value: Value, node: ast.AST) -> str:
+    if isinstance(value, Lib):
+        return value.path.rsplit(".", 1)[-1]
+    if isinstance(value, Class):
+        return value.name
+    if isinstance(value, Instance):
+        return value.cls.name if value.cls is not None else value.lib.rsplit(".", 1)[-1]
+    target = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(target).rsplit(".", 1)[-1]
+
+
+def exception_matches(raised: Any, wanted: Value, node: ast.AST) -> bool:
+    """Whether an except clause names the class of an exception or a base of it."""
+    if not raised.kind:
+        return True
+    names = {raised.kind, "BaseException"}
+    known = getattr(python, raised.kind, None)
+    if isinstance(known, type):
+        names |= {base.__name__ for base in known.__mro__}
+    elif raised.kind not in ("SystemExit", "KeyboardInterrupt", "GeneratorExit"):
+        names.add("Exception")
+    if isinstance(raised.value, Instance) and raised.value.cls is not None:
+        for cls in raised.value.cls.mro():
+            names.add(cls.name)
+            for path in (base.path for base in cls.bases if isinstance(base, Lib)):
+                base_type = getattr(python, path.rsplit(".", 1)[-1], None)
+                if isinstance(base_type, type):
+                    names |= {base.__name__ for base in base_type.__mro__}
+    if isinstance(wanted, tuple):
+        return any(exception_matches(raised, item, node) for item in wanted)
+    return exception_name(wanted, node) in names
+
+
+def counted_names(node: ast.AST) -> set[str]:
+    """The names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
+    known: set[str] | None = getattr(node, "_tapecheck_counted", None)
+    if known is None:
+        known = set()
+        for child in ast.walk(node):
+            if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
+                known.add(child.target.id)
+            elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
+                used = {part.id for part in ast.walk(child.value) if isinstance(part, ast.Name)}
+                known |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
+        node._tapecheck_counted = known  # type: ignore[attr-defined]
+    return known
+
+
+def match_pattern(machine: Machine, pattern: ast.pattern, subject: Value, env: Env) -> bool | None:
+    """Whether a match pattern fits; None where nobody knows. Names are bound on the way."""
+    if isinstance(pattern, ast.MatchAs):
+        if pattern.pattern is not None:
+            inner = match_pattern(machine, pattern.pattern, subject, env)
+            if inner is False:
+                return False
+        else:
+            inner = True
+        if pattern.name is not None:
+            machine.store_name(pattern.name, subject, env, pattern)
+        return inner
+    if isinstance(pattern, ast.MatchValue):
+        result = machine.compare(ast.Eq(), subject, machine.eval(pattern.value, env), pattern)
+        return machine.known_truth(result)
+    if isinstance(pattern, ast.MatchSingleton):
+        return identical(subject, pattern.value)
+    if isinstance(pattern, ast.MatchOr):
+        results = [match_pattern(machine, option, subject, env) for option in pattern.patterns]
+        if any(results):
+            return True
+        return None if any(result is None for result in results) else False
+    if isinstance(pattern, ast.MatchSequence):
+        items = known_items(machine, subject, pattern) if isinstance(subject, (tuple, List)) else None
+        if items is None:
+            if not isinstance(subject, Unknown):
+                return False
+            items = guessed_items(machine, subject, len(pattern.patterns), pattern)
+        elif len(items) != len(pattern.patterns) and not any(isinstance(p, ast.MatchStar) for p in pattern.patterns):
+            return False
+        results = [match_pattern(machine, p, item, env) for p, item in zip(pattern.patterns, items)]
+        if any(result is False for result in results):
+            return False
+        return None if isinstance(subject, Unknown) or any(result is None for result in results) else True
+    if isinstance(pattern, ast.MatchStar):
+        if pattern.name is not None:
+            machine.store_name(pattern.name, Unknown(pattern.name), env, pattern)
+        return True
+    return None

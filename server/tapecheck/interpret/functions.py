@@ -1,0 +1,126 @@
+"""Functions and classes: binding arguments, properties, dataclasses."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.values import (
+    Args,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Instance,
+    Kwargs,
+    List,
+    Native,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.tape import Site
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def has_yield(node: ast.AST) -> bool:
+    """Whether a function's own body yields (nested functions aside)."""
+    known = getattr(node, "_has_yield", None)
+    if known is None:
+        # Every run of a program makes its functions anew, and there are many runs: looked up once a node.
+        known = _looks_for_yield(node)
+        node._has_yield = known  # type: ignore[attr-defined]
+    return bool(known)
+
+
+def _looks_for_yield(node: ast.AST) -> bool:
+    stack: list[ast.AST] = list(getattr(node, "body", []))
+    while stack:
+        current = stack.pop()
+        if isinstance(current, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            stack.extend(ast.iter_child_nodes(current))
+    return False
+
+
+def names_dataclass(decorator: ast.expr) -> bool:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(target).rsplit(".", 1)[-1] in ("dataclass", "define", "attrs", "s")
+
+
+def property_part(owner: Wrapped, name: str) -> Native:
+    """`@x.setter` and the like: the property with one more function."""
+
+    def extend_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        given = args[0] if args else None
+        if name == "setter":
+            return Wrapped("property", owner.function, given)
+        return Wrapped("property", given if name == "getter" else owner.function, owner.extra)
+
+    return Native(name, extend_property)
+
+
+def find_setter(cls: Class, name: str) -> Value:
+    for candidate in cls.mro():
+        value = candidate.namespace.get(name)
+        if isinstance(value, Wrapped) and value.kind == "property":
+            return value.extra
+        if value is not None:
+            return None
+    return None
+
+
+def bind_arguments(machine: Machine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
+    """Bind arguments to parameters; a parameter that got nothing is unknown where a call was open-ended."""
+    arguments: ast.arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    kwargs = dict(kwargs)
+    open_ended = kwargs.pop("**", None) is not None
+    site: Site | None = None
+    values = env.vars
+    for parameter, value in zip(positional, args):
+        values[parameter.arg] = value
+    rest = args[len(positional) :]
+    if arguments.vararg is not None:
+        values[arguments.vararg.arg] = tuple(rest)
+    first_default = len(positional) - len(function.defaults)
+    for index, parameter in enumerate(positional[len(args) :], len(args)):
+        if parameter.arg in kwargs:
+            values[parameter.arg] = kwargs.pop(parameter.arg)
+        elif index >= first_default:
+            values[parameter.arg] = function.defaults[index - first_default]
+        else:
+            values[parameter.arg] = Unknown(parameter.arg)
+    for parameter, default in zip(arguments.kwonlyargs, function.kw_defaults):
+        values[parameter.arg] = kwargs.pop(parameter.arg) if parameter.arg in kwargs else default
+    if arguments.kwarg is not None:
+        values[arguments.kwarg.arg] = Dict(dict(kwargs), more=open_ended)
+    for name, value in values.items():
+        if isinstance(value, (Tensor, List, Dict, tuple, Instance, Unknown)):
+            if site is None:
+                site = machine.world.site(node) if machine.world.frames else None
+            if site is not None:
+                env.stores[name] = site
+                env.stamps[name] = machine.world.clock
+
+
+def fill_dataclass(machine: Machine, cls: Class, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    fields = cls.dataclass_fields or []
+    for index, (name, default, given) in enumerate(fields):
+        if index < len(args):
+            value = args[index]
+        elif name in kwargs:
+            value = kwargs[name]
+        elif isinstance(default, Instance) and default.lib == "dataclasses.field":
+            factory = default.facts.get("default_factory")
+            value = machine.call(factory, [], {}, node) if factory is not None else default.facts.get("default")
+        else:
+            value = default if given else Unknown(name)
+        machine.set_attribute(owner, name, value, node)
+    after = machine.find_method(owner, "__post_init__")
+    if after is not None:
+        machine.call(after, [], {}, node)

@@ -1,0 +1,195 @@
+"""The standard library, as far as training code uses it."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.builtin import make_dict, make_range, unknown
+from tapecheck.interpret.containers import known_items
+from tapecheck.interpret.values import (
+    Args,
+    Class,
+    Dict,
+    Instance,
+    Kwargs,
+    Lib,
+    Native,
+    Signal,
+    Stream,
+    Unknown,
+    Value,
+    concrete,
+)
+from tapecheck.interpret.world import cuts_of
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def standard_library(m: Machine, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a function of the standard library; NotImplemented where it is none that matters here."""
+    if path.startswith("math."):
+        function = getattr(math, path[5:], None)
+        values = [concrete(arg) for arg in args]
+        if callable(function) and values and all(isinstance(value, (int, float)) for value in values):
+            if path in ("math.factorial", "math.comb", "math.perm") and any(abs(value) > 1_000 for value in values):
+                return Unknown("number")
+            try:
+                return function(*values)
+            except (ValueError, OverflowError, TypeError):
+                return Unknown("number")
+        return Unknown("number", None, cuts_of(*args))
+    handler = _STANDARD.get(path)
+    return NotImplemented if handler is None else handler(m, args, kwargs, node)
+
+
+def _deque(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    bound = concrete(args[1] if len(args) > 1 else kwargs.get("maxlen"))
+    items = known_items(m, args[0], node) if args else []
+    result = m.new_list(items or [], node, items is None)
+    result.kind = "deque"
+    result.bound = bound if isinstance(bound, int) else None
+    return result
+
+
+def _defaultdict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Dict({}, factory=args[0] if args else None, born=m.world.clock)
+
+
+def _partial(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    function, given, named = args[0], args[1:], dict(kwargs)
+    return Native("partial", lambda m2, more, extra, at: m2.call(function, [*given, *more], {**named, **extra}, at))
+
+
+def _copy(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return m.torch.deep_copy(args[0] if args else None, node)
+
+
+def _chain(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items: list[Value] = []
+    more = False
+    for arg in args:
+        known = known_items(m, arg, node)
+        if known is None:
+            more = True
+            items.extend(m.elements(arg, node))
+        else:
+            items.extend(known)
+    return m.new_list(items, node, more)
+
+
+def _cycle(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    if items:
+        return Stream(lambda: None, lambda index: items[index % len(items)])
+    return m.stream(args[0] if args else Unknown(), node)
+
+
+def _count(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    start = concrete(args[0]) if args else 0
+    return Stream(lambda: None, lambda index: start + index if isinstance(start, int) else Unknown("count"))
+
+
+def _islice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    inner = m.stream(args[0] if args else Unknown(), node)
+    stop = concrete(args[1]) if len(args) == 2 else None
+    if isinstance(stop, int):
+        return Stream(lambda: stop, inner.item, inner.sequential)
+    return inner
+
+
+def _reduce(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = list(m.elements(args[1], node)) if len(args) > 1 else []
+    if len(args) > 2:
+        items.insert(0, args[2])
+    total: Value = items[0] if items else Unknown("reduce")
+    for item in items[1:]:
+        total = m.call(args[0], [total, item], {}, node)
+    return total
+
+
+def _choice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    return items[0] if items else Unknown("choice")
+
+
+def _sample(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    count = concrete(args[1] if len(args) > 1 else kwargs.get("k"))
+    if items is None:
+        return m.new_list(list(m.elements(args[0], node)), node, True) if args else Unknown("sample")
+    if isinstance(count, int):
+        return m.new_list(items[-count:] if count else [], node)
+    return m.new_list(items, node, True)
+
+
+def _exit(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    raise Signal("SystemExit")
+
+
+def _field(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "dataclasses.field")
+    result.facts.update(kwargs)
+    return result
+
+
+def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "types.SimpleNamespace")
+    for key, value in kwargs.items():
+        if key != "**":
+            m.set_attribute(result, key, value, node)
+    return result
+
+
+def _namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    names = concrete(args[1]) if len(args) > 1 else None
+    if isinstance(names, str):
+        fields = names.replace(",", " ").split()
+    else:
+        known = known_items(m, names, node) or []
+        fields = [name for name in known if isinstance(name, str)]
+    definition = ast.ClassDef(
+        str(concrete(args[0])), [], [], [], [],
+        lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0),
+    )  # fmt: skip
+    cls = Class(str(concrete(args[0])), [Lib("typing.NamedTuple")], {}, m.module_of(m.envs[-1]), definition)
+    cls.dataclass_fields = [(name, None, False) for name in fields]
+    return cls
+
+
+def _same(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return args[0] if args else Unknown("result")
+
+
+def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Native("wraps", _same)
+
+
+def _context_manager(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return args[0] if args else Unknown("contextmanager")
+
+
+def _suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown("contextlib.suppress")
+
+
+_STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
+    "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
+    "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
+    "collections.namedtuple": _namedtuple, "functools.partial": _partial, "functools.reduce": _reduce,
+    "functools.wraps": _wraps, "functools.lru_cache": _wraps, "functools.cache": _same,
+    "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
+    "itertools.chain.from_iterable": lambda m, args, kwargs, node: _chain(m, list(m.elements(args[0], node)), {}, node),
+    "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _cycle, "random.choice": _choice,
+    "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
+    "dataclasses.field": _field, "contextlib.contextmanager": _context_manager,
+    "contextlib.suppress": _suppress, "tqdm.tqdm": _same, "tqdm.auto.tqdm": _same, "tqdm.notebook.tqdm": _same,
+    "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _same, "typing.cast": lambda m, a, k, n: a[1],
+    "tqdm.std.tqdm": _same, "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
+    "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
+    "operator.add": lambda m, a, k, n: m.binary(ast.Add(), a[0], a[1], n),
+    "operator.mul": lambda m, a, k, n: m.binary(ast.Mult(), a[0], a[1], n),
+}  # fmt: skip
