@@ -123,6 +123,58 @@ def test_watched_lines_are_counted(record: Record, tmp_path: Path) -> None:
     assert {event.at.line: event.value for event in counts} == {3: 5, 6: 1}
 
 
+PIECES = """
+import os, sys, time
+
+def put(stream, data):
+    os.write(stream, data)
+    time.sleep(0.02)
+
+for _ in range(3):
+    put(1, b"total")
+    put(2, b"warn")
+    put(1, b" 18.0 \\xc3")
+    put(2, b"ing\\n")
+    put(1, b"\\xa9\\n")
+put(2, b"\\r 10%|#  |")
+put(1, b"one\\ntwo\\n")
+put(2, b"\\r 20%|## |")
+put(1, b"ready? ")
+time.sleep(1)
+put(2, b"no answer\\n")
+put(1, b"the end \\xff\\xc3")
+"""
+
+
+def test_output_is_passed_on_in_whole_lines_and_nothing_is_lost(write: Write, tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def on_event(event: Output | Progress) -> None:
+        if isinstance(event, Output):
+            seen.append((event.stream, event.text))
+
+    script = write(PIECES)
+    result = run(RunRequest(script, python=PYTHON, cwd=str(tmp_path), env=QUIET), on_event)
+    for stream, whole in (("stdout", result.stdout), ("stderr", result.stderr)):
+        assert "".join(text for name, text in seen if name == stream) == whole
+    lines = [text for name, text in seen if name == "stdout"]
+    assert lines[:3] == ["total 18.0 é\n"] * 3
+    assert lines[3:] == ["one\ntwo\n", "ready? ", "the end \ufffd\ufffd"]
+    errors = [text for name, text in seen if name == "stderr"]
+    assert errors == ["warning\n"] * 3 + ["\r 10%|#  |", "\r 20%|## |", "no answer\n"]
+    assert seen.index(("stdout", "ready? ")) < seen.index(("stderr", "no answer\n"))
+
+
+def test_a_receiver_that_fails_ends_the_run(write: Write, tmp_path: Path) -> None:
+    def on_event(event: Output | Progress) -> None:
+        if isinstance(event, Output):
+            raise BrokenPipeError("the reader has left")
+
+    script = write("import time\nprint('up')\nfor _ in range(100_000):\n    print('x' * 100)\ntime.sleep(600)\n")
+    with pytest.raises(BrokenPipeError):
+        run(RunRequest(script, python=PYTHON, cwd=str(tmp_path), env=QUIET), on_event)
+
+
 def test_there_is_no_such_interpreter(write: Write) -> None:
     script = write("print(1)")
     with pytest.raises(RunError, match="no-such-python"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import json
@@ -26,7 +27,10 @@ NO_TORCH, OLD_PYTHON = 97, 96
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 64_000
 _DRAIN_SECONDS = 5.0
+_MOMENT_SECONDS = 0.1
+_LONGEST_LINE = 64_000
 
+Stream = Literal["stdout", "stderr"]
 How = Literal["finished", "raised", "stopped", "timeout", "cancelled", "died"]
 
 
@@ -58,9 +62,9 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Text that the program wrote to `stream`."""
+    """Text that the program wrote to `stream`: whole lines, except of a line that goes on after a pause."""
 
-    stream: Literal["stdout", "stderr"]
+    stream: Stream
     text: str
 
 
@@ -174,8 +178,57 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+class _Lines:
+    """Passes output on in whole lines, so that lines of two streams never mix within one another.
+
+    An unbuffered `print` is several writes. The beginning of a line (a prompt) is passed on once nothing more came for
+    a moment, what follows a carriage return (a progress bar) at once.
+    """
+
+    def __init__(self, on_event: Callable[[Union[Output, Progress]], None] | None) -> None:
+        self._on_event = on_event
+        self._lock = threading.Lock()
+        self._decoders: dict[Stream, codecs.IncrementalDecoder] = {}
+        self._begun: dict[Stream, str] = {}
+        self._last: dict[Stream, float] = {}
+
+    def add(self, stream: Stream, data: bytes) -> None:
+        with self._lock:
+            if stream not in self._decoders:
+                self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
+            text = self._begun.pop(stream, "") + self._decoders[stream].decode(data)
+            end = text.rfind("\n") + 1
+            if "\r" in text[end:] or len(text) - end > _LONGEST_LINE:
+                end = len(text)
+            if text[end:]:
+                self._begun[stream], self._last[stream] = text[end:], time.monotonic()
+            self._pass_on(stream, text[:end])
+
+    def flush_idle(self) -> None:
+        """Pass on the beginnings of lines to which nothing was added for a moment."""
+        with self._lock:
+            for stream in list(self._begun):
+                if time.monotonic() - self._last[stream] >= _MOMENT_SECONDS:
+                    self._pass_on(stream, self._begun.pop(stream))
+
+    def flush(self, stream: Stream) -> None:
+        """Pass on all there is of a stream, which came to its end."""
+        with self._lock:
+            decoder = self._decoders.pop(stream, None)
+            rest = decoder.decode(b"", final=True) if decoder is not None else ""
+            self._pass_on(stream, self._begun.pop(stream, "") + rest)
+
+    def _pass_on(self, stream: Stream, text: str) -> None:
+        # Under the lock: the two streams' lines reach the receiver one after the other.
+        if text and self._on_event is not None:
+            self._on_event(Output(stream, text))
+
+
 class _Follower:
-    """Passes on what the child writes, and counts what appears on its tape."""
+    """Passes on what the child writes, and counts what appears on its tape.
+
+    What the receiver of the output raises (its reader has left) ends the run.
+    """
 
     def __init__(
         self,
@@ -188,7 +241,9 @@ class _Follower:
         self.tape = tape
         self.began = began
         self.on_event = on_event
-        self.tails: dict[str, deque[bytes]] = {"stdout": deque(), "stderr": deque()}
+        self.tails: dict[Stream, deque[bytes]] = {"stdout": deque(), "stderr": deque()}
+        self.lines = _Lines(on_event)
+        self.refused: Exception | None = None
         self.iterations = self.backwards = 0
         self._position = 0
         self._rest = b""
@@ -197,7 +252,7 @@ class _Follower:
         self._current: int | None = None
         self._readers = [
             threading.Thread(target=self._read, args=(name, pipe), daemon=True)
-            for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr))
+            for name, pipe in zip(self.tails, (process.stdout, process.stderr), strict=True)
         ]
         for reader in self._readers:
             reader.start()
@@ -211,6 +266,9 @@ class _Follower:
                 return ""
             except subprocess.TimeoutExpired:
                 pass
+            self._pass_on(self.lines.flush_idle)
+            if self.refused is not None:
+                raise self.refused
             self._progress()
             if timeout is not None and time.monotonic() - self.began > timeout:
                 return "timeout"
@@ -220,23 +278,30 @@ class _Follower:
     def close(self) -> None:
         for reader in self._readers:
             reader.join(_DRAIN_SECONDS)
+        # A reader may still wait for a process that left the group and keeps the pipe open.
+        for stream in self.tails:
+            self._pass_on(self.lines.flush, stream)
 
-    def text(self, stream: str) -> str:
+    def text(self, stream: Stream) -> str:
         return b"".join(self.tails[stream])[-_TAIL_BYTES:].decode(errors="replace")
 
-    def _read(self, name: Literal["stdout", "stderr"], pipe: IO[bytes]) -> None:
-        import codecs
-
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    def _read(self, name: Stream, pipe: IO[bytes]) -> None:
         tail, size = self.tails[name], 0
         while chunk := os.read(pipe.fileno(), 65536):
             tail.append(chunk)
             size += len(chunk)
             while size - len(tail[0]) >= _TAIL_BYTES:
                 size -= len(tail.popleft())
-            text = decoder.decode(chunk)
-            if self.on_event is not None and text:
-                self.on_event(Output(name, text))
+            self._pass_on(self.lines.add, name, chunk)
+        self._pass_on(self.lines.flush, name)
+
+    def _pass_on(self, step: Callable[..., None], *arguments: object) -> None:
+        if self.refused is None:
+            try:
+                step(*arguments)
+            except Exception as error:
+                # The pipe is still read, or the program would wait for ever: `wait` raises it.
+                self.refused = error
 
     def _progress(self) -> None:
         before = (self.iterations, self.backwards)
