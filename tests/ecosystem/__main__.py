@@ -1,0 +1,137 @@
+"""Check a folder of checkouts of public repositories, and say what changed since the last time.
+
+    python -m tests.ecosystem FOLDER                      # each sub-folder is a repository
+    python -m tests.ecosystem FOLDER --only pytorch+examples --level warning
+    python -m tests.ecosystem FOLDER --memory survey.json # what is compared with, and written afterwards
+
+Prints every finding with its line, counts by rule and level, the lines checked and those of files that train
+something, and what is new, gone or changed. Nothing of the checkouts is executed or imported. A file on which
+the check fails, hangs or dies is told at the end and makes the exit status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from tapecheck.cli.checking import Wanted
+from tests.ecosystem.memory import Changes, MemoryFileError, compare, read, write
+from tests.ecosystem.survey import FileResult, Found, survey, tasks
+
+LEVELS = ("error", "warning", "info", "hint")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the survey that the command line asks for and answer the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.ecosystem",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="the folder whose sub-folders are the repositories")
+    parser.add_argument("--memory", type=Path, help="JSON file with the last survey; read, then replaced")
+    parser.add_argument("--only", action="append", default=[], help="only repositories whose name contains this")
+    parser.add_argument("--level", choices=LEVELS, default="hint", help="print findings of this level and above")
+    parser.add_argument("--changes", action="store_true", help="print what changed, not every finding")
+    parser.add_argument("--fixes", action="store_true", help="work out the fixes too: do they crash?")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes check files")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds a file may take (default: 120)")
+    parser.add_argument("--slow", type=float, default=3.0, help="list files that take more CPU seconds (default: 3)")
+    options = parser.parse_args(arguments)
+    if not options.folder.is_dir():
+        parser.error(f"{options.folder} is no folder")
+    try:
+        before = read(options.memory) if options.memory is not None else None
+    except MemoryFileError as error:
+        parser.error(str(error))
+    todo = list(tasks(options.folder, Wanted(fixes=options.fixes), options.only))
+    if not todo:
+        parser.error(f"no Python files in the sub-folders of {options.folder}")
+
+    start = time.monotonic()
+    results = []
+    for result in survey(todo, jobs=max(1, options.jobs), limit_s=options.limit):
+        results.append(result)
+        if sys.stderr.isatty():
+            print(f"\r{len(results)}/{len(todo)} files", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    results.sort(key=lambda result: (result.repository, result.path))
+    findings = [found for result in results for found in result.findings]
+
+    looked_at = {result.repository for result in results} if options.only else None
+    earlier = [found for found in before or [] if looked_at is None or found.repository in looked_at]
+    if not options.changes:
+        print_findings(findings, options.level)
+    print_totals(results, time.monotonic() - start, options.slow)
+    if before is not None:
+        print_changes(compare(earlier, findings))
+    if options.memory is not None:
+        kept = [found for found in before or [] if looked_at is not None and found.repository not in looked_at]
+        write(options.memory, findings, kept)
+    return 2 if any(result.crash for result in results) else 0
+
+
+def print_findings(findings: list[Found], level: str) -> None:
+    """Every finding of a level and above, by repository, with its line."""
+    shown = [found for found in findings if LEVELS.index(found.severity) <= LEVELS.index(level)]
+    for number, found in enumerate(shown):
+        if number == 0 or shown[number - 1].repository != found.repository:
+            print(f"\n== {found.repository}")
+        print(_told(found))
+
+
+def _told(found: Found) -> str:
+    place = f"{found.repository}/{found.path}:{found.line}"
+    return f"{place}: {found.severity}[{found.code}] {found.message}\n    | {found.excerpt}"
+
+
+def print_totals(results: list[FileResult], seconds: float, slow: float) -> None:
+    """A table by rule and level, the lines, the time, and the files that were trouble."""
+    counts = Counter((found.code, found.severity) for result in results for found in result.findings)
+    print(f"\n{'':8}" + "".join(f"{level:>9}" for level in LEVELS))
+    for code in sorted({code for code, _ in counts}):
+        print(f"{code:8}" + "".join(f"{counts[code, level]:9}" for level in LEVELS))
+    print(f"{'all':8}" + "".join(f"{sum(counts[c, s] for c, s in counts if s == level):9}" for level in LEVELS))
+
+    lines = sum(result.lines for result in results)
+    training = sum(result.lines for result in results if result.training)
+    trainers = sum(result.training for result in results)
+    cpu = sum(result.seconds for result in results)
+    repositories = len({result.repository for result in results})
+    print(f"\n{repositories} repositories, {len(results)} files, {lines} lines of code")
+    print(f"{training} of these lines in {trainers} files that train something")
+    print(f"{cpu:.0f} s CPU, {seconds:.0f} s in all")
+    for result in sorted(results, key=lambda result: -result.seconds):
+        if result.seconds > slow:
+            print(f"slow: {result.seconds:.1f} s CPU for {result.lines} lines: {result.repository}/{result.path}")
+    unreadable = [result for result in results if result.problems]
+    print(f"{len(unreadable)} files that Python cannot read as they are")
+    crashes = [result for result in results if result.crash]
+    print(f"{len(crashes)} crashes")
+    for result in crashes:
+        print(f"crash: {result.repository}/{result.path}: {result.crash}")
+
+
+def print_changes(changes: Changes) -> None:
+    """What is new, gone and changed."""
+    if not changes:
+        print("\nNothing changed since the last survey.")
+        return
+    print(
+        f"\nSince the last survey: {len(changes.new)} new, {len(changes.gone)} gone, {len(changes.changed)} changed"
+    )
+    for found in changes.new:
+        print(f"+ {_told(found)}")
+    for found in changes.gone:
+        print(f"- {_told(found)}")
+    for old, now in changes.changed:
+        print(f"~ {_told(now)}\n    was {old.severity}[{old.code}] {old.message}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
