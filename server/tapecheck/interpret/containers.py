@@ -79,10 +79,20 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
     if isinstance(value, (Generator, Stream, Instance)):
         stream = machine.stream(value, node)
         length = stream.length()
-        length = None if length is None else max(length - stream.next, 0)
-        if isinstance(value, Generator) or (length is not None and length <= 64):
-            items = list(machine.elements(stream, node))
-            return items if length is None or len(items) == length else None
+        if length is None or (not stream.sequential and length - stream.next > _MAX_ITEMS):
+            return None
+        items: list[Value] = []
+        while len(items) < _MAX_DRAINED:
+            if stream.next >= length:
+                break
+            try:
+                items.append(stream.item(stream.next))
+            except IndexError:
+                break
+            stream.next += 1
+        else:
+            return None
+        return items if not isinstance(value, Generator) or value.whole[0] else None
     return None
 
 
@@ -129,7 +139,7 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
     if isinstance(value_now, str):
         return Stream(lambda: len(value_now), lambda index: value_now[index])
     if isinstance(value_now, Generator):
-        return _generator_stream(value_now)
+        return _generator_stream(machine, value_now)
     if isinstance(value, Unknown):
         child = value
         bound_length(attribute_of_unknown(child, "__len__()"))
@@ -158,19 +168,21 @@ def _item_or_unknown(items: list[Value]) -> Callable[[int], Value]:
     return lambda index: items[index] if index < len(items) else Unknown("item")
 
 
-def _generator_stream(generator: Generator) -> Stream:
+def _generator_stream(machine: Machine, generator: Generator) -> Stream:
     produced: list[Value] = []
 
     def item(index: int) -> Value:
         while len(produced) <= index:
             try:
-                produced.append(next(generator.run))
-            except StopIteration:
-                raise IndexError from None
+                produced.append(machine.resume(generator))
+            except Signal as signal:
+                if signal.kind == "StopIteration":
+                    raise IndexError from None
+                raise
         return produced[index]
 
     # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
-    return Stream(lambda: 1_000_000, item, sequential=True)
+    return Stream(lambda: None if generator.open else 1_000_000, item, sequential=True)
 
 
 def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:
@@ -190,6 +202,19 @@ def _append(machine: Machine, target: List, items: list[Value], node: ast.AST) -
         del target.items[: len(target.items) - target.bound]
     if any(True for item in items if not isinstance(item, CONSTANTS)):
         target.stored_at = machine.world.site(node)
+
+
+_MAX_ITEMS = 64
+_MAX_DRAINED = 1_024
+
+
+def exception_signal(args: Args, node: ast.AST) -> Signal:
+    """The exception that `generator.throw(...)` raises."""
+    value = args[1] if len(args) > 1 else (args[0] if args else None)
+    cls = args[0] if args else None
+    name = value.cls.name if isinstance(value, Instance) and value.cls is not None else ""
+    path = cls.path if isinstance(cls, Lib) else (value.lib if isinstance(value, Instance) else "")
+    return Signal(name or path.rsplit(".", 1)[-1] or "Exception", value)
 
 
 def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Value:
@@ -304,8 +329,13 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
         if isinstance(owner, (int, float)) and name in ("real", "imag"):
             return getattr(owner, name)
         return Native(name, lambda m, args, kwargs, at: method_of_constant(owner, name, args, kwargs))
-    if isinstance(owner, Generator) and name in ("send", "__next__"):
-        return Native(name, lambda m, args, kwargs, at: next_of(m, owner, [], at))
+    if isinstance(owner, Generator):
+        if name in ("send", "__next__", "asend", "__anext__"):
+            return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))
+        if name in ("throw", "athrow"):
+            return Native(name, lambda m, args, kwargs, at: m.resume(owner, None, exception_signal(args, at)))
+        if name in ("close", "aclose"):
+            return Native(name, lambda m, args, kwargs, at: m.close(owner))
     if isinstance(owner, slice):
         return getattr(owner, name, Unknown(name))
     return Unknown(name)
@@ -510,11 +540,12 @@ _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
 
 def next_of(machine: Machine, value: Value, args: Args, node: ast.AST) -> Value:
     if isinstance(value, Generator):
-        for item in value.run:
-            return item
-        if args:
-            return args[0]
-        raise Signal("StopIteration")
+        try:
+            return machine.resume(value)
+        except Signal as signal:
+            if signal.kind == "StopIteration" and args:
+                return args[0]
+            raise
     if isinstance(value, Stream):
         length = value.length()
         if length is not None and value.next >= length:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret.containers import guessed_items, known_items
 from tapecheck.interpret.equality import identical
-from tapecheck.interpret.values import Class, Env, Instance, Lib, List, Unknown, Value
+from tapecheck.interpret.values import Class, Env, Instance, Lib, List, Signal, Unknown, Value
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -42,6 +42,33 @@ def exception_name(value: Value, node: ast.AST) -> str:
         return value.cls.name if value.cls is not None else value.lib.rsplit(".", 1)[-1]
     target = node.func if isinstance(node, ast.Call) else node
     return ast.unparse(target).rsplit(".", 1)[-1]
+
+
+def exception_object(raised: Signal) -> Value:
+    """The object that `except ... as` binds, made where the exception came from torch or Python itself."""
+    if raised.value is None:
+        made = Instance(None, f"builtins.{raised.kind}")
+        made.facts["args"] = [raised.message] if raised.message else [Unknown("text")]
+        raised.value = made
+    elif isinstance(raised.value, (Lib, Class)):
+        # `raise ValueError` raises an object of that class.
+        made = Instance(raised.value) if isinstance(raised.value, Class) else Instance(None, raised.value.path)
+        made.facts["args"] = []
+        raised.value = made
+    return raised.value
+
+
+def exception_class(raised: Signal) -> Value:
+    value = exception_object(raised)
+    return value.cls if isinstance(value, Instance) and value.cls is not None else Lib(f"builtins.{raised.kind}")
+
+
+def stop_iteration(result: Value) -> Instance:
+    """The StopIteration that a generator ends with; its value is what the generator returned."""
+    made = Instance(None, "builtins.StopIteration")
+    made.facts["args"] = [] if result is None else [result]
+    made.attrs["value"] = result
+    return made
 
 
 def exception_matches(raised: Any, wanted: Value, node: ast.AST) -> bool:

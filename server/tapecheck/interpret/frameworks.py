@@ -44,7 +44,7 @@ def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
 
 
 def _context(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Context(lambda machine: None, lambda machine: None)
+    return Context(lambda machine: None, lambda machine, raised: None)
 
 
 def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -47,6 +47,30 @@ def _looks_for_yield(node: ast.AST) -> bool:
     return False
 
 
+def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
+    """The yields that a statement comes to before its blocks, in the order in which they are evaluated."""
+    known: tuple[ast.Yield | ast.YieldFrom, ...] | None = getattr(node, "_tapecheck_yields", None)
+    if known is None:
+        heads: list[ast.AST]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.While)):
+            heads = []
+        elif isinstance(node, ast.Match):
+            heads = [node.subject]
+        else:
+            heads = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+        known = tuple(found for head in heads for found in yields_in(head))
+        node._tapecheck_yields = known  # type: ignore[attr-defined]
+    return known
+
+
+def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
+    """The yields in an expression, inner ones first."""
+    if isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
+        return []
+    found = [inner for child in ast.iter_child_nodes(node) for inner in yields_in(child)]
+    return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found
+
+
 def names_dataclass(decorator: ast.expr) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(target).rsplit(".", 1)[-1] in ("dataclass", "define", "attrs", "s")

@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterator
 from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import builtin, carry, constants, containers, equality, flow, functions, unknowns
+from tapecheck.interpret import (
+    builtin,
+    carry,
+    constants,
+    containers,
+    contexts,
+    equality,
+    flow,
+    functions,
+    stdlib,
+    unknowns,
+)
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -54,6 +65,7 @@ MAX_RECURSION = 3
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
+_MAX_ROUNDS = 64
 
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
@@ -103,6 +115,7 @@ class Machine:
         self.entered: set[tuple[int, tuple[Span, ...]]] = set()
         self.running: list[int] = []
         self.handlers = 0
+        self.handling: list[Signal] = []
         self.globals_done = False
         self._exec: dict[type[ast.stmt], Callable[[Any, Env], Run]] = {
             ast.If: self._if, ast.For: self._for, ast.AsyncFor: self._for, ast.While: self._while,
@@ -128,7 +141,7 @@ class Machine:
             ast.DictComp: self._dict_comp, ast.JoinedStr: self._joined, ast.FormattedValue: self._formatted,
             ast.NamedExpr: self._named, ast.Starred: lambda node, env: self.eval(node.value, env),
             ast.Await: lambda node, env: self.eval(node.value, env),
-            ast.Yield: lambda node, env: Unknown("yield"), ast.YieldFrom: lambda node, env: Unknown("yield"),
+            ast.Yield: self._yielded, ast.YieldFrom: self._yielded,
         }  # fmt: skip
 
     # -- statements -----------------------------------------------------------------------------------------
@@ -136,8 +149,12 @@ class Machine:
     def block(self, body: list[ast.stmt], env: Env) -> Run:
         """Run statements; answers None, BREAK, CONTINUE or a Returned."""
         world = self.world
+        suspends = env.sent is not None
         for node in body:
             world.spend()
+            if suspends:
+                for part in functions.yields_of(node):
+                    yield from self._suspend(part, env)
             simple = self._simple.get(type(node))
             if simple is not None:
                 simple(node, env)
@@ -167,24 +184,32 @@ class Machine:
             self.envs.pop()
 
     def _expr(self, node: ast.Expr, env: Env) -> Run:
-        value = node.value
-        if isinstance(value, ast.Yield):
-            yield self.eval(value.value, env) if value.value is not None else None
-        elif isinstance(value, ast.YieldFrom):
-            yield from self.elements(self.eval(value.value, env), value)
-        else:
-            self.eval(value, env)
+        self.eval(node.value, env)
         return None
+        yield
+
+    def _suspend(self, node: ast.Yield | ast.YieldFrom, env: Env) -> Run:
+        """Run a yield ahead of the statement it stands in; the statement then finds what it gave."""
+        value = self.eval(node.value, env) if node.value is not None else None
+        if isinstance(node, ast.Yield):
+            result = yield value
+        elif isinstance(value, Generator):
+            result = yield from value.run
+        else:
+            yield from self.elements(value, node)
+            result = None
+        if env.sent is not None:
+            env.sent[node] = result
+
+    def _yielded(self, node: ast.AST, env: Env) -> Value:
+        return Unknown("yield") if env.sent is None else env.sent.get(node)
 
     def _assign(self, node: ast.Assign, env: Env) -> Run:
-        if isinstance(node.value, ast.Yield):
-            sent = yield self.eval(node.value.value, env) if node.value.value is not None else None
-            value: Value = Unknown("sent") if sent is None else sent
-        else:
-            value = self.eval(node.value, env)
+        value = self.eval(node.value, env)
         for target in node.targets:
             self.assign(target, value, env, node)
         return None
+        yield
 
     def _return(self, node: ast.Return, env: Env) -> Run:
         return Returned(self.eval(node.value, env) if node.value is not None else None)
@@ -274,6 +299,9 @@ class Machine:
         known = False
         always = isinstance(node.test, ast.Constant) and bool(node.test.value)
         while True:
+            if env.sent is not None:
+                for part in functions.yields_in(node.test):
+                    yield from self._suspend(part, env)
             value = self.eval(node.test, env)
             answer = self.known_truth(value)
             if always:
@@ -307,91 +335,107 @@ class Machine:
 
     def _with(self, node: ast.With, env: Env) -> Run:
         entered: list[Value] = []
-        suppress: list[str] = []
+        raised: Signal | None = None
+        signal: Any = None
+        iteration = self.world.iteration
         try:
             for item in node.items:
                 manager = self.eval(item.context_expr, env)
                 value = self.enter(manager, node)
                 entered.append(manager)
-                if isinstance(manager, Unknown) and manager.name == "contextlib.suppress":
-                    suppress.append("Exception")
                 if item.optional_vars is not None:
                     self.assign(item.optional_vars, value, env, node)
-            return (yield from self.block(node.body, env))
-        except Signal as signal:
-            if suppress:
-                self._mark_caught(signal)
-                return None
-            raise
-        finally:
-            for manager in reversed(entered):
-                self.leave(manager, node)
+            signal = yield from self.block(node.body, env)
+        except Signal as error:
+            raised = error
+        # Whatever else ends the block (the budget, a generator thrown away) ends the whole way through the program.
+        while entered:
+            try:
+                if self.leave(entered.pop(), node, raised) and raised is not None:
+                    self.caught(raised, iteration)
+                    raised = None
+            except Signal as error:
+                raised = error
+        if raised is not None:
+            raise raised
+        return signal
 
     def enter(self, manager: Value, node: ast.AST) -> Value:
+        """Enter a context; answers what `as` binds."""
         if isinstance(manager, Context):
             return manager.enter(self)
         if isinstance(manager, Instance):
-            method = self.find_method(manager, "__enter__")
-            if method is not None:
-                return self.call(method, [], {}, node)
+            for name in ("__enter__", "__aenter__"):
+                method = self.special(manager, name)
+                if method is not None:
+                    return self.call(method, [], {}, node)
             return manager
-        if isinstance(manager, Generator):
-            return next(manager.run, None)
         if isinstance(manager, Unknown):
             return unknowns.attribute_of_unknown(manager, "__enter__()")
         return manager
 
-    def leave(self, manager: Value, node: ast.AST) -> None:
+    def leave(self, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool:
+        """Leave a context that was entered; answers whether it swallows the exception its block ended in."""
         if isinstance(manager, Context):
-            manager.leave(self)
-        elif isinstance(manager, Instance):
-            method = self.find_method(manager, "__exit__")
-            if method is not None:
-                self.call(method, [None, None, None], {}, node)
-        elif isinstance(manager, Generator):
-            next(manager.run, None)
+            return manager.leave(self, raised) is True
+        if isinstance(manager, Instance):
+            for name in ("__exit__", "__aexit__"):
+                method = self.special(manager, name)
+                if method is not None:
+                    args: Args = [None, None, None]
+                    if raised is not None:
+                        if manager.cls is None:
+                            manager.facts["raised"] = raised
+                        value = flow.exception_object(raised)
+                        args = [flow.exception_class(raised), value, Unknown("traceback")]
+                    return self.known_truth(self.call(method, args, {}, node)) is True
+        return False
+
+    def caught(self, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:
+        """An exception goes no further: the program is back where the statement that caught it stands."""
+        self.world.iteration = iteration
+        self.world.stamp += 1
+        self._mark_caught(raised)
 
     def _try(self, node: ast.Try, env: Env) -> Run:
-        signal: Any = None
-        closing = False
-        modes = list(self.world.grad_modes)
+        if not node.finalbody:
+            return (yield from self._handled(node, env))
         iteration = self.world.iteration
-        depth = len(self.world.frames)
         try:
+            signal = yield from self._handled(node, env)
+        except Signal as raised:
+            instead = yield from self.block(node.finalbody, env)
+            if instead is None:
+                raise
+            self.caught(raised, iteration)
+            return instead
+        instead = yield from self.block(node.finalbody, env)
+        return signal if instead is None else instead
+
+    def _handled(self, node: ast.Try, env: Env) -> Run:
+        """The body of a `try` with its handlers and its `else`."""
+        iteration = self.world.iteration
+        try:
+            self.handlers += 1
             try:
-                self.handlers += 1
-                try:
-                    signal = yield from self.block(node.body, env)
-                finally:
-                    self.handlers -= 1
-            except Signal as raised:
-                handler = self._handler(node, raised, env)
-                if handler is None:
-                    raise
-                assert len(self.world.frames) == depth
-                self.world.grad_modes[:] = modes
-                self.world.iteration = iteration
-                self.world.stamp += 1
-                self._mark_caught(raised)
-                if handler.name:
-                    env.vars[handler.name] = raised.value if raised.value is not None else Unknown(raised.kind)
-                try:
-                    return (yield from self.block(handler.body, env))
-                except Signal as again:
-                    if not again.kind:
-                        raise raised from None
-                    raise
-            if signal is None and node.orelse:
-                signal = yield from self.block(node.orelse, env)
-            return signal
-        except GeneratorExit:
-            # A suspended generator is being thrown away: the program is over.
-            closing = True
-            raise
-        finally:
-            if node.finalbody and not closing:
-                # A `finally` that itself jumps would replace the signal; that is rare enough to be left out.
-                yield from self.block(node.finalbody, env)
+                signal = yield from self.block(node.body, env)
+            finally:
+                self.handlers -= 1
+        except Signal as raised:
+            handler = self._handler(node, raised, env)
+            if handler is None:
+                raise
+            self.caught(raised, iteration)
+            if handler.name:
+                env.vars[handler.name] = flow.exception_object(raised)
+            self.handling.append(raised)
+            try:
+                return (yield from self.block(handler.body, env))
+            finally:
+                self.handling.pop()
+        if signal is None and node.orelse:
+            signal = yield from self.block(node.orelse, env)
+        return signal
 
     def _handler(self, node: ast.Try, raised: Signal, env: Env) -> ast.ExceptHandler | None:
         for handler in node.handlers:
@@ -403,13 +447,14 @@ class Machine:
                     return handler
         return None
 
-    def _mark_caught(self, signal: Signal) -> None:
+    def _mark_caught(self, signal: Signal, caught: bool = True) -> None:
+        """Note on the tape whether an exception of torch's was caught (or raised again)."""
         if signal.node is not None and self.world.frames:
             events = self.world.tape.events
             for index in range(len(events) - 1, -1, -1):
                 event = events[index]
                 if isinstance(event, Raised):
-                    events[index] = Raised(event.at, event.exception, event.message, event.backward, True)
+                    events[index] = Raised(event.at, event.exception, event.message, event.backward, caught)
                     return
 
     def _match(self, node: ast.Match, env: Env) -> Run:
@@ -443,6 +488,8 @@ class Machine:
 
     def decorate(self, decorator: Value, function: Value, node: ast.AST) -> Value:
         if isinstance(decorator, Lib):
+            if decorator.path in stdlib.DECORATORS:
+                return self.call(decorator, [function], {}, node)
             known = self.torch.decorator(decorator.path, function)
             if known is not None:
                 return known
@@ -452,6 +499,10 @@ class Machine:
             return self.call(decorator, [function], {}, node)
         if isinstance(decorator, Native):
             return decorator.call(self, [function], {}, node)
+        if isinstance(decorator, Instance):
+            if decorator.cls is not None and self.find_method(decorator, "__call__") is None:
+                return contexts.decorated(decorator, function)
+            return self.call(decorator, [function], {}, node)
         # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
         return function
 
@@ -481,7 +532,17 @@ class Machine:
             for base in bases:
                 if isinstance(base, Class) and base.dataclass_fields:
                     cls.dataclass_fields = base.dataclass_fields + annotated
-        self.store_name(node.name, cls, env, node)
+        result: Value = cls
+        for decorator in reversed(node.decorator_list):
+            result = self.decorate_class(self.eval(decorator, env), result, decorator)
+        self.store_name(node.name, result, env, node)
+
+    def decorate_class(self, decorator: Value, cls: Value, node: ast.AST) -> Value:
+        """What a decorator makes of a class; one that nobody can look into is trusted to give the class back."""
+        if isinstance(decorator, (Function, Bound, Wrapped, Class, Native, Instance)):
+            result = self.call(decorator, [cls], {}, node)
+            return cls if result is None or isinstance(result, Unknown) else result
+        return cls
 
     def _delete(self, node: ast.Delete, env: Env) -> None:
         for target in node.targets:
@@ -530,7 +591,10 @@ class Machine:
 
     def _raise(self, node: ast.Raise, env: Env) -> None:
         if node.exc is None:
-            raise Signal("", node=None)
+            if not self.handling:
+                raise Signal("RuntimeError")
+            self._mark_caught(self.handling[-1], False)
+            raise self.handling[-1]
         value = self.eval(node.exc, env)
         raise Signal(flow.exception_name(value, node.exc), value)
 
@@ -881,7 +945,15 @@ class Machine:
                 owner = receiver.cls if isinstance(receiver, Instance) else receiver
                 return Bound(value.function, owner)
             if value.kind == "property":
-                return self.call(value.function, [receiver], {}, node) if instance else Unknown("property")
+                return self.call(value.function, [receiver], {}, node) if isinstance(receiver, Instance) else value
+            if value.kind == "cached_property":
+                if not isinstance(receiver, Instance):
+                    return value
+                made = self.call(value.function, [receiver], {}, node)
+                receiver.attrs[value.extra] = made
+                if isinstance(made, _HOLDERS):
+                    carry.stored(self, receiver, value.extra, node)
+                return made
             return Bound(value, receiver) if instance else value
         return value
 
@@ -908,6 +980,10 @@ class Machine:
             if name in candidate.namespace:
                 return self.bind(candidate.namespace[name], owner, candidate.node)
         return None
+
+    def special(self, owner: Instance, name: str) -> Value:
+        """A special method: of the user's class, or one that the dry run gave a library's object."""
+        return owner.attrs.get(name) if owner.cls is None else self.find_method(owner, name)
 
     def _subscript(self, node: ast.Subscript, env: Env) -> Value:
         return self.get_item(self.eval(node.value, env), self.eval(node.slice, env), node)
@@ -988,6 +1064,8 @@ class Machine:
         if isinstance(function, Class):
             return self.instantiate(function, args, kwargs, node)
         if isinstance(function, Wrapped):
+            if function.kind == "cache":
+                return self.call_cached(function, args, kwargs, node)
             return self.torch.call_wrapped(function, args, kwargs, node)
         if isinstance(function, Instance):
             return self.call_instance(function, args, kwargs, node)
@@ -996,8 +1074,15 @@ class Machine:
             return self.torch.call_unknown(function, args, kwargs, node)
         return self.torch.opaque_result("call", args, kwargs, node)
 
+    def call_cached(self, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """A function under `lru_cache`: what it gave for the same arguments."""
+        key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
+        if key not in function.extra:
+            function.extra[key] = self.call(function.function, args, kwargs, node)
+        return function.extra[key]
+
     def call_instance(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        method = self.find_method(owner, "__call__")
+        method = self.special(owner, "__call__")
         if method is not None:
             return self.call(method, args, kwargs, node)
         return self.torch.call_object(owner, args, kwargs, node)
@@ -1024,6 +1109,7 @@ class Machine:
             forward,
         )
         if function.is_generator:
+            env.sent = {}
             return Generator(self._run_generator(function, env, frame), env)
         self.depth += 1
         self.running.append(id(body))
@@ -1045,29 +1131,58 @@ class Machine:
             self.running.pop()
             self.depth -= 1
 
-    def _run_generator(self, function: Function, env: Env, frame: Frame) -> Iterator[Value]:
+    def _run_generator(self, function: Function, env: Env, frame: Frame) -> Run:
         """Run a generator function; its loops and frames are put in place whenever it is resumed."""
         assert not isinstance(function.node, ast.Lambda)
         run = self.block(function.node.body, env)
         inner: tuple[tuple[int, int], ...] = ()
+        sent: Value = None
+        thrown: Signal | None = None
         while True:
             outside = self.world.iteration
-            modes = list(self.world.grad_modes)
             self.world.iteration = (*outside, *inner)
             self.world.push(frame)
             self.envs.append(env)
             try:
-                value = next(run)
-            except StopIteration:
-                return
+                value = run.send(sent) if thrown is None else run.throw(thrown)
+            except StopIteration as stop:
+                return stop.value.value if isinstance(stop.value, Returned) else None
             finally:
                 here = self.world.iteration
                 inner = here[len(outside) :] if here[: len(outside)] == outside else ()
                 self.world.iteration = outside
-                self.world.grad_modes[:] = modes
                 self.world.pop()
                 self.envs.pop()
-            yield value
+            thrown = None
+            try:
+                sent = yield value
+            except Signal as signal:
+                thrown = signal
+
+    def resume(self, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value:
+        """The next value of a generator; raises the program's StopIteration at its end."""
+        if generator.done:
+            if thrown is not None:
+                raise thrown
+            raise Signal("StopIteration")
+        try:
+            return generator.run.send(sent) if thrown is None else generator.run.throw(thrown)
+        except StopIteration as stop:
+            generator.done = True
+            raise Signal("StopIteration", flow.stop_iteration(stop.value)) from None
+        except Signal:
+            generator.done = True
+            raise
+
+    def close(self, generator: Generator) -> None:
+        """Close a generator that is left before its end: its `finally` and `with` blocks are run."""
+        if not generator.done:
+            try:
+                self.resume(generator, None, Signal("GeneratorExit"))
+            except Signal as signal:
+                if signal.kind not in ("GeneratorExit", "StopIteration"):
+                    raise
+            generator.done = True
 
     def instantiate(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         bases = cls.library_bases()
@@ -1280,64 +1395,94 @@ class Machine:
     def _lambda(self, node: ast.Lambda, env: Env) -> Value:
         return self.make_function(node, env, "<lambda>")
 
-    def _comprehension(self, generators: list[ast.comprehension], env: Env, body: Callable[[Env], None]) -> bool:
-        """Run the loops of a comprehension; answers whether the number of rounds is known."""
-        if not generators:
-            body(env)
-            return True
-        first = generators[0]
+    def _rounds(self, generators: list[ast.comprehension], env: Env, known: list[bool], lazy: bool) -> Run:
+        """The rounds of a comprehension's loops, with its names bound; `known` says whether their number is."""
+        first, *others = generators
         stream = self.stream(self.eval(first.iter, env), first.iter)
-        length = stream.length()
-        known = length is not None
-        rounds = length if length is not None else 2
-        known = known and rounds <= 64
-        for index in range(min(rounds, 64)):
+        yield from self._over(stream, first, others, env, known, lazy)
+
+    def _over(
+        self, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env, known: list[bool],
+        lazy: bool,
+    ) -> Run:  # fmt: skip
+        start = index = stream.next
+        while True:
+            length = stream.length()
+            if length is None:
+                known[0] = False
+                if not lazy and index - start >= 2:
+                    return
+            elif index >= length:
+                return
+            if index - start >= _MAX_ROUNDS:
+                known[0] = False
+                return
             self.world.spend(2)
             try:
                 element = stream.item(index)
             except IndexError:
-                known = True
-                break
+                return
+            index += 1
+            stream.next = index
             self.assign(first.target, element, env, first.target)
-            keep = True
             for condition in first.ifs:
                 truth = self.known_truth(self.eval(condition, env))
                 if truth is None:
-                    known = False
-                    truth = True
-                if not truth:
-                    keep = False
+                    known[0] = False
+                elif not truth:
                     break
-            if keep:
-                known = self._comprehension(generators[1:], env, body) and known
-        return known
+            else:
+                if others:
+                    yield from self._rounds(others, env, known, lazy)
+                else:
+                    yield None
 
     def _list_comp(self, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
-        items: list[Value] = []
         inner = Env(env, env.globals)
-        known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
-        return (
-            Set(containers.distinct(items), not known)
-            if isinstance(node, ast.SetComp)
-            else self.new_list(items, node, not known)
-        )
+        inner.inner = True
+        known = [True]
+        items = [self.eval(node.elt, inner) for _ in self._rounds(node.generators, inner, known, False)]
+        if isinstance(node, ast.SetComp):
+            return Set(containers.distinct(items), not known[0])
+        return self.new_list(items, node, not known[0])
 
     def _generator_exp(self, node: ast.GeneratorExp, env: Env) -> Value:
-        items: list[Value] = []
         inner = Env(env, env.globals)
-        known = self._comprehension(node.generators, inner, lambda scope: items.append(self.eval(node.elt, scope)))
-        return containers.stream(self, self.new_list(items, node, not known), node)
+        inner.inner = True
+        first, *others = node.generators
+        stream = self.stream(self.eval(first.iter, env), first.iter)
+        whole = [True]
+        rounds = self._over(stream, first, others, inner, whole, True)
+        return Generator(self._lazily(node.elt, rounds, inner), inner, stream.length() is None, whole=whole)
+
+    def _lazily(self, element: ast.expr, rounds: Run, env: Env) -> Run:
+        """The values of a generator expression, each worked out when it is asked for."""
+        home = self.world.frames[-1]
+        while True:
+            away = self.world.frames[-1] is not home
+            if away:
+                self.world.push(Frame(home.function, home.file, home.lines))
+            try:
+                next(rounds)
+                value = self.eval(element, env)
+            except StopIteration:
+                return None
+            finally:
+                if away:
+                    self.world.pop()
+            yield value
 
     def _dict_comp(self, node: ast.DictComp, env: Env) -> Value:
         result = Dict({}, born=self.world.clock)
-
-        def add(scope: Env) -> None:
-            key = equality.hashable(self.eval(node.key, scope))
-            result.items[key] = self.eval(node.value, scope)
+        inner = Env(env, env.globals)
+        inner.inner = True
+        known = [True]
+        for _ in self._rounds(node.generators, inner, known, False):
+            key = equality.hashable(self.eval(node.key, inner))
+            result.items[key] = self.eval(node.value, inner)
             result.stores[key] = self.world.site(node.value)
             result.stamps[key] = self.world.clock
-
-        result.more = not self._comprehension(node.generators, Env(env, env.globals), add)
+        result.more = not known[0]
         return result
 
     def _joined(self, node: ast.JoinedStr, env: Env) -> Value:
@@ -1360,6 +1505,8 @@ class Machine:
 
     def _named(self, node: ast.NamedExpr, env: Env) -> Value:
         value = self.eval(node.value, env)
+        while env.inner and env.parent is not None:
+            env = env.parent
         self.store_name(node.target.id, value, env, node)
         return value
 

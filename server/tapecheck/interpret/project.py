@@ -201,6 +201,8 @@ def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
 def _inert(value: Value, module: Module) -> bool:
     """Whether a value holds nothing that a run could change."""
     if isinstance(value, Wrapped):
+        if value.kind == "cache":
+            return False
         return _inert(value.function, module) and _inert(value.extra, module)
     if isinstance(value, Function):
         given = (*value.defaults, *value.kw_defaults, *value.attrs.values())

@@ -7,12 +7,15 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tapecheck.interpret import contexts
 from tapecheck.interpret.builtin import make_dict, make_range, unknown
 from tapecheck.interpret.containers import known_items
 from tapecheck.interpret.values import (
     Args,
+    Bound,
     Class,
     Dict,
+    Function,
     Instance,
     Kwargs,
     Lib,
@@ -21,6 +24,7 @@ from tapecheck.interpret.values import (
     Stream,
     Unknown,
     Value,
+    Wrapped,
     concrete,
 )
 from tapecheck.interpret.world import cuts_of
@@ -165,31 +169,55 @@ def _same(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Native("wraps", _same)
+    wrapped = args[0] if args else None
+
+    def rename(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        function = given[0] if given else Unknown("function")
+        if isinstance(function, Function) and wrapped is not None:
+            name = m2.get_attribute(wrapped, "__name__", at)
+            if isinstance(name, str):
+                function.attrs["__name__"] = name
+        return function
+
+    return Native("wraps", rename)
 
 
-def _context_manager(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if args else Unknown("contextmanager")
+def _cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`functools.cache`, and `lru_cache` with or without arguments."""
+    if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
+        return Wrapped("cache", args[0], {})
+    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], {}))
 
 
-def _suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Unknown("contextlib.suppress")
+def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    function = args[0]
+    return Wrapped("cached_property", function, function.name if isinstance(function, Function) else "cached")
 
 
 _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
     "collections.namedtuple": _namedtuple, "functools.partial": _partial, "functools.reduce": _reduce,
-    "functools.wraps": _wraps, "functools.lru_cache": _wraps, "functools.cache": _same,
+    "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _cache,
+    "functools.cached_property": _cached_property,
     "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
     "itertools.chain.from_iterable": lambda m, args, kwargs, node: _chain(m, list(m.elements(args[0], node)), {}, node),
     "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _cycle, "random.choice": _choice,
     "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
-    "dataclasses.field": _field, "contextlib.contextmanager": _context_manager,
-    "contextlib.suppress": _suppress, "tqdm.tqdm": _same, "tqdm.auto.tqdm": _same, "tqdm.notebook.tqdm": _same,
+    "dataclasses.field": _field, "contextlib.contextmanager": contexts.contextmanager,
+    "contextlib.asynccontextmanager": contexts.contextmanager,
+    "contextlib.ExitStack": contexts.exit_stack, "contextlib.AsyncExitStack": contexts.exit_stack,
+    "contextlib.nullcontext": contexts.nullcontext, "contextlib.closing": contexts.closing,
+    "contextlib.suppress": contexts.suppress, "tqdm.tqdm": _same, "tqdm.auto.tqdm": _same, "tqdm.notebook.tqdm": _same,
     "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _same, "typing.cast": lambda m, a, k, n: a[1],
     "tqdm.std.tqdm": _same, "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
     "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
     "operator.add": lambda m, a, k, n: m.binary(ast.Add(), a[0], a[1], n),
     "operator.mul": lambda m, a, k, n: m.binary(ast.Mult(), a[0], a[1], n),
 }  # fmt: skip
+
+DECORATORS = frozenset((
+    "contextlib.contextmanager", "contextlib.asynccontextmanager", "functools.lru_cache", "functools.cache",
+    "functools.cached_property",
+))  # fmt: skip
+"""Those that decorate functions without being called first."""

@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
+from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import autograd, containers, nnlib, stdlib, unknowns
@@ -20,6 +21,7 @@ from tapecheck.interpret.values import (
     Context,
     Dict,
     Function,
+    Generator,
     Instance,
     Kwargs,
     Lib,
@@ -35,7 +37,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     concrete,
 )
-from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
+from tapecheck.interpret.world import World, cuts_of, merge_cuts, storage_of
 from tapecheck.tape import Fact, Raised, Saved, both, either
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, kind_of, load
 
@@ -90,7 +92,7 @@ class Torch:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.world = machine.world
+        self.world: World = machine.world
         self.facts = load()
         self.autograd = autograd.Autograd(machine)
         self.nn = nnlib.Modules(machine)
@@ -993,23 +995,44 @@ class Torch:
             if outermost:
                 self.world.cut_site = self.world.site(node)
             try:
-                return self.machine.call(wrapped.function, args, kwargs, node)
+                result = self.machine.call(wrapped.function, args, kwargs, node)
+                if isinstance(result, Generator):
+                    # A generator function: each of its steps is taken in that mode.
+                    result.run = self._in_mode(result.run, "yes" if on else "no")
+                return result
             finally:
                 del self.world.grad_modes[depth - 1 :]
                 if outermost:
                     self.world.cut_site = None
         return self.machine.call(wrapped.function, args, kwargs, node)
 
+    def _in_mode(self, run: PyGenerator[Value, Value, Value], mode: Fact) -> PyGenerator[Value, Value, Value]:
+        """The steps of a generator, each in a grad mode of its own."""
+        sent: Value = None
+        thrown: Signal | None = None
+        while True:
+            self.world.grad_modes.append(mode)
+            depth = len(self.world.grad_modes)
+            try:
+                value = run.send(sent) if thrown is None else run.throw(thrown)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                del self.world.grad_modes[depth - 1 :]
+            thrown = None
+            try:
+                sent = yield value
+            except Signal as signal:
+                thrown = signal
+
     def decorator(self, path: str, function: Value) -> Value:
         """What a library decorator without arguments makes of a function; None where it is not known."""
         if path in _GRAD_MODES:
             return Wrapped(_GRAD_MODES[path], function)
-        if path in ("torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.jit.export", "functools.lru_cache",
-                    "functools.cache", "typing.no_type_check", "abc.abstractmethod", "contextlib.contextmanager",
+        if path in ("torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.jit.export",
+                    "typing.no_type_check", "abc.abstractmethod",
                     "dataclasses.dataclass", "typing.overload"):  # fmt: skip
             return function
-        if path == "functools.cached_property":
-            return Wrapped("property", function)
         return None
 
     def constant(self, value: Value) -> Value:
@@ -1213,16 +1236,17 @@ _CONSTANTS: dict[str, Value] = {
 
 def grad_mode(mode: Fact, kind: str) -> Context:
     """A context manager that sets the grad mode."""
-    return Context(
-        lambda machine: machine.world.grad_modes.append(mode),
-        lambda machine: _pop_mode(machine),
-        kind,
-    )
+    before: list[Fact] = []
 
+    def enter(machine: Machine) -> None:
+        before.append(machine.world.grad_modes[-1])
+        machine.world.grad_modes[-1] = mode
 
-def _pop_mode(machine: Machine) -> None:
-    if len(machine.world.grad_modes) > 1:
-        machine.world.grad_modes.pop()
+    def leave(machine: Machine, raised: Signal | None) -> None:
+        if before:
+            machine.world.grad_modes[-1] = before.pop()
+
+    return Context(enter, leave, kind)
 
 
 def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -1251,14 +1275,14 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
     torch.world.grad_modes[-1] = mode
 
-    def leave(machine: Machine) -> None:
+    def leave(machine: Machine, raised: Signal | None) -> None:
         machine.world.grad_modes[-1] = before
 
     return Context(lambda machine: None, leave, "enable_grad" if truth else "no_grad")
 
 
 def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Context(lambda machine: Unknown("context"), lambda machine: None)
+    return Context(lambda machine: Unknown("context"), lambda machine, raised: None)
 
 
 def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -1399,7 +1423,7 @@ _SPECIAL: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.clip_grad_norm": _clip, "torch.utils.checkpoint.checkpoint": _checkpoint,
     "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _context,
     "torch.cuda.amp.autocast": _context, "torch.amp.autocast": _context, "torch.autograd.set_detect_anomaly": _context,
-    "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context, "contextlib.nullcontext": _context,
+    "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
     "torch.utils.data.TensorDataset": _dataset, "torch.utils.data.DataLoader": _loader,
     "torch.cuda.amp.GradScaler": _scaler, "torch.amp.GradScaler": _scaler, "accelerate.Accelerator": _accelerator,

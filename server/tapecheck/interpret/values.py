@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable, Iterator
+from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +219,9 @@ class Stream:
 class Env:
     """A namespace: a module's globals or a function's locals, with the enclosing one."""
 
-    __slots__ = ("carried", "globals", "names_global", "names_outer", "parent", "stamps", "stores", "vars")
+    __slots__ = (
+        "carried", "globals", "inner", "names_global", "names_outer", "parent", "sent", "stamps", "stores", "vars",
+    )  # fmt: skip
 
     def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
         self.vars: dict[str, Value] = {}
@@ -229,6 +232,10 @@ class Env:
         self.stores: dict[str, Site] = {}
         self.stamps: dict[str, int] = {}
         self.carried: dict[Any, list[tuple[int, int]]] = {}
+        self.sent: dict[ast.AST, Value] | None = None
+        """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
+        self.inner = False
+        """Whether this is the scope of a comprehension: names that `:=` binds go further out."""
 
 
 @dataclass(eq=False, slots=True)
@@ -355,10 +362,17 @@ class Instance:
 
 @dataclass(eq=False, slots=True)
 class Generator:
-    """A running generator: `run` yields its values, `frame` holds its locals."""
+    """A running generator: `run` yields its values and takes what is sent, `env` holds its locals.
 
-    run: Iterator[Value]
+    `open` says that it goes over something whose length nobody knows, `done` that it has come to its end, `whole[0]`
+    whether all it gave is all there is.
+    """
+
+    run: PyGenerator[Value, Value, Value]
     env: Env
+    open: bool = False
+    done: bool = False
+    whole: list[bool] = field(default_factory=lambda: [True])
 
 
 @dataclass(eq=False, slots=True)
@@ -369,10 +383,13 @@ class Super:
 
 @dataclass(eq=False, slots=True)
 class Context:
-    """A context manager of a library: entering and leaving set the grad mode and the like."""
+    """A context manager of a library: entering and leaving set the grad mode and the like.
+
+    `leave` gets the exception that the block ended in, or None, and answers whether it is swallowed.
+    """
 
     enter: Callable[[Machine], Value]
-    leave: Callable[[Machine], None]
+    leave: Callable[[Machine, Signal | None], bool | None]
     decorate: str | None = None
 
 
