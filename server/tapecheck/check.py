@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import Interpretation, interpret
 from tapecheck.rules import judge
 from tapecheck.rules.finding import Finding
-from tapecheck.source import Source
+from tapecheck.source import Source, Suppressions, suppressions
 
 
 @dataclass(slots=True)
 class Report:
-    """What was found in one file. `error` says why it could not be read or parsed, whole or in part."""
+    """What was found in one file. `error` says why it could not be read or parsed, whole or in part.
+
+    `suppressed` are the findings that comments in the file switch off.
+    """
 
     source: Source
     interpretation: Interpretation
     findings: list[Finding] = field(default_factory=list)
+    suppressed: list[Finding] = field(default_factory=list)
 
     @property
     def error(self) -> str | None:
@@ -33,10 +37,23 @@ def check(
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
-    `select` and `ignore` hold rule codes, names or prefixes of codes. `cancelled` is asked often; once it
+    `select` and `ignore` hold rule codes, names or prefixes of codes; comments in the source
+    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file. `cancelled` is asked often; once it
     answers True the analysis stops and raises `interpret.Cancelled`.
     """
     interpretation = interpret(source, cancelled=cancelled)
     findings = judge(interpretation.tapes, select=select, ignore=ignore)
     own = [finding for finding in findings if finding.span.file == source.path]
-    return Report(source, interpretation, own)
+    kept, hidden = apart(own, suppressions(source))
+    return Report(source, interpretation, kept, hidden)
+
+
+def apart(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding], list[Finding]]:
+    """The findings of one file that are to be shown, and those that its comments switch off."""
+    kept: list[Finding] = []
+    hidden: list[Finding] = []
+    for finding in findings:
+        span = finding.span
+        off_here = bool(off) and off.hide(finding.code, finding.name, span.line, max(span.line, span.end_line))
+        (hidden if off_here else kept).append(finding)
+    return kept, hidden

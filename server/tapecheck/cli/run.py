@@ -9,12 +9,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tapecheck.check import apart
 from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import check_file
 from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, write
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.report import Checked, Sources
 from tapecheck.rules.finding import Finding
+from tapecheck.source import SourceError, read_source, suppressions
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
@@ -87,7 +89,18 @@ def _with_evidence(checked: Checked, result: RunResult) -> tuple[list[Finding], 
     """All findings with their evidence, those that only the run found included, and the fixes of each."""
     known = {finding.key: checked.fixes_of(index) for index, finding in enumerate(checked.findings)}
     findings = judge(checked.findings, result.tape)
+    findings = [finding for finding in findings if not _switched_off(finding, checked.path)]
     return findings, [known.get(finding.key, []) for finding in findings]
+
+
+def _switched_off(finding: Finding, path: str) -> bool:
+    """Whether a comment in the script switches off what only the run has found."""
+    if finding.evidence is None or finding.evidence.verdict != "found-by-run" or finding.span.file != path:
+        return False
+    try:
+        return not apart([finding], suppressions(read_source(path)))[0]
+    except SourceError:
+        return False
 
 
 def _refuted(finding: Finding) -> bool:

@@ -6,6 +6,16 @@ rest is parsed, so that an edit in progress does not wipe the findings elsewhere
 
 from __future__ import annotations
 
-from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, read_source
+from tapecheck.source.suppress import Suppressions, suppressions
+from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, read_source, split_lines
 
-__all__ = ["MAX_BYTES", "Source", "SourceError", "from_text", "read_source"]
+__all__ = [
+    "MAX_BYTES",
+    "Source",
+    "SourceError",
+    "Suppressions",
+    "from_text",
+    "read_source",
+    "split_lines",
+    "suppressions",
+]

@@ -63,9 +63,14 @@ def read_source(path: str) -> Source:
     return from_text(text.removeprefix("\ufeff"), path)
 
 
+def split_lines(text: str) -> list[str]:
+    """The lines of a text without their line ends; only `\\r\\n`, `\\n` and `\\r` end one, as editors have it."""
+    return _NEWLINE.split(text)
+
+
 def from_text(text: str, path: str) -> Source:
     """Parse a text; a syntax error is kept in the result and never raised."""
-    lines = _NEWLINE.split(text)
+    lines = split_lines(text)
     blanked: set[int] = set()
     first: str | None = None
     first_line: int | None = None

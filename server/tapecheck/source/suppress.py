@@ -1,0 +1,181 @@
+"""Comments that switch rules off: `# tapecheck: ignore[TAPE101]` on a line, `# tapecheck: ignore-file[TAPE101]`.
+
+What stands in brackets are codes, beginnings of codes or names of rules, parted by commas; without brackets every
+rule is meant. A comment on a line holds for what is reported anywhere in the statement that the line is part of.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tapecheck.source.text import split_lines
+
+if TYPE_CHECKING:
+    from tapecheck.source.text import Source
+
+ALL_RULES = "*"
+_COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<rules>[^\]\n]*)\])?")
+_BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
+_CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressions:
+    """What the comments of one file switch off: names of rules for the whole file, and for single lines."""
+
+    file: frozenset[str] = frozenset()
+    lines: dict[int, frozenset[str]] = field(default_factory=dict)
+    statements: tuple[tuple[int, int], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.file or self.lines)
+
+    def hide(self, code: str, name: str, line: int, end_line: int) -> bool:
+        """Whether a finding of a rule on some lines is switched off."""
+        if names_rule(self.file, code, name):
+            return True
+        if not self.lines:
+            return False
+        around = [one for one in self.statements if one[0] <= line and end_line <= one[1]]
+        first, last = min(around, key=lambda one: one[1] - one[0], default=(line, end_line))
+        return any(
+            names_rule(self.lines[row], code, name)
+            for row in range(min(first, line), max(last, end_line) + 1)
+            if row in self.lines
+        )
+
+
+def names_rule(names: Iterable[str], code: str, name: str) -> bool:
+    """Whether one of `names` is a rule's code, the beginning of its code, its name, or all rules."""
+    return any(one in (ALL_RULES, name) or (one and code.startswith(one)) for one in names)
+
+
+def suppressions(source: Source) -> Suppressions:
+    """What the comments of a file switch off."""
+    if "tapecheck:" not in source.text:
+        return Suppressions()
+    file: set[str] = set()
+    lines: dict[int, frozenset[str]] = {}
+    for line, comment in _comments(source.text, source.lines):
+        for match in _COMMENT.finditer(comment):
+            names = _names(match["rules"])
+            if match["what"] == "ignore-file":
+                file |= names
+            else:
+                lines[line] = lines.get(line, frozenset()) | names
+    statements = tuple(_simple_statements(source.tree)) if lines else ()
+    return Suppressions(frozenset(file), lines, statements)
+
+
+def ignore_line(source: Source, code: str, line: int, end_line: int) -> tuple[int, int, int, str] | None:
+    """The edit that switches a rule off for what is reported on some lines: line, columns from and to, text.
+
+    A comment that is there already gets the rule added. None where no line of the statement can carry a comment
+    (all of them end inside a text or with a backslash).
+    """
+    comments = dict(_comments(source.text, source.lines))
+    around = [one for one in _simple_statements(source.tree) if one[0] <= line and end_line <= one[1]]
+    first, last = min(around, key=lambda one: one[1] - one[0], default=(line, end_line))
+    for row in range(first, last + 1):
+        found = _add_to(source.lines, comments, row, "ignore", code)
+        if found is not None:
+            return found
+    inside = _inside_texts(source.text)
+    for row in [end_line, *range(end_line + 1, last + 1), *range(end_line - 1, first - 1, -1)]:
+        text = source.lines[row - 1] if row <= len(source.lines) else ""
+        if row not in inside and not (text.rstrip().endswith("\\") and row not in comments):
+            end = len(text.rstrip()) + 1
+            return row, end, end, f"  # tapecheck: ignore[{code}]"
+    return None
+
+
+def ignore_file(source: Source, code: str) -> tuple[int, int, int, str]:
+    """The edit that switches a rule off in a whole file: line, columns from and to, text."""
+    comments = dict(_comments(source.text, source.lines))
+    for row in comments:
+        found = _add_to(source.lines, comments, row, "ignore-file", code)
+        if found is not None:
+            return found
+    row = 1
+    # Python reads these two only where they stand first.
+    for text in source.lines[:2]:
+        if (row == 1 and text.startswith("#!")) or _CODING.match(text):
+            row += 1
+        else:
+            break
+    newline = "\r\n" if "\r\n" in source.text else "\n"
+    return row, 1, 1, f"# tapecheck: ignore-file[{code}]{newline}"
+
+
+def _add_to(
+    lines: list[str], comments: dict[int, str], row: int, what: str, code: str
+) -> tuple[int, int, int, str] | None:
+    """The edit that adds a rule to the brackets of a comment, where there is one with brackets."""
+    if row not in comments:
+        return None
+    start = lines[row - 1].rfind(comments[row])
+    for match in _COMMENT.finditer(comments[row]):
+        if match["what"] == what and match["rules"] is not None and start >= 0:
+            at = start + match.end("rules") + 1
+            return row, at, at, f", {code}" if match["rules"].strip() else code
+    return None
+
+
+def _names(rules: str | None) -> frozenset[str]:
+    if rules is None:
+        return frozenset([ALL_RULES])
+    return frozenset(name for part in rules.split(",") if (name := part.strip()))
+
+
+def _comments(text: str, lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The comments of a text by line; behind a place that Python cannot read, whatever looks like one of ours."""
+    last = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+            if token.type != tokenize.ENDMARKER:
+                last = token.end[0]
+    except (tokenize.TokenError, SyntaxError):
+        for row in range(last + 1, len(lines) + 1):
+            match = _COMMENT.search(lines[row - 1])
+            if match is not None:
+                yield row, lines[row - 1][match.start() :]
+
+
+def _inside_texts(text: str) -> set[int]:
+    """The lines that end inside a string."""
+    inside: set[int] = set()
+    opened: list[int] = []
+    starts = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")}
+    ends = {getattr(tokenize, name, -1) for name in ("FSTRING_END", "TSTRING_END")}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO("\n".join(split_lines(text))).readline):
+            if token.type == tokenize.STRING:
+                inside.update(range(token.start[0], token.end[0]))
+            elif token.type in starts:
+                opened.append(token.start[0])
+            elif token.type in ends and opened:
+                inside.update(range(opened.pop(), token.end[0]))
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return inside
+
+
+def _simple_statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """First and last line of every statement without a body, and of the header of every one with a body."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt):
+            continue
+        if isinstance(getattr(node, "body", None), list) or isinstance(node, ast.Match):
+            header = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _BODIES)]
+            ends = [getattr(child, "end_lineno", None) or node.lineno for child in header]
+            yield node.lineno, max([node.lineno, *ends])
+        else:
+            yield node.lineno, node.end_lineno or node.lineno
