@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -135,7 +137,12 @@ def test_a_confirmed_finding_says_so_and_keeps_its_severity(session: Session) ->
     analysis = analysed(session, TWICE)
     session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, CONFIRMED))
     (shown,) = session.shown(analysis)
-    assert shown.message == "this graph was freed — confirmed: raised at iteration 2\nhelp: sum the losses"
+    clock = time.strftime("%H:%M", time.localtime(session.recordings[PATH].at))
+    assert shown.message.split("\n") == [
+        f"confirmed: raised in iteration 2, {clock} — this graph was freed",
+        "help: sum the losses",
+        "run: raised at iteration 2",
+    ]
     assert shown.severity == "error"
 
 
@@ -143,18 +150,63 @@ def test_a_refuted_finding_becomes_a_hint(session: Session) -> None:
     analysis = analysed(session, TWICE)
     session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, REFUTED))
     (shown,) = session.shown(analysis)
-    assert " — refuted by a run: the line ran 20 times and did not raise" in shown.message
+    assert shown.message.startswith("refuted by the run at ")
+    assert "\nrun: the line ran 20 times and did not raise" in shown.message
     assert shown.severity == "hint"
 
 
-def test_evidence_of_another_text_is_shown_as_old(session: Session) -> None:
+@pytest.mark.parametrize("evidence", [CONFIRMED, REFUTED])
+def test_evidence_of_other_code_is_shown_as_stale(session: Session, evidence: Evidence) -> None:
     analysis = analysed(session, TWICE)
-    for evidence, severity in ((CONFIRMED, "error"), (REFUTED, "error")):
-        session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, evidence))
-        session.documents[URI].replace("# a comment\n" + TWICE, 2)
-        (shown,) = session.shown(again(session))
-        assert "before the last edits" in shown.message
-        assert (shown.severity, shown.finding.span.line) == (severity, 4)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, evidence))
+    session.documents[URI].replace("batch = 1\n" + TWICE, 2)
+    (shown,) = session.shown(again(session))
+    assert "before the last edits" in shown.message.split("\n")[0]
+    assert (shown.severity, shown.finding.span.line, shown.stale) == ("error", 4, True)
+    session.documents[URI].replace(TWICE, 3)
+    (shown,) = session.shown(again(session))
+    assert not shown.stale, "an undo brings it back"
+
+
+def test_evidence_stays_fresh_where_only_comments_and_layout_change(session: Session) -> None:
+    analysis = analysed(session, TWICE)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, REFUTED))
+    session.documents[URI].replace("# a comment\n\n" + TWICE.replace("torch\n", "torch  # another\n"), 2)
+    (shown,) = session.shown(again(session))
+    assert (shown.severity, shown.finding.span.line, shown.stale) == ("hint", 5, False)
+
+
+def test_evidence_goes_stale_with_the_files_that_took_part(session: Session, tmp_path: Path) -> None:
+    helper = tmp_path / "helper.py"
+    helper.write_text("x = 1\n")
+    analysis = analysed(session, TWICE)
+    stat = helper.stat()
+    session.recordings[PATH] = Recording(
+        TWICE,
+        with_evidence(analysis.report.findings, CONFIRMED),
+        others={str(helper): (stat.st_mtime_ns, stat.st_size)},
+    )
+    assert not session.shown(analysis)[0].stale
+    helper.write_text("x = 20\n")
+    assert session.shown(analysis)[0].stale
+    helper.unlink()
+    assert session.shown(analysis)[0].stale
+
+
+def test_evidence_finds_its_line_between_two_edits(session: Session) -> None:
+    analysis = analysed(session, TWICE)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, CONFIRMED))
+    session.documents[URI].replace("a = 1\n" + TWICE + "b = 2\n", 2)
+    (shown,) = session.shown(again(session))
+    assert shown.message.startswith("confirmed before the last edits: ")
+
+
+def test_comments_switch_off_what_only_a_run_has_found(session: Session) -> None:
+    text = "import torch\nx = 1  # tapecheck: ignore[TAPE102]\n"
+    analysis = analysed(session, text)
+    found = dataclasses.replace(_finding(2), code="TAPE102", evidence=Evidence("found-by-run", "raised", 1))
+    session.recordings[PATH] = Recording(text, [found])
+    assert session.shown(analysis) == []
 
 
 def test_evidence_for_an_edited_line_is_dropped(session: Session) -> None:
@@ -180,8 +232,9 @@ def test_what_only_a_run_has_found_is_shown_and_weakens_with_age(session: Sessio
     session.recordings[PATH] = Recording(text, [found])
     (shown,) = session.shown(analysis)
     assert (shown.severity, shown.static) == ("error", None)
-    assert shown.message == "changed in place — found by a run: raised at iteration 1"
-    session.documents[URI].replace("\n" + text, 2)
+    assert shown.message.startswith("found by a run: raised in iteration 1, ")
+    assert shown.message.endswith(" — changed in place\nrun: raised at iteration 1")
+    session.documents[URI].replace("y = 2\n" + text, 2)
     (shown,) = session.shown(again(session))
     assert (shown.severity, shown.finding.span.line, shown.finding.span.end_line) == ("info", 4, 4)
     session.configure(Settings(ignore=("TAPE102",)))
@@ -230,25 +283,71 @@ TRAINING = dedent(
 )
 
 
-def test_the_lens_is_on_the_loop_that_trains() -> None:
+def test_lenses_stand_on_loops_that_train_and_on_backward_calls() -> None:
     session = Session()
     analysis = analysed(session, TRAINING)
-    assert [(lens.line, lens.title) for lens in session.lenses(analysis)] == [(6, "Confirm by running")]
+    freeing = "frees 2 nodes built on line 7 · Confirm by running"
+    assert [(lens.line, lens.title) for lens in session.lenses(analysis)] == [
+        (6, "Confirm by running"),
+        (8, freeing),
+        (16, "frees 2 nodes built on line 16 · Confirm by running"),
+    ]
     session.recordings[PATH] = Recording(TRAINING, with_evidence([_finding(8)], CONFIRMED))
-    (lens,) = session.lenses(analysis)
+    lens = session.lenses(analysis)[0]
     assert lens.title == "Confirm by running · last run: 1 confirmed"
-    session.documents[URI].replace("\n" + TRAINING, 2)
-    (lens,) = session.lenses(again(session))
+    session.documents[URI].replace("x = 1\n" + TRAINING, 2)
+    lens = session.lenses(again(session))[0]
     assert (lens.line, lens.title.endswith("(before the last edits)")) == (7, True)
+    session.documents[URI].replace(TRAINING, 3)
+    session.configure(Settings(lens_loops=False))
+    assert [lens.line for lens in session.lenses(again(session))] == [8, 16]
+    session.configure(Settings(lens_backwards=False))
+    assert [lens.line for lens in session.lenses(again(session))] == [6]
     session.configure(Settings(lens=False))
     assert session.lenses(again(session)) == []
 
 
-def test_without_a_loop_the_lens_is_on_the_first_backward() -> None:
-    text = "import torch\nx = torch.ones(2, requires_grad=True)\nx.exp().sum().backward()\n"
+def test_no_lens_without_a_graph() -> None:
+    assert Session().lenses(analysed(Session(), "print('no torch here')\n")) == []
+
+
+RETAINED = dedent(
+    """\
+    import torch
+
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp()
+    loss = (y * y).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    loss.backward()
+    """
+)
+
+
+def test_inlay_hints_say_what_becomes_of_the_graph_where_they_are_wanted() -> None:
     session = Session()
-    assert [lens.line for lens in session.lenses(analysed(session, text))] == [3]
-    assert session.lenses(analysed(session, "print('no torch here')\n")) == []
+    assert session.inlays(analysed(session, RETAINED)) == []
+    session.configure(Settings(inlay_hints=True))
+    hints = session.inlays(again(session))
+    assert [(line, column, text) for line, column, text, _ in hints] == [
+        (6, 33, "graph kept"),
+        (7, 16, "graph freed"),
+        (8, 16, "fails"),
+    ]
+
+
+def test_a_backward_highlights_what_it_walks() -> None:
+    session = Session()
+    analysis = analysed(session, RETAINED)
+    marked = session.highlights(analysis, 6, 7)
+    assert [(span.line, span.column, span.end_column, own) for span, own in marked] == [
+        (6, 1, 33, True),
+        (5, 8, 21, False),
+        (4, 5, 12, False),
+    ]
+    assert session.highlights(analysis, 5, 2) == []
+    assert session.highlights(analysis, 6, 29) == [], "an argument is none of it"
 
 
 def _finding(line: int) -> Finding:

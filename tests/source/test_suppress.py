@@ -105,7 +105,7 @@ def test_the_edit_for_a_line_hides_what_is_there(text: str, line: int, end_line:
             "#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n# tapecheck: ignore-file[TAPE101]\nx()\n",
         ),
         ("# tapecheck: ignore-file[TAPE3]\nx()\n", "# tapecheck: ignore-file[TAPE3, TAPE101]\nx()\n"),
-        ("x()  # tapecheck: ignore[TAPE101]\n", "# tapecheck: ignore-file[TAPE101]\nx()  # tapecheck: ignore[TAPE101]\n"),
+        ("x()  # tapecheck: ignore\n", "# tapecheck: ignore-file[TAPE101]\nx()  # tapecheck: ignore\n"),
     ],
 )
 def test_the_edit_for_a_file(text: str, expected: str) -> None:

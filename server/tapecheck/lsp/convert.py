@@ -11,7 +11,8 @@ from pygls import uris
 
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
-from tapecheck.lsp.session import Analysis, Session, Shown
+from tapecheck.lsp.evidence import Shown
+from tapecheck.lsp.session import Analysis, Session
 from tapecheck.rules.finding import Finding
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Span

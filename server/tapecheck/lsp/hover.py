@@ -12,7 +12,7 @@ from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.words import freed_text, join, when
 from tapecheck.rules.words import line as line_of
 from tapecheck.source import Source
-from tapecheck.tape import Backward, Bind, Node, Problem, Site, Span, Tape
+from tapecheck.tape import Backward, Bind, Cut, Leaf, Node, Optimizer, Problem, Site, Span, Tape
 
 _MAX_TAPES = 16
 _MAX_NAMES = 4
@@ -28,6 +28,7 @@ _CUTS = {
     "nondifferentiable": "an operation that is not differentiable",
     "leaf": "making it a leaf",
     "checkpoint": "reentrant checkpointing",
+    "frozen": "switching `requires_grad` off",
 }
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -69,14 +70,17 @@ class Explainer:
         for reading in self.readings:
             for run in reading.runs:
                 span = run.backward.retain_span
-                if span is not None and span.file == self.source.path and _inside(span, line, column):
+                if span is not None and span.file == self.source.path and inside(span, line, column):
                     return Hover(self._retain(span), span)
         expression = self._expression(line, column)
         if expression is not None:
             found = self._tensor(expression, line)
             if found is not None:
                 return Hover(found, self._span(expression))
-        return self._backward(line, column)
+            found = self._optimizer(expression)
+            if found is not None:
+                return Hover(found, self._span(expression))
+        return self._cut(line, column) or self._backward(line, column)
 
     @cached_property
     def readings(self) -> list[Reading]:
@@ -122,7 +126,7 @@ class Explainer:
             if not node.lineno <= line <= (node.end_lineno or node.lineno):
                 continue
             # Walking goes from the outside to the inside: a later hit is within an earlier one.
-            if _inside(self._span(node), line, column):
+            if inside(self._span(node), line, column):
                 best = node
         return best
 
@@ -135,7 +139,13 @@ class Explainer:
         text = self.source.lines[span.line - 1][span.column - 1 : span.end_column - 1]
         return text if len(text) <= _EXCERPT and "`" not in text else ""
 
-    def _lines(self, sites: Iterable[Site], home: int) -> str:
+    def near(self, site: Site, home: int) -> Span | None:
+        """The text of this file that stands for a site: within the function around line `home` where it can be."""
+        scope = self._scopes_at(home)[0]
+        spans = [span for span in (site.span, *site.stack) if span.file == self.source.path]
+        return next((span for span in spans if self._scopes_at(span.line)[0] == scope), spans[0] if spans else None)
+
+    def lines(self, sites: Iterable[Site], home: int) -> str:
         """Where things were built, as one who reads line `home` sees it: lines of the function around it."""
         scope = self._scopes_at(home)[0]
         own: set[int] = set()
@@ -253,8 +263,8 @@ class Explainer:
             return self._leaf(name, reading, bind.node)
         counts = [len(self._nodes_of(one)) for one in group]
         nodes = self._nodes_of(first)
-        built = self._lines((node.at for node in nodes), line)
-        head = f"**`{name}`** carries a graph built on {built}: {_count(len(nodes), 'node')}"
+        built = self.lines((node.at for node in nodes), line)
+        head = f"**`{name}`** carries a graph built on {built}: {count(len(nodes), 'node')}"
         freeing = self._freeing(first)
         keeping = self._keeping(first)
         if freeing is not None:
@@ -266,13 +276,13 @@ class Explainer:
             head += ", which no backward frees" if reading.complete else ", not seen to be freed"
         details = [self._saved(nodes), self._leads_to(reading, [bind.node])]
         if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
-            listed = ", ".join(str(count) for count in counts[:3])
+            listed = ", ".join(map(str, counts[:3]))
             details.append(f"grows with each iteration: {listed}, … nodes")
         stale = next((text for one in group if (text := self._freed_before(one, line))), "")
         details.append(stale)
         if bind.cuts:
             details.append(f"parts of it are cut off by {self._cuts(reading, bind, line)}")
-        places = {self._lines((node.at for node in self._nodes_of(times[0])), line) for times in groups.values()}
+        places = {self.lines((node.at for node in self._nodes_of(times[0])), line) for times in groups.values()}
         if len(places) > 1:
             details.append("another way through the program builds it elsewhere")
         return _page(head, details)
@@ -314,7 +324,7 @@ class Explainer:
         if not gone:
             return ""
         node, run = gone[-1]
-        built = self._lines((node.at for node, _ in gone), line)
+        built = self.lines((node.at for node, _ in gone), line)
         time = _iteration(one.bind.at)
         return (
             f"{time + ': ' if time else ''}includes nodes of {built} that "
@@ -327,11 +337,15 @@ class Explainer:
         return f"has no graph: cut by {self._cuts(reading, bind, line)}"
 
     def _cuts(self, reading: Reading, bind: Bind, line: int) -> str:
-        texts = []
+        values: dict[tuple[str, str], list[str]] = {}
         for cut in with_sources(reading, bind.cuts).values():
-            value = f" of `{cut.name}`" if cut.name else ""
-            texts.append(f"{_CUTS.get(cut.how, cut.how)}{value} on {line_of(cut.at.span, bind.at.span)}")
-        return join(list(dict.fromkeys(texts))[:_MAX_NAMES])
+            place = (_CUTS.get(cut.how, cut.how), line_of(cut.at.span, bind.at.span))
+            values.setdefault(place, []).append(cut.name)
+        texts = [
+            f"{how}{f' of `{names[0]}`' if len(set(names)) == 1 and names[0] else ''} on {where}"
+            for (how, where), names in values.items()
+        ]
+        return join(texts[:_MAX_NAMES])
 
     def _leaf(self, name: str, reading: Reading, leaf: int) -> str:
         event = reading.ledger.leaves[leaf]
@@ -348,7 +362,7 @@ class Explainer:
             return "no node saved a tensor: it can be traversed any number of times"
         named = list(dict.fromkeys(self._op(node) for node in keeping))
         listed = ", ".join(named[:_MAX_NAMES]) + (", …" if len(named) > _MAX_NAMES else "")
-        return f"tensors saved by {len(keeping)} of {_count(len(nodes), 'node')}: {listed}"
+        return f"tensors saved by {len(keeping)} of {count(len(nodes), 'node')}: {listed}"
 
     def _op(self, node: Node) -> str:
         text = self._excerpt(node.at.span)
@@ -362,13 +376,172 @@ class Explainer:
         leaves = [node for node in reading.ledger.ancestry(roots) if node in reading.ledger.leaves]
         return f"leads to {self._leaves(reading, leaves)}" if leaves else ""
 
+    @cached_property
+    def _assignments(self) -> list[tuple[Span, str]]:
+        """The values that are assigned to one name or attribute, with that."""
+        return [
+            (self._span(node.value), ast.unparse(node.targets[0]))
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], (ast.Name, ast.Attribute))
+        ]
+
+    def _leaf_name(self, leaf: Leaf) -> str:
+        """A leaf as this file names it: "net.fc.weight" where its maker only knows "Linear.weight"."""
+        parts = [leaf.name.partition(".")[2]] if leaf.parameter else []
+        for span in (leaf.at.span, *leaf.at.stack):
+            around = [one for one in self._assignments if one[0].file == span.file and contains(one[0], span)]
+            if not around:
+                break
+            target = max(around, key=lambda one: (one[0].line, one[0].column))[1]
+            parts.append(target.removeprefix("self."))
+            if not target.startswith("self."):
+                break
+        else:
+            parts = parts if len(parts) == 1 else [*parts, "self"]
+        named = ".".join(part for part in reversed(parts) if part)
+        return named if len(parts) > (1 if leaf.parameter else 0) else leaf.name
+
     def _leaves(self, reading: Reading, leaves: Iterable[int]) -> str:
         events = [reading.ledger.leaves[leaf] for leaf in sorted(leaves)]
-        names = list(dict.fromkeys(event.name for event in events if event.name))
+        names = list(dict.fromkeys(name for event in events if (name := self._leaf_name(event))))
         kind = "parameter" if events and all(event.parameter for event in events) else "leaf"
         listed = ", ".join(f"`{name}`" for name in names[:_MAX_NAMES])
         more = ", …" if len(names) > _MAX_NAMES else ""
-        return _count(len(events), kind) + (f" ({listed}{more})" if listed else "")
+        return count(len(events), kind) + (f" ({listed}{more})" if listed else "")
+
+    # What is cut off
+
+    def _cut(self, line: int, column: int) -> Hover | None:
+        """What an expression at a place cuts off: `.detach()`, `.item()`, a computation under `no_grad`."""
+        cuts: list[tuple[Reading, Cut, Span]] = []
+        for reading in self.readings:
+            for event in reading.tape.events:
+                if isinstance(event, Cut) and (event.nodes or event.leaves):
+                    # Under no_grad everything is cut, in the functions that are called there too.
+                    spans = (event.at.span, *(event.at.stack if event.how == "no_grad" else ()))
+                    at = [span for span in spans if span.file == self.source.path and inside(span, line, column)]
+                    cuts += [(reading, event, span) for span in at[:1]]
+        if not cuts:
+            return None
+        span = max((span for _, _, span in cuts), key=lambda one: (one.line, one.column, -one.end_line))
+        if self.in_argument(span, line, column):
+            return None
+        reading, cut, _ = next(found for found in cuts if found[2] == span)
+        # One pass over the line may cut several values (each op under no_grad makes a cut of its own).
+        same = [
+            event
+            for other, event, there in cuts
+            if other is reading and there == span and event.at.iteration == cut.at.iteration
+        ]
+        return Hover(self._explain_cut(reading, same, span), span)
+
+    def _explain_cut(self, reading: Reading, cuts: Sequence[Cut], span: Span) -> str:
+        cut = cuts[0]
+        text = self._excerpt(span)
+        ledger = reading.ledger
+        roots = [number for one in cuts for number in (*one.nodes, *one.leaves)]
+        reached = ledger.ancestry(roots)
+        nodes = [ledger.nodes[number] for number in sorted(reached) if number in ledger.nodes]
+        leaves = [number for number in reached if number in ledger.leaves]
+        head = f"**`{text}`** " if text else f"**{_CUTS.get(cut.how, cut.how)}** "
+        if cut.how == "no_grad":
+            head += "is computed under `torch.no_grad()`: no graph is recorded"
+        elif nodes:
+            built = self.lines((node.at for node in nodes), cut.at.line)
+            head += f"cuts off {count(len(nodes), 'node')} built on {built}"
+        else:
+            head += "cuts the value off from what it was made of"
+        kept = "no gradient goes back to" if cut.how != "frozen" else "gradients no longer go to"
+        to = f"{kept} {self._leaves(reading, leaves)}" if leaves else "no gradient goes back through it"
+        return _page(head, [to])
+
+    # Optimizers
+
+    @cached_property
+    def _optimizer_sites(self) -> dict[str, set[Span]]:
+        """Where the optimizers that a name stands for were made, as far as assignments and steps show."""
+        made = {event.at.span for reading in self.readings for event in reading.optimizers.values()}
+        steps: dict[Span, set[Span]] = {}
+        for reading in self.readings:
+            for _, step in reading.steps:
+                optimizer = reading.optimizers.get(step.optimizer)
+                if optimizer is not None:
+                    steps.setdefault(step.at.span, set()).add(optimizer.at.span)
+        if not made:
+            return {}
+        names: dict[str, set[Span]] = {}
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                span = self._span(node.value)
+                targets = [target for target in node.targets if isinstance(target, (ast.Name, ast.Attribute))]
+                if span in made:
+                    for target in targets:
+                        names.setdefault(ast.unparse(target), set()).add(span)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+                for span in steps.get(self._span(node), ()):
+                    names.setdefault(ast.unparse(node.func.value), set()).add(span)
+                    names.setdefault(ast.unparse(node.func), set()).add(span)
+        return names
+
+    def _optimizer(self, expression: ast.Name | ast.Attribute | ast.arg) -> str | None:
+        name = expression.arg if isinstance(expression, ast.arg) else ast.unparse(expression)
+        sites = self._optimizer_sites.get(name)
+        if not sites:
+            return None
+        told = [
+            (reading, optimizer)
+            for reading in self.readings
+            for optimizer in reading.optimizers.values()
+            if optimizer.at.span in sites
+        ]
+        # The way through the program with the most steps has the most to tell.
+        reading, optimizer = max(
+            told, key=lambda pair: sum(step.optimizer == pair[1].id for _, step in pair[0].steps)
+        )
+        return self._explain_optimizer(name.removesuffix(".step"), reading, optimizer)
+
+    def _explain_optimizer(self, name: str, reading: Reading, optimizer: Optimizer) -> str:
+        own = [leaf for leaf in optimizer.params if leaf in reading.ledger.leaves]
+        whole = optimizer.complete == "yes"
+        listed = self._leaves(reading, own) if own else "parameters that the dry run cannot see"
+        head = f"**`{name}`** updates {'' if whole or not own else 'at least '}{listed}"
+        steps = [position for position, step in reading.steps if step.optimizer == optimizer.id]
+        if not own or not steps:
+            return _page(head, [] if steps or not reading.complete else ["its `step()` is never called"])
+        got = self._with_gradient(reading, own, steps[0])
+        missing = [leaf for leaf in own if leaf not in got]
+        unseen = any(
+            root.graph == "may" for run in reading.runs if run.position < steps[0] for root in run.backward.roots
+        )
+        details = []
+        if not missing:
+            details.append("at its first `step()` all of them have a gradient")
+        elif unseen:
+            details.append(f"at its first `step()` {len(got)} of {len(own)} certainly have a gradient")
+        else:
+            details.append(f"at its first `step()` {len(got)} of {len(own)} have a gradient")
+            details.append(f"no backward before it reaches {self._leaves(reading, missing)}")
+        return _page(head, details)
+
+    def _with_gradient(self, reading: Reading, leaves: Sequence[int], before: int) -> set[int]:
+        """The leaves whose `.grad` is set at a position of the tape."""
+        got: set[int] = set()
+        for leaf in leaves:
+            reaching = [
+                run.position
+                for run in reading.runs
+                if run.position < before and run.backward.accumulates and leaf in run.traversal.executed
+            ]
+            cleared = [
+                position
+                for position, event in reading.cleared.get(leaf, ())
+                if position < before and event.to_none == "yes"
+            ]
+            if reaching and reaching[-1] > max(cleared, default=-1):
+                got.add(leaf)
+        return got
 
     # Backwards
 
@@ -377,21 +550,22 @@ class Explainer:
             run.at.span
             for reading in self.readings
             for run in reading.runs
-            if run.at.file == self.source.path and _inside(run.at.span, line, column)
+            if run.at.file == self.source.path and inside(run.at.span, line, column)
         }
         if not spans:
             return None
         # The innermost call, and not where the pointer is on one of its arguments.
         span = max(spans, key=lambda one: (one.line, one.column, -one.end_line, -one.end_column))
-        if self._in_argument(span, line, column):
+        if self.in_argument(span, line, column):
             return None
         return Hover(self._explain_backward(span), span)
 
-    def _in_argument(self, call: Span, line: int, column: int) -> bool:
+    def in_argument(self, call: Span, line: int, column: int) -> bool:
+        """Whether a place within a call is in one of its arguments."""
         for node in ast.walk(self.source.tree):
             if isinstance(node, ast.Call) and self._span(node) == call:
                 values = [*node.args, *(keyword.value for keyword in node.keywords)]
-                return any(_inside(self._span(value), line, column) for value in values)
+                return any(inside(self._span(value), line, column) for value in values)
         return False
 
     def _call(self, span: Span, backward: Backward) -> str:
@@ -422,22 +596,22 @@ class Explainer:
             details += [self._gradients(reading, first), self._frees(reading, first)]
         passed = counts if problem is None else counts[: runs.index(problem)]
         if len(passed) >= 3 and passed[0] < passed[1] < passed[2]:
-            listed = ", ".join(str(count) for count in passed[:3])
+            listed = ", ".join(map(str, passed[:3]))
             details.append(f"walks {listed}, … nodes in successive iterations: the graph grows")
         elif len(passed) > 1 and len(set(passed[1:])) == 1 and passed[0] != passed[1]:
-            details.append(f"from the second time on: {_count(passed[1], 'node')}")
+            details.append(f"from the second time on: {count(passed[1], 'node')}")
         elif len(passed) > 1 and len(set(passed)) == 1 and first.at.iteration:
             details.append("the same in every iteration")
         return _page(head, details)
 
     def _walk(self, reading: Reading, run: Run) -> str:
         backward = run.backward
-        nodes = _walked(reading, run)
+        nodes = walked(reading, run)
         if not nodes:
             if any(root.graph == "may" for root in backward.roots):
                 return "starts from a tensor whose graph the dry run cannot see"
             return "walks no nodes: it starts from a leaf"
-        built = self._lines((node.at for node in nodes), run.at.line)
+        built = self.lines((node.at for node in nodes), run.at.line)
         end = "and frees them"
         if backward.create == "yes":
             end = "and builds a graph of the gradients (`create_graph=True`)"
@@ -445,13 +619,13 @@ class Explainer:
             end = "and keeps them (`retain_graph=True`)"
         elif backward.retain == "may":
             end = "and frees them, unless `retain_graph` is true"
-        return f"walks {_count(len(nodes), 'node')} built on {built} {end}"
+        return f"walks {count(len(nodes), 'node')} built on {built} {end}"
 
     def _gradients(self, reading: Reading, run: Run) -> str:
         reached = [node for node in run.traversal.executed if node in reading.ledger.leaves]
         if not run.backward.accumulates:
             asked = len(run.backward.inputs or ())
-            return f"returns {_count(asked, 'gradient')} and leaves every `.grad` alone" if asked else ""
+            return f"returns {count(asked, 'gradient')} and leaves every `.grad` alone" if asked else ""
         if not reached:
             return "no parameter gets a gradient" if not self._unseen(run) else ""
         return f"accumulates `.grad` of {self._leaves(reading, reached)}"
@@ -460,7 +634,7 @@ class Explainer:
         return any(root.graph == "may" for root in run.backward.roots)
 
     def _frees(self, reading: Reading, run: Run) -> str:
-        nodes = _walked(reading, run)
+        nodes = walked(reading, run)
         return self._saved(nodes) if nodes else ""
 
     def _problem(self, reading: Reading, run: Run) -> str:
@@ -513,7 +687,7 @@ class Explainer:
                 users = [node for node, by in run.traversal.retraversed.items() if own.intersection(by)]
                 if not users:
                     continue
-                built = self._lines((reading.ledger.nodes[node].at for node in users), span.line)
+                built = self.lines((reading.ledger.nodes[node].at for node in users), span.line)
                 itself = run.backward.id in own
                 other = f"the {_kind(run)} on {line_of(run.at.span, span)}"
                 where = "this same call, later on," if itself else other
@@ -533,7 +707,8 @@ class Explainer:
         return _page(head, details)
 
 
-def _walked(reading: Reading, run: Run) -> list[Node]:
+def walked(reading: Reading, run: Run) -> list[Node]:
+    """The nodes that a backward executes."""
     return [reading.ledger.nodes[node] for node in run.traversal.executed if node in reading.ledger.nodes]
 
 
@@ -545,7 +720,8 @@ def _kind(run: Run) -> str:
     return "backward" if run.backward.call == "backward" else "`autograd.grad`"
 
 
-def _inside(span: Span, line: int, column: int) -> bool:
+def inside(span: Span, line: int, column: int) -> bool:
+    """Whether a place (line and column from 1) is in a span."""
     return (span.line, span.column) <= (line, column) < (span.end_line, span.end_column)
 
 
@@ -555,7 +731,16 @@ def _range(lines: set[int]) -> str:
     return f"lines {min(lines)}–{max(lines)}"
 
 
-def _count(number: int, thing: str) -> str:
+def contains(large: Span, small: Span) -> bool:
+    """Whether one span lies within another of the same file."""
+    return (large.line, large.column) <= (small.line, small.column) and (small.end_line, small.end_column) <= (
+        large.end_line,
+        large.end_column,
+    )
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things in words: "1 node", "2 leaves"."""
     if number == 1:
         return f"1 {thing}"
     return f"{number} {'leaves' if thing == 'leaf' else thing + 's'}"

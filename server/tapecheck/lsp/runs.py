@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from tapecheck.source import SourceError, read_source
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+    from tapecheck.tape import Tape
 
 _WHICH = "import sys; print(sys.executable)"
 _WHICH_SECONDS = 20
@@ -45,14 +47,27 @@ class Recording:
     """What a recorded run of one file said: `findings` carry their evidence, `text` is what was run.
 
     `ended` says in a few words how the run ended where that was not by itself; `failed` is True where an
-    exception ended it that no finding is about. `exit` is 0 where nothing was found, 1 where something was, 2
-    where the program failed for a reason of its own.
+    exception ended it that no finding is about. `at` is when it ended (seconds since the epoch), `others` are the
+    further files of the project that took part, with their state then. `exit` is 0 where nothing was found, 1
+    where something was, 2 where the program failed for a reason of its own.
     """
 
     text: str
     findings: list[Finding] = field(default_factory=list)
     ended: str = ""
     failed: bool = False
+    at: float = field(default_factory=time.time)
+    others: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+
+    @property
+    def clock(self) -> str:
+        """When the run ended, as people say it: "14:02", with the date where that was another day."""
+        then = time.localtime(self.at)
+        return time.strftime("%H:%M" if then[:3] == time.localtime()[:3] else "%d %b, %H:%M", then)
+
+    def others_changed(self) -> bool:
+        """Whether a file that took part in the run, other than the one that was run, has changed on disk."""
+        return any(_state(path) != state for path, state in self.others.items())
 
     def is_of(self, text: str) -> bool:
         """Whether a text is the one that was run; editors may hold it with other line ends than the file."""
@@ -126,6 +141,28 @@ def interpreter(settings: Settings) -> str:
     return asked.stdout.strip()
 
 
+def _state(path: str) -> tuple[int, int] | None:
+    """What changes when a file does: its time of modification and its size; None where it is not there."""
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _others(tape: Tape, order: RunOrder) -> dict[str, tuple[int, int] | None]:
+    """The files of the project that took part in a run beside the one that was run."""
+    folder = Path(order.directory)
+    files = {span.file for event in tape.events if (at := getattr(event, "at", None)) for span in (at.span, *at.stack)}
+    paths = {folder / file for file in files} - {Path(order.path)}
+    installed = ("site-packages", "dist-packages")
+    return {
+        str(path): _state(str(path))
+        for path in paths
+        if folder in path.parents and not any(name in path.parts for name in installed)
+    }
+
+
 def record(
     order: RunOrder,
     report: Report,
@@ -162,7 +199,7 @@ def record(
         # What happened, happened; what did not may only not have happened yet.
         kept = ("confirmed", "found-by-run")
         findings = [one for one in findings if one.evidence is not None and one.evidence.verdict in kept]
-    recording = Recording(order.text, findings)
+    recording = Recording(order.text, findings, others=_others(result.tape, order))
     if result.how_ended == "raised":
         # An exception that is the finding's own is no news.
         recording.failed = recording.exit == 0

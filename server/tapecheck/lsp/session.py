@@ -6,20 +6,21 @@ others, on snapshots. Lines and columns count from 1, columns in characters.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.lsp import runs
-from tapecheck.lsp.document import Document, split_lines
+from tapecheck.lsp.calls import calls, training_loops, walked_lines
+from tapecheck.lsp.document import Document
+from tapecheck.lsp.evidence import Evidences, Shown
 from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.runs import Listen, Recording, RunOrder
 from tapecheck.lsp.settings import Settings
-from tapecheck.rules.finding import Evidence, Finding, Severity
+from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
-from tapecheck.tape import Backward, Loop, Span, Tape
+from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -101,21 +102,8 @@ class Analysis:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A finding as the user sees it: with the evidence of a run in its message and its final severity.
-
-    `static` is the finding as the dry run has it, None where only a run has shown it.
-    """
-
-    finding: Finding
-    message: str
-    severity: Severity
-    static: Finding | None
-
-
-@dataclass(frozen=True, slots=True)
 class Lens:
-    """An offer above a line, to confirm the findings of the file by running it."""
+    """A text above a line that offers to confirm the findings of the file by running it."""
 
     line: int
     title: str
@@ -133,10 +121,15 @@ class Session:
         self.documents: dict[str, Document] = {}
         self.settings = Settings()
         self.folder_settings: dict[str, Settings] = {}
-        self.recordings: dict[str, Recording] = {}
+        self.evidence = Evidences()
         self.closing = False
         self._analyses: dict[str, dict[str, Analysis]] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
+
+    @property
+    def recordings(self) -> dict[str, Recording]:
+        """The last recorded run of each file, by path."""
+        return self.evidence.recordings
 
     # Documents and settings
 
@@ -248,75 +241,46 @@ class Session:
 
     def shown(self, analysis: Analysis) -> list[Shown]:
         """The findings of an analysis with the evidence of the last run and the user's severities."""
-        recording = self.recordings.get(analysis.snapshot.path)
-        if recording is None:
-            return [self._show(finding, None, False, analysis) for finding in analysis.report.findings]
-        stale = not recording.is_of(analysis.snapshot.text)
-        moved = _line_map(recording.text, analysis.snapshot.text) if stale else None
-        evidence: dict[tuple[str, int], Evidence] = {}
-        found: list[Finding] = []
-        for finding in recording.findings:
-            if finding.evidence is None or finding.span.file != analysis.snapshot.path:
-                continue
-            line = finding.span.line if moved is None else moved(finding.span.line)
-            if line is None:
-                continue
-            if finding.evidence.verdict == "found-by-run":
-                found.append(_shifted(finding, line - finding.span.line) if stale else finding)
-            else:
-                evidence[finding.code, line] = finding.evidence
-        shown = [
-            self._show(finding, evidence.get((finding.code, finding.span.line)), stale, analysis)
-            for finding in analysis.report.findings
-        ]
-        known = {(finding.code, finding.span.line) for finding in analysis.report.findings}
-        for finding in found:
-            new = (finding.code, finding.span.line) not in known
-            if new and _selected(finding, analysis.snapshot.settings):
-                shown.append(self._show(finding, finding.evidence, stale, analysis))
-        return shown
-
-    def _show(self, finding: Finding, evidence: Evidence | None, stale: bool, analysis: Analysis) -> Shown:
-        static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
-        chosen = analysis.snapshot.settings.severity
-        severity = chosen.get(finding.code, chosen.get(finding.name, finding.severity))
-        first, _, rest = finding.message.partition("\n")
-        if evidence is not None:
-            finding = dataclasses.replace(finding, evidence=evidence)
-            first += _evidence_text(evidence, stale)
-            if evidence.verdict == "refuted" and not stale:
-                severity = "hint"
-            if evidence.verdict == "found-by-run" and stale:
-                severity = "info"
-        message = "\n".join(part for part in (first, rest, finding.help and f"help: {finding.help}") if part)
-        return Shown(finding, message, severity, static)
+        return self.evidence.shown(analysis.report.findings, analysis.report.source, analysis.snapshot.settings)
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
-        """Where to offer a recorded run: on each loop that trains, else on the first backward of the file."""
-        if not analysis.snapshot.settings.lens:
+        """What stands above training loops and backward calls, each with the offer of a recorded run."""
+        settings = analysis.snapshot.settings
+        if not settings.lens or analysis.snapshot.path.endswith(".ipynb"):
             return []
-        path = analysis.snapshot.path
-        loops: set[int] = set()
-        backwards: set[int] = set()
-        for tape in analysis.tapes:
-            own: dict[int, int] = {}
-            for event in tape.events:
-                if isinstance(event, Loop) and event.at.file == path:
-                    own[event.id] = event.at.line
-                elif isinstance(event, Backward):
-                    inside = [own[loop] for loop, _ in event.at.iteration if loop in own]
-                    if inside:
-                        loops.add(inside[-1])
-                    lines = [span.line for span in (event.at.span, *event.at.stack) if span.file == path]
-                    if lines:
-                        backwards.add(lines[0])
-        title = "Confirm by running"
-        recording = self.recordings.get(path)
-        if recording is not None:
-            age = "" if recording.is_of(analysis.snapshot.text) else " (before the last edits)"
-            title += f" · last run: {recording.summary()}{age}"
-        lines = sorted(loops) or sorted(backwards)[:1]
-        return [Lens(line, title) for line in lines]
+        offer = "Confirm by running"
+        lenses: list[Lens] = []
+        if settings.lens_loops:
+            recording = self.recordings.get(analysis.snapshot.path)
+            title = offer
+            if recording is not None:
+                age = " (before the last edits)" if self.evidence.is_stale(recording, analysis.report.source) else ""
+                title += f" · last run: {recording.summary()}{age}"
+            lenses += [Lens(line, title) for line in training_loops(analysis.explainer)]
+        if settings.lens_backwards:
+            told: dict[int, str] = {}
+            for call in calls(analysis.explainer):
+                told.setdefault(call.span.line, call.text)
+            lenses += [Lens(line, f"{text} · {offer}") for line, text in told.items()]
+        return sorted(lenses, key=lambda lens: lens.line)
+
+    def inlays(self, analysis: Analysis) -> list[tuple[int, int, str, str]]:
+        """What stands behind backward calls where the user wants it: line, column, the hint, its explanation."""
+        if not analysis.snapshot.settings.inlay_hints:
+            return []
+        words = {"freed": "graph freed", "kept": "graph kept"}
+        return [
+            (call.span.end_line, call.span.end_column, words.get(call.fate, call.fate), call.text)
+            for call in calls(analysis.explainer)
+        ]
+
+    def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
+        """The backward call at a place (True) and the text that built what it walks (False); else nothing."""
+        found = walked_lines(analysis.explainer, line, column)
+        if found is None:
+            return []
+        call, built = found
+        return [(call.span, True), *((span, False) for span in built if span != call.span)]
 
     def hover(self, analysis: Analysis, line: int, column: int) -> Hover | None:
         """What the tapes say of the expression at a place, in markdown."""
@@ -404,54 +368,3 @@ def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:
         start, end = offset(span.line, span.column), offset(span.end_line, span.end_column)
         text = text[:start] + content + text[end:]
     return text
-
-
-def _evidence_text(evidence: Evidence, stale: bool) -> str:
-    detail = evidence.detail.strip().partition("\n")[0]
-    before = " before the last edits" if stale else ""
-    if evidence.verdict == "confirmed":
-        return f" — confirmed{before}: {detail}"
-    if evidence.verdict == "refuted":
-        return f" — refuted by a run{before}: {detail}"
-    if evidence.verdict == "not-reached":
-        return f" — not reached by the recorded run{before}"
-    return f" — found by a run{before}: {detail}" if detail else f" — found by a run{before}"
-
-
-def _selected(finding: Finding, settings: Settings) -> bool:
-    def named(names: tuple[str, ...]) -> bool:
-        return any(name == finding.name or (name and finding.code.startswith(name)) for name in names)
-
-    return (settings.select is None or named(settings.select)) and not named(settings.ignore)
-
-
-def _line_map(old: str, new: str) -> Callable[[int], int | None]:
-    """Where lines of an old text are now; None for those within the edited part."""
-    before, after = split_lines(old), split_lines(new)
-    head = 0
-    while head < min(len(before), len(after)) and before[head] == after[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
-
-    def moved(line: int) -> int | None:
-        if line <= head:
-            return line
-        if line > len(before) - tail:
-            return line + len(after) - len(before)
-        return None
-
-    return moved
-
-
-def _shifted(finding: Finding, lines: int) -> Finding:
-    """A finding some lines further down; facts hold spans of the old text, so they are left out."""
-
-    def move(span: Span) -> Span:
-        if span.file != finding.span.file:
-            return span
-        return dataclasses.replace(span, line=span.line + lines, end_line=span.end_line + lines)
-
-    labels = tuple(dataclasses.replace(label, span=move(label.span)) for label in finding.labels)
-    return dataclasses.replace(finding, span=move(finding.span), labels=labels, facts={})

@@ -27,6 +27,9 @@ class Settings:
     severity: Mapping[str, Severity] = field(default_factory=dict)
     interpreter: tuple[str, ...] = ()
     lens: bool = True
+    lens_loops: bool = True
+    lens_backwards: bool = True
+    inlay_hints: bool = False
     run_arguments: tuple[str, ...] = ()
     run_timeout: float = RUN_TIMEOUT
     run_iterations: int = RUN_ITERATIONS
@@ -84,6 +87,9 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         severity=severity,
         interpreter=words("interpreter"),
         lens=flag("lens.enable", True),
+        lens_loops=flag("lens.loops", True),
+        lens_backwards=flag("lens.backwards", True),
+        inlay_hints=flag("inlayHints.enable", False),
         run_arguments=words("run.arguments"),
         run_timeout=float(positive("run.timeout", RUN_TIMEOUT)),
         run_iterations=int(positive("run.maxIterations", RUN_ITERATIONS)),
@@ -96,7 +102,7 @@ def _flatten(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return flat
     for key, item in value.items():
-        if isinstance(item, Mapping) and key in ("run", "lens"):
+        if isinstance(item, Mapping) and key in ("run", "lens", "inlayHints"):
             for inner, inner_item in item.items():
                 flat[f"{key}.{inner}"] = inner_item
         else:

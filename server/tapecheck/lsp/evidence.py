@@ -1,0 +1,181 @@
+"""Findings as the user sees them: with what the last recorded run said, as long as it says it of this code."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tapecheck.lsp.document import split_lines
+from tapecheck.lsp.runs import Recording
+from tapecheck.lsp.settings import Settings
+from tapecheck.rules.finding import Evidence, Finding, Severity
+from tapecheck.source import Source, from_text, suppressions
+from tapecheck.source.suppress import names_rule
+from tapecheck.tape import Span
+
+_CODE_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A finding as the user sees it: with the evidence of a run in its message and its final severity.
+
+    `static` is the finding as the dry run has it, None where only a run has shown it. `stale` says that the
+    evidence is of code that has changed since.
+    """
+
+    finding: Finding
+    message: str
+    severity: Severity
+    static: Finding | None
+    stale: bool = False
+
+
+class Evidences:
+    """The last recorded run of each file, and what it says of the file as it is now."""
+
+    def __init__(self) -> None:
+        self.recordings: dict[str, Recording] = {}
+        self._code: dict[str, str] = {}
+
+    def shown(self, findings: Iterable[Finding], source: Source, settings: Settings) -> list[Shown]:
+        """The findings of a file with the evidence of the last run and the user's severities."""
+        recording = self.recordings.get(source.path)
+        if recording is None:
+            return [_show(finding, None, settings) for finding in findings]
+        stale = self.is_stale(recording, source)
+        moved = _line_map(recording.text, source.text)
+        evidence: dict[tuple[str, int], Evidence] = {}
+        found: list[Finding] = []
+        for finding in recording.findings:
+            if finding.evidence is None or finding.span.file != source.path:
+                continue
+            line = moved(finding.span.line)
+            if line is None:
+                continue
+            if finding.evidence.verdict == "found-by-run":
+                found.append(_shifted(finding, line - finding.span.line))
+            else:
+                evidence[finding.code, line] = finding.evidence
+        current = list(findings)
+        shown = [
+            _show(finding, evidence.get((finding.code, finding.span.line)), settings, recording, stale)
+            for finding in current
+        ]
+        known = {(finding.code, finding.span.line) for finding in current}
+        off = suppressions(source)
+        for finding in found:
+            span = finding.span
+            hidden = bool(off) and off.hide(finding.code, finding.name, span.line, max(span.line, span.end_line))
+            if (finding.code, span.line) not in known and not hidden and _selected(finding, settings):
+                shown.append(_show(finding, finding.evidence, settings, recording, stale))
+        return shown
+
+    def is_stale(self, recording: Recording, source: Source) -> bool:
+        """Whether the code that was run has changed: comments and empty lines are no code, imported files are."""
+        if recording.others_changed():
+            return True
+        if recording.is_of(source.text):
+            return False
+        return source.error is not None or self._code_of(recording.text) != _code(source)
+
+    def _code_of(self, text: str) -> str:
+        known = self._code.get(text)
+        if known is None:
+            while len(self._code) >= _CODE_KEPT:
+                self._code.pop(next(iter(self._code)))
+            known = self._code[text] = _code(from_text(text, ""))
+        return known
+
+
+def _code(source: Source) -> str:
+    """What of a text Python executes, without its places."""
+    try:
+        return ast.dump(source.tree)
+    except RecursionError:
+        return source.text
+
+
+def _show(
+    finding: Finding,
+    evidence: Evidence | None,
+    settings: Settings,
+    recording: Recording | None = None,
+    stale: bool = False,
+) -> Shown:
+    static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
+    severity = settings.severity.get(finding.code, settings.severity.get(finding.name, finding.severity))
+    first, _, rest = finding.message.partition("\n")
+    said = ""
+    if evidence is not None and recording is not None:
+        finding = dataclasses.replace(finding, evidence=evidence)
+        first, said = _with_verdict(first, evidence, recording.clock, stale)
+        if evidence.verdict == "refuted" and not stale:
+            severity = "hint"
+        if evidence.verdict == "found-by-run" and stale:
+            severity = "info"
+    message = "\n".join(part for part in (first, rest, finding.help and f"help: {finding.help}", said) if part)
+    return Shown(finding, message, severity, static, stale and evidence is not None)
+
+
+def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> tuple[str, str]:
+    """The first line of a message with the verdict of a run, and the line that tells the run's story."""
+    detail = evidence.detail.strip().partition("\n")[0]
+    before = " before the last edits" if stale else ""
+    told = f"run: {detail}" if detail else ""
+    if evidence.verdict == "not-reached":
+        return f"{message} — not reached by the run at {clock}{before}", told
+    if evidence.verdict == "refuted":
+        return f"refuted by the run at {clock}{before} — {message}", told
+    verdict = "confirmed" if evidence.verdict == "confirmed" else "found by a run"
+    when = f" in iteration {evidence.iteration}" if evidence.iteration is not None else ""
+    how = "raised" if detail.startswith("raised") else "seen"
+    return f"{verdict}{before}: {how}{when}, {clock} — {message}", told
+
+
+def _selected(finding: Finding, settings: Settings) -> bool:
+    def named(names: tuple[str, ...]) -> bool:
+        return names_rule(names, finding.code, finding.name)
+
+    return (settings.select is None or named(settings.select)) and not named(settings.ignore)
+
+
+def _line_map(old: str, new: str) -> Callable[[int], int | None]:
+    """Where lines of an old text are now; None for those that were edited."""
+    before, after = split_lines(old), split_lines(new)
+    if before == after:
+        return lambda line: line
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    # Most edits are in one place; only what lies between the first and the last one is compared line by line.
+    places = {line: line for line in range(1, head + 1)}
+    shift = len(after) - len(before)
+    places |= {line: line + shift for line in range(len(before) - tail + 1, len(before) + 1)}
+    matcher = difflib.SequenceMatcher(
+        None, before[head : len(before) - tail], after[head : len(after) - tail], autojunk=False
+    )
+    for block in matcher.get_matching_blocks():
+        for number in range(1, block.size + 1):
+            places[head + block.a + number] = head + block.b + number
+    return places.get
+
+
+def _shifted(finding: Finding, lines: int) -> Finding:
+    """A finding some lines further down; facts hold spans of the old text, so they are left out."""
+    if not lines:
+        return finding
+
+    def move(span: Span) -> Span:
+        if span.file != finding.span.file:
+            return span
+        return dataclasses.replace(span, line=span.line + lines, end_line=span.end_line + lines)
+
+    labels = tuple(dataclasses.replace(label, span=move(label.span)) for label in finding.labels)
+    return dataclasses.replace(finding, span=move(finding.span), labels=labels, facts={})
