@@ -311,3 +311,39 @@ def test_version(tmp_path: Path) -> None:
 
     assert tapecheck("--version", cwd=tmp_path).stdout.decode() == f"tapecheck {__version__}\n"
 
+
+
+def notebook(*cells: str) -> str:
+    listed = [{"cell_type": "code", "metadata": {}, "source": cell.splitlines(True)} for cell in cells]
+    return json.dumps({"nbformat": 4, "metadata": {}, "cells": listed})
+
+
+@pytest.mark.parametrize("by", ["name", "folder", "stdin"])
+def test_a_notebook_is_checked_as_one_program(tmp_path: Path, by: str) -> None:
+    first, last = TWICE.rsplit("loss.backward()\n", 1)[0], "%time loss.backward()\n"
+    text = notebook("%matplotlib inline", first, last)
+    (tmp_path / "train.ipynb").write_text(text)
+    arguments = {"name": ["train.ipynb"], "folder": ["."], "stdin": ["-", "--stdin-filename", "train.ipynb"]}[by]
+    done = tapecheck("check", *arguments, "--output-format", "json", cwd=tmp_path, stdin=text.encode())
+    assert done.returncode == 1
+    (row,) = rows(done)
+    assert (row["code"], Path(row["filename"]).name, row["cell"]) == ("TAPE101", "train.ipynb", 3)
+    assert (row["location"], row["end_location"]) == ({"row": 1, "column": 7}, {"row": 1, "column": 22})
+    assert "freed by the backward on line 5 of cell 2" in row["message"]
+    assert {related["cell"] for related in row["related"]} == {2}
+    assert all(edit["cell"] in (2, 3) for edit in row["fix"]["edits"])
+
+
+def test_a_notebook_s_report_shows_its_cells(tmp_path: Path) -> None:
+    (tmp_path / "train.ipynb").write_text(notebook("x = (", TWICE))
+    done = tapecheck("check", "train.ipynb", cwd=tmp_path)
+    assert b" --> train.ipynb:cell 1:1:1\n" in done.stdout
+    assert b" --> train.ipynb:cell 2:6:1\n" in done.stdout
+    assert b"6 | loss.backward()\n" in done.stdout
+
+
+def test_comments_switch_findings_off(tmp_path: Path) -> None:
+    write(tmp_path, line=TWICE[:-1] + "  # tapecheck: ignore[TAPE101]\n")
+    write(tmp_path, file="# tapecheck: ignore-file[backward-twice]\n" + TWICE)
+    done = tapecheck("check", ".", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"Nothing found in 2 files.\n")

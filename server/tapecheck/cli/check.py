@@ -83,13 +83,20 @@ def _check_all(options: argparse.Namespace, wanted: Wanted, sources: Sources) ->
 
 
 def _check_stdin(name: str, wanted: Wanted, sources: Sources) -> Checked:
+    from tapecheck.source import SourceError, from_text
+    from tapecheck.source.notebook import SUFFIX, parse_notebook
+
     data = sys.stdin.buffer.read()
+    if name.endswith(SUFFIX):
+        try:
+            return check_file(name, wanted, parse_notebook(data, name))
+        except SourceError as error:
+            return Checked(name, problems=[Problem("io-error", str(error).removeprefix(f"{name}: "))])
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         code = data.decode(encoding).removeprefix("\ufeff")
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         return Checked(name, problems=[Problem("io-error", f"not a text that Python can read: {error}")])
-    from tapecheck.source import from_text
-
-    sources.texts[name] = from_text(code, name).lines
-    return check_file(name, wanted, code)
+    source = from_text(code, name)
+    sources.texts[name] = source.lines
+    return check_file(name, wanted, source)

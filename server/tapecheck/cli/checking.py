@@ -7,10 +7,13 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tapecheck.report import Checked, Problem
+from tapecheck.source import Source
+from tapecheck.source.notebook import Cells, cell_name
+from tapecheck.tape import Span
 
 _WORTH_PROCESSES = 24
 
@@ -24,14 +27,17 @@ class Wanted:
     fixes: bool = True
 
 
-def check_file(path: str, wanted: Wanted, text: str | None = None) -> Checked:
-    """Check one file, or `text` under its name; whatever goes wrong is said in the result."""
+def check_file(path: str, wanted: Wanted, source: Source | None = None) -> Checked:
+    """Check one file, or the source given in its place; whatever goes wrong is said in the result.
+
+    What is found in a notebook is told of its cells.
+    """
     from tapecheck.check import check
-    from tapecheck.source import SourceError, from_text, read_source
+    from tapecheck.source import SourceError, read_source
 
     checked = Checked(path)
     try:
-        source = read_source(path) if text is None else from_text(text, path)
+        source = read_source(path) if source is None else source
         report = check(source, select=wanted.select, ignore=wanted.ignore)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
@@ -56,7 +62,52 @@ def check_file(path: str, wanted: Wanted, text: str | None = None) -> Checked:
                 checked.fixes.append([])
                 message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
-    return checked
+    return checked if source.cells is None else by_cell(checked, source.cells)
+
+
+def by_cell(checked: Checked, cells: Cells) -> Checked:
+    """What was found in the program of a notebook, with the places and the words of its cells."""
+    path = checked.path
+
+    def local(span: Span) -> Span:
+        return cells.within(span)[1] if span.file == path else span
+
+    def problem(one: Problem) -> Problem:
+        if one.kind != "invalid-syntax":
+            return replace(one, message=cells.words(one.message))
+        place = local(Span(path, one.line, one.column, one.line, one.column))
+        return replace(one, message=cells.words(one.message), line=place.line, file=place.file)
+
+    return Checked(
+        path,
+        [
+            replace(
+                finding,
+                span=local(finding.span),
+                message=cells.words(finding.message),
+                help=cells.words(finding.help),
+                labels=tuple(
+                    replace(label, span=local(label.span), message=cells.words(label.message))
+                    for label in finding.labels
+                ),
+            )
+            for finding in checked.findings
+        ],
+        [
+            [
+                replace(
+                    fix,
+                    title=cells.words(fix.title),
+                    changes=cells.words(fix.changes),
+                    edits=tuple(replace(edit, span=local(edit.span)) for edit in fix.edits),
+                )
+                for fix in fixes
+            ]
+            for fixes in checked.fixes
+        ],
+        [problem(one) for one in checked.problems],
+        {cell_name(path, cell.number): list(cell.lines) for cell in cells.parts},
+    )
 
 
 def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -> Iterator[Checked]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tapecheck.report import Checked, Problem
+from tapecheck.source.notebook import SUFFIX
 
 SKIPPED = frozenset(
     {"__pycache__", "__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"}
@@ -15,7 +16,7 @@ STDIN = "-"
 
 
 def find_files(paths: Sequence[str]) -> Iterator[str | Checked]:
-    """The Python files under the paths, each once, folders in the order of names.
+    """The Python files and notebooks under the paths, each once, folders in the order of names.
 
     A file named by itself is taken whatever it is called. Folders that hold no code of the project (hidden
     ones, virtual environments, build outputs) are left out, and links to folders are not followed. A path
@@ -44,7 +45,7 @@ def _walk(top: str) -> Iterator[str | Checked]:
     for folder, folders, names in os.walk(top, onerror=broken.append):
         folders[:] = sorted(name for name in folders if _holds_code(Path(folder, name)))
         for name in sorted(names):
-            if name.endswith(".py"):
+            if name.endswith((".py", SUFFIX)):
                 # Joined as text: pathlib would drop a leading "./" that the user wrote.
                 yield os.path.join(folder, name)  # noqa: PTH118
     for error in broken:

@@ -15,12 +15,16 @@ ProblemKind = Literal["io-error", "invalid-syntax", "internal-error"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a file could not be judged, whole or in part. `line` and `column` count from 1."""
+    """Why a file could not be judged, whole or in part. `line` and `column` count from 1.
+
+    `file` is the name of the cell where that is not the whole file's.
+    """
 
     kind: ProblemKind
     message: str
     line: int = 1
     column: int = 1
+    file: str = ""
 
 
 @dataclass(slots=True)
@@ -28,13 +32,14 @@ class Checked:
     """What one file's check came to.
 
     `fixes` holds the fixes of each finding, preferred first, in the order of `findings`; it is empty where
-    none were asked for.
+    none were asked for. `texts` holds the lines of the cells of a notebook by the names that spans have.
     """
 
     path: str
     findings: list[Finding] = field(default_factory=list)
     fixes: list[list[Fix]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    texts: dict[str, list[str]] = field(default_factory=dict)
 
     def fixes_of(self, index: int) -> list[Fix]:
         """The fixes of the finding at `index`, preferred first."""

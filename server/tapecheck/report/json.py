@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.report.checked import Checked, Problem
 from tapecheck.rules.finding import Finding
+from tapecheck.source.notebook import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def _finding(finding: Finding, fixes: list[Fix], *, evidence: bool) -> dict[str,
         "code": finding.code,
         "name": finding.name,
         "message": finding.message,
-        "filename": span.file,
-        "cell": None,
+        "filename": split_cell(span.file)[0],
+        "cell": split_cell(span.file)[1],
         **_range(span),
         "severity": finding.severity,
         "url": finding.url,
@@ -48,7 +49,7 @@ def _finding(finding: Finding, fixes: list[Fix], *, evidence: bool) -> dict[str,
         "fix": _fix(fixes[0]) if fixes else None,
         "alternatives": [_fix(fix) for fix in fixes[1:]],
         "related": [
-            {"filename": label.span.file, **_range(label.span), "message": label.message, "role": label.role}
+            {**_place(label.span), **_range(label.span), "message": label.message, "role": label.role}
             for label in finding.labels
         ],
     }
@@ -64,13 +65,14 @@ def _finding(finding: Finding, fixes: list[Fix], *, evidence: bool) -> dict[str,
 
 
 def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, Any]:
+    path, cell = split_cell(problem.file or path)
     place = Span(path, problem.line, problem.column, problem.line, problem.column)
     row: dict[str, Any] = {
         "code": problem.kind,
         "name": problem.kind,
         "message": problem.message,
         "filename": path,
-        "cell": None,
+        "cell": cell,
         **_range(place),
         "severity": "error",
         "url": None,
@@ -89,8 +91,18 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "applicability": fix.applicability,
         "message": fix.title,
         "changes": fix.changes,
-        "edits": [{"content": edit.content, **_range(edit.span)} for edit in fix.edits],
+        "edits": [{"content": edit.content, **_cell(edit.span), **_range(edit.span)} for edit in fix.edits],
     }
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {"filename": split_cell(span.file)[0], **_cell(span)}
+
+
+def _cell(span: Span) -> dict[str, int]:
+    """The cell of a place in a notebook; no key for it elsewhere."""
+    cell = split_cell(span.file)[1]
+    return {} if cell is None else {"cell": cell}
 
 
 def _range(span: Span) -> dict[str, dict[str, int]]:

@@ -40,14 +40,15 @@ def render(
     seen = 0
     for file in files:
         seen += 1
+        sources.texts.update(file.texts)
         problems += bool(file.problems)
         for problem in file.problems:
-            pieces.append(render_problem(file.path, problem, sources, paint=paint, width=width))
+            pieces.append(render_problem(problem.file or file.path, problem, sources, paint=paint, width=width))
         for index, finding in enumerate(file.findings):
             pieces.append(
                 render_finding(finding, sources, fixes=file.fixes_of(index), paint=paint, width=width)
             )
-            paths.add(finding.span.file)
+            paths.add(file.path)
         found.extend(file.findings)
     return "".join(f"{piece}\n" for piece in pieces) + _summary(found, len(paths), seen, problems, paint)
 

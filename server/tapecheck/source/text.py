@@ -9,6 +9,10 @@ import tokenize
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapecheck.source.notebook import Cells
 
 MAX_BYTES = 4_000_000
 _NEWLINE = re.compile(r"\r\n|\n|\r")
@@ -25,7 +29,7 @@ class Source:
 
     `path` is the name used in findings, `module` the dotted name of the file as imports see it. `error` is the
     first syntax error ("line 3: invalid syntax"), `error_line` its line; `blanked` are the lines that were left
-    out of `tree` because of syntax errors.
+    out of `tree` because of syntax errors. `cells` are those of a notebook, whose program `text` is.
     """
 
     path: str
@@ -35,6 +39,7 @@ class Source:
     error_line: int | None = None
     blanked: frozenset[int] = field(default_factory=frozenset)
     lines: list[str] = field(default_factory=list)
+    cells: Cells | None = None
 
     def column(self, line: int, byte_offset: int) -> int:
         """The column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
@@ -47,8 +52,12 @@ class Source:
 
 
 def read_source(path: str) -> Source:
-    """Read a file; raises SourceError where it cannot be read as Python text."""
+    """Read a file of Python, or a notebook as one program; raises SourceError where it cannot be read as that."""
     file = Path(path)
+    if file.suffix == ".ipynb":
+        from tapecheck.source.notebook import read_notebook
+
+        return read_notebook(path)
     try:
         if file.stat().st_size > MAX_BYTES:
             raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
@@ -71,29 +80,40 @@ def split_lines(text: str) -> list[str]:
 def from_text(text: str, path: str) -> Source:
     """Parse a text; a syntax error is kept in the result and never raised."""
     lines = split_lines(text)
+    tree, _, first, first_line, blanked = _repair(lines)
+    error = f"line {first_line}: {first}" if first is not None and first != _TOO_DEEP else first
+    return Source(path, text, tree, error, first_line, frozenset(blanked), lines)
+
+
+def repaired(lines: list[str]) -> tuple[list[str], str | None, int, frozenset[int]]:
+    """Lines that parse, from lines that may not: these, the first error with its line, and the blanked lines."""
+    _, current, error, line, blanked = _repair(lines)
+    return current, error, line or 1, frozenset(blanked)
+
+
+_TOO_DEEP = "nested too deeply to be parsed"
+
+
+def _repair(lines: list[str]) -> tuple[ast.Module, list[str], str | None, int | None, set[int]]:
+    """The tree of what parses, the lines it was made of, the first error and its line, the blanked lines."""
     blanked: set[int] = set()
     first: str | None = None
     first_line: int | None = None
     current = list(lines)
-    tree: ast.Module | None = None
     for _ in range(_MAX_REPAIRS):
         try:
-            tree = _parse("\n".join(current))
-            break
+            return _parse("\n".join(current)), current, first, first_line, blanked
         except RecursionError:
-            first, first_line, tree = "nested too deeply to be parsed", 1, ast.Module([], [])
-            break
+            return ast.Module([], []), [""] * len(lines), _TOO_DEEP, 1, blanked
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None) or 1
             if first is None:
-                first, first_line = f"line {line}: {getattr(error, 'msg', error)}", line
+                first, first_line = str(getattr(error, "msg", error)), line
             hidden = _hide(current, min(line, len(current)))
             if not hidden:
                 break
             blanked |= hidden
-    if tree is None:
-        tree = ast.Module([], [])
-    return Source(path, text, tree, first, first_line, frozenset(blanked), lines)
+    return ast.Module([], []), [""] * len(lines), first, first_line, blanked
 
 
 def _parse(text: str) -> ast.Module:

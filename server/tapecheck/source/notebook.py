@@ -1,0 +1,227 @@
+"""Notebooks as one program: the Python cells in the order of the document, and the way back to the cells.
+
+IPython's magics and shell lines become statements that do nothing, so that lines and columns stay where they are.
+What a cell magic hands to another interpreter (`%%bash`) is left out. A cell that does not parse loses its broken
+statements and takes nothing away from the cells after it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tokenize
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, repaired, split_lines
+from tapecheck.tape import Span
+
+SUFFIX = ".ipynb"
+
+# Magics whose text is Python that runs in the notebook's own namespace.
+_PYTHON_MAGICS = "time|timeit|prun|memit|mprun|lprun|debug"
+_CELL_MAGIC = re.compile(r"\s*%%(\w*)")
+_PYTHON_CELL = re.compile(rf"(?:{_PYTHON_MAGICS}|capture|python3?|pypy)$")
+_TIMED = re.compile(rf"(\s*)%(?:{_PYTHON_MAGICS})\s+(?:-[nrp]\s*\d+\s+|-[a-zA-Z]\s+)*(?=\S)")
+_LINE_MAGIC = re.compile(r"\s*(?:%|!|\?)|\s*[\w.]+\s*\?{1,2}\s*$")
+_ASSIGNED = re.compile(r"(\s*[A-Za-z_][\w.\[\]'\", ]*=\s*)[!%](?!=)\S")
+_LINES = re.compile(r"`[^`]*`|\blines? (\d+)(?:–(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a program: its number among all cells of the notebook, its first line there, its own text.
+
+    `key` is whatever the maker of the program knows the cell by, such as the address of its document.
+    """
+
+    number: int
+    first: int
+    lines: tuple[str, ...]
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of a program, in its order."""
+
+    parts: tuple[Cell, ...]
+
+    def at(self, line: int) -> Cell:
+        """The cell that a line of the program is in."""
+        index = bisect_right([cell.first for cell in self.parts], line) - 1
+        return self.parts[max(index, 0)]
+
+    def within(self, span: Span) -> tuple[Cell, Span]:
+        """A span of the program as one of its cell, cut off at the end of that cell."""
+        cell = self.at(span.line)
+        last = len(cell.lines)
+        start, end, column = span.line - cell.first + 1, span.end_line - cell.first + 1, span.end_column
+        if end > last:
+            end, column = last, len(cell.lines[-1]) + 1
+        return cell, Span(cell_name(span.file, cell.number), start, span.column, end, column)
+
+    def crosses(self, span: Span) -> bool:
+        """Whether text of more cells than one lies in a span."""
+        last = self.at(span.end_line)
+        return self.at(span.line) is not last and (span.end_line, span.end_column) > (last.first, 1)
+
+    def words(self, text: str) -> str:
+        """A message that speaks of lines of the program, speaking of lines of cells."""
+        if not self.parts:
+            return text
+        return _LINES.sub(self._place, text)
+
+    def _place(self, found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
+        first, last = int(found[1]), int(found[2] or found[1])
+        cell, other = self.at(first), self.at(last)
+        start, end = first - cell.first + 1, last - other.first + 1
+        if cell is not other:
+            return f"line {start} of cell {cell.number} to line {end} of cell {other.number}"
+        lines = f"line {start}" if start == end else f"lines {start}–{end}"
+        return f"{lines} of cell {cell.number}"
+
+
+def cell_name(path: str, number: int) -> str:
+    """How a cell is called where a file's name is wanted: "train.ipynb:cell 3"."""
+    return f"{path}:cell {number}"
+
+
+def split_cell(name: str) -> tuple[str, int | None]:
+    """A file's name and the number of the cell in it, None where the name is that of a whole file."""
+    path, separator, number = name.rpartition(":cell ")
+    return (path, int(number)) if separator and path.endswith(SUFFIX) and number.isdecimal() else (name, None)
+
+
+def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
+    """The program of a notebook from its Python cells: number, text and key of each."""
+    parts: list[Cell] = []
+    lines: list[str] = []
+    first_error: tuple[str, int] | None = None
+    blanked: set[int] = set()
+    for number, text, key in cells:
+        own = split_lines(text)
+        parts.append(Cell(number, len(lines) + 1, tuple(own), key))
+        fixed, error, line, broken = repaired(_without_magics(own))
+        if error is not None and first_error is None:
+            first_error = (error, len(lines) + line)
+        blanked.update(len(lines) + row for row in broken)
+        lines += fixed
+    source = from_text("\n".join(lines), path)
+    if first_error is not None:
+        error, line = first_error
+        source = replace(source, error=f"line {line}: {error}", error_line=line)
+    source.blanked |= blanked
+    source.cells = Cells(tuple(parts))
+    return source
+
+
+def read_notebook(path: str) -> Source:
+    """The program of a notebook file; raises SourceError where it is none or not one of Python."""
+    file = Path(path)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or error}") from error
+    return parse_notebook(data, path)
+
+
+def parse_notebook(data: bytes, path: str) -> Source:
+    """The program of a notebook in the JSON of Jupyter, format 4; raises SourceError where it is none."""
+    try:
+        content = json.loads(data.decode("utf-8-sig"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise SourceError(f"{path}: not a notebook: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+        old = isinstance(content, dict) and isinstance(content.get("worksheets"), list)
+        how = "notebook format 3: convert it with `jupyter nbconvert --to notebook`" if old else "not a notebook"
+        raise SourceError(f"{path}: {how}")
+    language = _language(content)
+    if language not in ("", "python", "ipython"):
+        raise SourceError(f"{path}: a notebook of {language}, not of Python")
+    found = [
+        (number, _text(cell.get("source")), "")
+        for number, cell in enumerate(content["cells"], 1)
+        if isinstance(cell, dict) and cell.get("cell_type") == "code" and _cell_language(cell) in ("", "python")
+    ]
+    if sum(len(text) for _, text, _ in found) > MAX_BYTES:
+        raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
+    return join(path, found)
+
+
+def _text(source: Any) -> str:
+    if isinstance(source, list):
+        return "".join(part for part in source if isinstance(part, str))
+    return source if isinstance(source, str) else ""
+
+
+def _language(content: dict[str, Any]) -> str:
+    metadata = content.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    for part, name in (("language_info", "name"), ("kernelspec", "language")):
+        inner = metadata.get(part)
+        if isinstance(inner, dict) and isinstance(inner.get(name), str):
+            return str(inner[name]).lower()
+    return ""
+
+
+def _cell_language(cell: dict[str, Any]) -> str:
+    metadata = cell.get("metadata")
+    own = metadata.get("vscode") if isinstance(metadata, dict) else None
+    language = own.get("languageId") if isinstance(own, dict) else None
+    return language.lower() if isinstance(language, str) else ""
+
+
+def _without_magics(lines: Sequence[str]) -> list[str]:
+    """A cell's lines as Python: as many, with columns of what stays Python unmoved."""
+    first = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        return list(lines)
+    plain = list(lines)
+    magic = _CELL_MAGIC.match(lines[first])
+    if magic is not None:
+        if not _PYTHON_CELL.match(magic[1]):
+            return [""] * len(lines)
+        plain[first] = ""
+    if not any(_LINE_MAGIC.match(line) or _ASSIGNED.match(line) for line in plain):
+        return plain
+    going_on = False
+    for number, line in enumerate(plain):
+        if going_on:
+            # A shell command over several lines.
+            plain[number], going_on = "", line.rstrip().endswith("\\")
+            continue
+        timed, assigned = _TIMED.match(line), _ASSIGNED.match(line)
+        if not (_LINE_MAGIC.match(line) or assigned) or _continues(plain[:number]):
+            continue
+        going_on = line.rstrip().endswith("\\")
+        indent = line[: len(line) - len(line.lstrip())]
+        if timed is not None:
+            plain[number] = f"{indent}pass;".ljust(timed.end()) + line[timed.end() :]
+            going_on = False
+        elif assigned is not None:
+            # What IPython makes of it, and nothing that anybody here knows the value of.
+            plain[number] = f"{assigned[1]}get_ipython()"
+        else:
+            plain[number] = f"{indent}pass"
+    return plain
+
+
+def _continues(before: Sequence[str]) -> bool:
+    """Whether a statement is still open after some lines: in brackets, in a text, behind a backslash."""
+    if before and before[-1].endswith("\\"):
+        return True
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO("\n".join(before) + "\n").readline):
+            pass
+    except tokenize.TokenError:
+        return True
+    except SyntaxError:
+        pass
+    return False
