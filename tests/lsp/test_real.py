@@ -121,12 +121,14 @@ async def test_fix_all_leaves_a_program_without_safe_fixes(real: Editor) -> None
 
 async def test_the_lens_stands_on_the_training_loop(real: Editor) -> None:
     uri = real.open("lens.py", RECURRENT)
-    (lens,) = await real.lenses(uri)
-    assert lens.range.start == t.Position(8, 0)
+    lens, failing = await real.lenses(uri)
+    assert (lens.range.start, failing.range.start) == (t.Position(8, 0), t.Position(12, 0))
     assert lens.command is not None
     in_vscode = real.name.startswith("vscode")
     expected = "tapecheck.confirmFile" if in_vscode else "tapecheck.run"
     assert (lens.command.title, lens.command.command) == ("Confirm by running", expected)
+    assert failing.command is not None
+    assert failing.command.title == "fails in iteration 2 · Confirm by running"
     assert list(lens.command.arguments or []) == [{"uri": uri}]
 
 
@@ -142,9 +144,9 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         assert answer["summary"] == "run.py: 1 confirmed"
         (found,) = await connected.diagnostics(uri)
         first = found.message.splitlines()[0]
-        assert " — confirmed: " in first and "iteration 2" in first
+        assert first.startswith("confirmed: raised in iteration 2, ")
         assert found.severity == t.DiagnosticSeverity.Error
-        (lens,) = await connected.lenses(uri)
+        lens, _ = await connected.lenses(uri)
         assert lens.command is not None
         assert lens.command.title == "Confirm by running · last run: 1 confirmed"
         logged = [one.message for one in connected.client.log_messages]
