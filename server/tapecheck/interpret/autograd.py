@@ -130,6 +130,7 @@ class Autograd:
                 # What a backward is called on has a graph, wherever it comes from.
                 built = self.world.build(f"graph of {root.name}", node, (), keeps="may")
                 root.node, root.oldest, root.certain = built.node, built.oldest, False
+                self.world.kept += 1
         inputs = given.get("inputs")
         wanted = self._sequence(inputs, node) if inputs is not None else None
         event = self._event("backward", roots, wanted, given, node, span)

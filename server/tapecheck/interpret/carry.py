@@ -18,8 +18,10 @@ from tapecheck.interpret.values import (
     Function,
     Generator,
     Instance,
+    Lib,
     List,
     Module,
+    Native,
     Set,
     Tensor,
     Unknown,
@@ -102,17 +104,27 @@ class _Scan:
         while env is not None and id(env) not in self.seen:
             self.seen.add(id(env))
             for name, value in list(env.vars.items()):
-                if isinstance(value, _INERT) or (isinstance(value, Tensor) and (value.node is None or value.is_leaf)):
+                kind = type(value)
+                if kind is Tensor:
+                    if value.node is None or value.is_leaf:
+                        continue
+                elif kind in _SILENT or (kind is Function and value.env is value.env.globals and not value.attrs):
                     continue
                 self.entry(value, name, env, name)
             env = env.parent
 
-    def entry(self, value: Value, path: str, owner: Any, key: Any) -> None:
-        """A value kept under a name, attribute or key, which may be stored anew in every iteration."""
+    def entry(self, value: Value, path: str, owner: Any, key: Any) -> bool:
+        """A value kept under a name, attribute or key, which may be stored anew in every iteration.
+
+        Answers whether no graph can be there before something else is stored.
+        """
         if isinstance(value, (Tensor, Unknown)):
             if self.reaches_back(value) and self.read_across(owner, key):
                 self.hold(owner.stores.get(key), path, [value])
-        elif isinstance(value, (tuple, List, Dict, Set)) and len(self.seen) < _MAX_SEEN:
+            return value.node is None
+        if isinstance(value, (tuple, List, Dict, Set)):
+            if len(self.seen) >= _MAX_SEEN:
+                return False
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
                 tensors = [tensor for tensor in tensors_in(value) if self.reaches_back(tensor)]
                 if tensors and self.read_across(owner, key):
@@ -121,8 +133,8 @@ class _Scan:
                 self.container(value, path, owner, key)
             elif isinstance(value, Dict):
                 self.mapping(value, path)
-        else:
-            self.object(value, path)
+            return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
+        return self.object(value, path)
 
     def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
         if id(value) in self.seen:
@@ -156,27 +168,42 @@ class _Scan:
         if any(self.reaches_back(item) for item in kept):
             self.hold(last, path, kept)
 
-    def object(self, value: Value, path: str) -> None:
-        if isinstance(value, Function) and value.env is value.env.globals and not value.attrs:
-            return
-        if isinstance(value, Instance) and value.module and value.cls is None and "container" not in value.facts:
-            # A layer of the library holds parameters only.
-            return
+    def object(self, value: Value, path: str) -> bool:
+        """Look into an object; answers whether no graph can be there before something else is stored."""
+        kind = type(value)
+        if kind in _SILENT:
+            return True
+        if kind is Function and value.env is value.env.globals and not value.attrs:
+            return True
+        if kind is Instance or kind is Class:
+            if value.quiet == self.world.kept:
+                return True
+            if kind is Instance and value.module and value.cls is None and "container" not in value.facts:
+                # A layer of the library holds parameters only.
+                return True
         if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
-            return
+            return False
         self.seen.add(id(value))
         if isinstance(value, Instance):
+            quiet = True
             for name, item in list(value.attrs.items()):
                 if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
                     continue
-                self.entry(item, f"{path}.{name}", value, name)
+                quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
             if value.cls is not None:
-                self.object(value.cls, value.cls.name)
-        elif isinstance(value, Class):
+                quiet = self.object(value.cls, value.cls.name) and quiet
+            if quiet:
+                value.quiet = self.world.kept
+            return quiet
+        if isinstance(value, Class):
+            quiet = True
             for name, item in list(value.namespace.items()):
                 if isinstance(item, (Tensor, List, Dict, tuple, Instance, Unknown)):
-                    self.entry(item, f"{value.name}.{name}", value, name)
-        elif isinstance(value, Generator):
+                    quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
+            if quiet:
+                value.quiet = self.world.kept
+            return quiet
+        if isinstance(value, Generator):
             for name, item in list(value.env.vars.items()):
                 if not isinstance(item, _INERT):
                     self.entry(item, name, value.env, name)
@@ -192,6 +219,7 @@ class _Scan:
                 self.namespace(function.env)
                 for name, item in function.attrs.items():
                     self.entry(item, f"{function.name}.{name}", _NoStore, name)
+        return False
 
     def reaches_back(self, value: Value) -> bool:
         """Whether a value's graph has nodes older than this iteration."""
@@ -216,6 +244,7 @@ class _NoStore:
 
 
 _INERT = (int, float, str, bytes, bool, type(None))
+_SILENT = frozenset([*_INERT, Lib, Native])
 
 
 def is_leaf(value: Value) -> bool:

@@ -717,12 +717,14 @@ class Machine:
                     self.call(setter, [owner, value], {}, node)
                     return
             owner.attrs[name] = value
+            self.world.kept += 1
             if isinstance(value, _HOLDERS):
                 carry.stored(self, owner, name, node)
                 self.name_parameter(owner, name, value)
         elif isinstance(owner, Class):
             self.touched(owner.module.env)
             owner.namespace[name] = value
+            self.world.kept += 1
             if isinstance(value, _HOLDERS):
                 carry.stored(self, owner, name, node)
         elif isinstance(owner, Tensor):
@@ -758,6 +760,7 @@ class Machine:
                 self.call(method, [index, value], {}, node)
             elif owner.module:
                 owner.attrs[str(index)] = value
+                self.world.kept += 1
         else:
             containers.set_item(self, owner, index, value, node)
 

@@ -401,6 +401,7 @@ class Modules:
     def _container_method(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         names = self.children_names(owner)
         values = [owner.attrs[key] for key in names]
+        self.world.kept += 1
         if name == "append" and args:
             value = args[0]
             if owner.facts.get("container") == "ParameterList" and isinstance(value, Tensor) and not value.parameter:
@@ -754,6 +755,7 @@ class Modules:
             return Native(name, lambda m, args, kwargs, at: self._density(owner, name, args, at))
         if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode", "base_dist"):
             if name not in owner.attrs:
+                self.world.kept += 1
                 values = owner.facts["parameters"]
                 owner.attrs[name] = (
                     values[0] if values and name in ("loc", "mean") else self._density(owner, name, [], ast.Pass())

@@ -10,18 +10,20 @@ from __future__ import annotations
 import ast
 import gc
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.project import Project
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
-from tapecheck.interpret.world import Exhausted, Policy, World
+from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
-from tapecheck.tape import Backward, Bind, Decision, Hold, InPlace, Tape
+from tapecheck.tape import Backward, Bind, Cut, Decision, Hold, InPlace, Tape
 
 MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
+MAX_TURNED = 2
 RUN_BUDGET = 250_000
 TOTAL_BUDGET = 400_000
 _STARTS = frozenset((
@@ -169,12 +171,17 @@ def _explore(
     cancelled: Callable[[], bool] | None,
     max_runs: int,
 ) -> None:
-    queue: list[Policy] = [Policy()]
-    tried = {queue[0].key()}
-    signatures: set[tuple[object, ...]] = set()
+    queue = deque([_Way(Policy())])
+    tried = {queue[0].policy.key()}
+    seen: set[tuple[int, ...]] = set()
+    shapes: set[tuple[int, ...]] = set()
+    dull: set[Place] = set()
     runs = 0
     while queue and runs < max_runs and budget.left > 0:
-        policy = queue.pop(0)
+        way = queue.popleft()
+        if way.turned in dull and len(way.policy.patterns) > 1:
+            continue
+        policy = way.policy
         world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
         started = world.work
         machine = _run(source, project, entry, world)
@@ -184,29 +191,52 @@ def _explore(
         called |= machine.called
         if world.work < 0:
             result.exhausted = True
-        signature = _signature(world.tape)
-        new = signature not in signatures
-        if new:
-            signatures.add(signature)
+        first = way.turned is None
+        following = _following(way, world, dull, _names_that_matter(machine)) if first else []
+        signature, shape = _signatures(world.tape) if following or not first else ((), ())
+        if signature not in seen:
+            seen.add(signature)
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
                 result.tapes.append(world.tape)
-        if not new and runs > 1:
-            # Nothing that matters hangs on the condition that was turned round: go no further from here.
+        if shape in shapes:
+            # No graph hangs on the condition that was turned round: go no further from here.
+            if way.turned is not None and len(policy.patterns) == 1:
+                dull.add(way.turned)
             continue
-        names = _names_that_matter(machine)
+        shapes.add(shape)
+        following = following or _following(way, world, dull, _names_that_matter(machine))
+        queue.extend(way for way in following if way.policy.key() not in tried)
+        tried.update(way.policy.key() for way in following)
+        queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
+
+    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once.
+    """
+
+    policy: Policy
+    turned: Place | None = None
+    default: bool = True
+    repeated: bool = False
+
+
+def _following(way: _Way, world: World, dull: set[Place], names: set[str]) -> list[_Way]:
+    """The ways to try after one that showed something new."""
+    patterns = way.policy.patterns
+    found: list[_Way] = []
+    if way.turned is not None and way.repeated and len(patterns[way.turned]) == 1:
+        for pattern in ((way.default, not way.default), (not way.default, way.default)):
+            found.append(_Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
+    if len(patterns) < MAX_TURNED:
         for place, asked in world.asked.items():
-            if place in policy.patterns or not _relevant(asked.statement, names):
+            if place in patterns or place in dull or not _relevant(asked.statement, names):
                 continue
-            patterns: list[tuple[bool, ...]] = [(not asked.default,)]
-            if asked.times > 1:
-                patterns += [(asked.default, not asked.default), (not asked.default, asked.default)]
-            for pattern in patterns:
-                following = Policy({**policy.patterns, place: pattern})
-                key = following.key()
-                if key not in tried and len(following.patterns) <= 3:
-                    tried.add(key)
-                    queue.append(following)
-        queue.sort(key=lambda candidate: len(candidate.patterns))
+            policy = Policy({**patterns, place: (not asked.default,)})
+            found.append(_Way(policy, place, asked.default, asked.times > 1))
+    return found
 
 
 def _names_that_matter(machine: Machine) -> set[str]:
@@ -246,9 +276,19 @@ def _only_says(node: ast.expr) -> bool:
     return name in _SAYING
 
 
-def _signature(tape: Tape) -> tuple[object, ...]:
-    """What of a tape the rules can see: everything but the decisions."""
-    return tuple(hash(event) for event in tape.events if not isinstance(event, Decision))
+def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What of a tape the rules can see, and what of it other conditions can matter to.
+
+    The first is everything but the decisions, the second the graphs without the values taken out of them.
+    """
+    signature: list[int] = []
+    shape: list[int] = []
+    for event in tape.events:
+        if not isinstance(event, Decision):
+            signature.append(hash(event))
+            if not isinstance(event, (Cut, Bind)):
+                shape.append(signature[-1])
+    return tuple(signature), tuple(shape)
 
 
 def _run(source: Source, project: Project, entry: _Entry | None, world: World) -> Machine:

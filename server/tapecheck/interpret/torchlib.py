@@ -262,6 +262,7 @@ class Torch:
             return target
         if isinstance(target, Unknown):
             target.node, target.oldest = built.node, built.oldest
+            world.kept += 1
             return target
         if fact.view != "no" and fact.view_of in inputs:
             viewed = inputs[fact.view_of][0]
@@ -292,6 +293,7 @@ class Torch:
 
     def _adopt(self, tensor: Tensor, built: Tensor) -> None:
         tensor.node, tensor.graph, tensor.oldest = built.node, built.graph, built.oldest
+        self.world.kept += 1
         tensor.is_leaf = False
 
     def _register_view(self, view: Tensor, viewed: Value) -> None:

@@ -307,9 +307,16 @@ class Class:
     stores: dict[str, Site] = field(default_factory=dict)
     stamps: dict[str, int] = field(default_factory=dict)
     carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    quiet: int = -1
+    _mro: list[Class] | None = None
 
-    def mro(self) -> Iterator[Class]:
+    def mro(self) -> list[Class]:
         """The user classes in lookup order (depth first, later duplicates win as in C3 for usual trees)."""
+        if self._mro is None:
+            self._mro = self._find_mro()
+        return self._mro
+
+    def _find_mro(self) -> list[Class]:
         order: list[Class] = []
 
         def visit(cls: Class) -> None:
@@ -325,7 +332,7 @@ class Class:
             if id(cls) not in seen:
                 seen.add(id(cls))
                 result.append(cls)
-        return reversed(result)
+        return result[::-1]
 
     def library_bases(self) -> list[str]:
         """The dotted paths of the library classes that this class comes from."""
@@ -340,10 +347,11 @@ class Class:
 class Instance:
     """An object of a user class, or of a library class that keeps state (modules, optimizers, scalers).
 
-    For library objects `lib` is the dotted path of the class and `facts` what its construction settled.
+    For library objects `lib` is the dotted path of the class and `facts` what its construction settled. `quiet` is
+    the state of `World.kept` at which nothing below it carried a graph.
     """
 
-    __slots__ = ("attrs", "carried", "cls", "facts", "hooks", "lib", "module", "stamps", "stores")
+    __slots__ = ("attrs", "carried", "cls", "facts", "hooks", "lib", "module", "quiet", "stamps", "stores")
 
     def __init__(self, cls: Class | None, lib: str = "", module: bool = False) -> None:
         self.cls = cls
@@ -355,6 +363,7 @@ class Instance:
         self.stamps: dict[str, int] = {}
         self.carried: dict[Any, list[tuple[int, int]]] = {}
         self.hooks: list[tuple[str, Value]] = []
+        self.quiet = -1
 
     def __repr__(self) -> str:
         return f"<{self.cls.name if self.cls else self.lib} object>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,9 @@ from tapecheck.tape import (
 )
 
 MAX_CUTS = 8
+_WORLDS = itertools.count()
+Place = tuple[str, int, int]
+"""File, line and column of a condition."""
 
 
 class Cancelled(Exception):
@@ -58,9 +62,9 @@ class Policy:
     Places that are not named answer True. The last answer of a pattern goes on for ever.
     """
 
-    patterns: dict[tuple[str, int, int], tuple[bool, ...]] = field(default_factory=dict)
+    patterns: dict[Place, tuple[bool, ...]] = field(default_factory=dict)
 
-    def key(self) -> tuple[tuple[tuple[str, int, int], tuple[bool, ...]], ...]:
+    def key(self) -> tuple[tuple[Place, tuple[bool, ...]], ...]:
         return tuple(sorted(self.patterns.items()))
 
 
@@ -86,8 +90,11 @@ class World:
         self.iteration: tuple[tuple[int, int], ...] = ()
         self.stamp = 0
         self.clock = 0
+        # Counts what may have put a graph into an object: stores to attributes, tensors changed in place. Objects of
+        # imported modules outlive a world, so no two worlds count the same numbers.
+        self.kept = next(_WORLDS) << 32
         self.grad_modes: list[Fact] = ["yes"]
-        self.asked: dict[tuple[str, int, int], Asked] = {}
+        self.asked: dict[Place, Asked] = {}
         self.varying = 0
         self.operands: dict[int, object] = {}
         self._ids = 0
@@ -104,7 +111,7 @@ class World:
         self.cut_site: Site | None = None
         self.leaf_tensors: dict[int, Tensor] = {}
         self.lines_run: set[tuple[str, int]] = set()
-        self.branches: dict[tuple[str, int, int], set[bool]] = {}
+        self.branches: dict[Place, set[bool]] = {}
 
     # -- effort ---------------------------------------------------------------------------------------------
 
