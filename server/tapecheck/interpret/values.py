@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
