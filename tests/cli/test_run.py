@@ -110,6 +110,20 @@ def test_an_interpreter_that_cannot_be_used_is_exit_status_2(script: Path) -> No
     assert done.returncode == 2 and "no-such-python" in done.stderr and not done.stdout
 
 
+def test_what_cannot_be_run_is_exit_status_2(script: Path) -> None:
+    for arguments, said in (
+        (["."], "is a directory"), (["none.py"], "no such file"), ([], "name a script"), (["-m"], "needs the name"),
+    ):  # fmt: skip
+        done = run(script, *arguments)
+        assert done.returncode == 2 and said in done.stderr and not done.stdout
+
+
+def test_modules_and_their_arguments(script: Path) -> None:
+    done = run(script, "--output-format", "json", "-m", "train", "--twice", "--select", "x")
+    assert verdicts(done)["TAPE101", 11] == "confirmed" and done.returncode == 1
+    assert "arguments ['--twice', '--select', 'x']" in done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_ends_the_script_and_still_reports(script: Path) -> None:
     marker = script / "ready"

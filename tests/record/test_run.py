@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, run
-from tapecheck.tape import Backward, End, Iteration, Measure, read_tape
+from tapecheck.record.run import _Lines
+from tapecheck.tape import Backward, End, Iteration, Measure, Node, read_tape
 from tests.record.harness import PYTHON, QUIET, Write, plain, probed
 
 Record = Callable[..., RunResult]
@@ -123,46 +126,41 @@ def test_watched_lines_are_counted(record: Record, tmp_path: Path) -> None:
     assert {event.at.line: event.value for event in counts} == {3: 5, 6: 1}
 
 
-PIECES = """
-import os, sys, time
+def test_output_is_passed_on_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Output | Progress] = []
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    lines = _Lines(seen.append)
 
-def put(stream, data):
-    os.write(stream, data)
-    time.sleep(0.02)
+    def added(stream: Literal["stdout", "stderr"], data: bytes) -> list[str]:
+        seen.clear()
+        lines.add(stream, data)
+        return [event.text for event in seen if isinstance(event, Output)]
 
-for _ in range(3):
-    put(1, b"total")
-    put(2, b"warn")
-    put(1, b" 18.0 \\xc3")
-    put(2, b"ing\\n")
-    put(1, b"\\xa9\\n")
-put(2, b"\\r 10%|#  |")
-put(1, b"one\\ntwo\\n")
-put(2, b"\\r 20%|## |")
-put(1, b"ready? ")
-time.sleep(1)
-put(2, b"no answer\\n")
-put(1, b"the end \\xff\\xc3")
-"""
+    # A print is several writes, and a character may be two.
+    assert added("stdout", b"total") == added("stderr", b"warn") == added("stdout", b" 18.0 \xc3") == []
+    assert added("stderr", b"ing\n") == ["warning\n"]
+    assert added("stdout", b"\xa9\nnext") == ["total 18.0 é\n"]
+    # The beginning of a line goes on once nothing more came for a moment, a progress bar at once.
+    clock[0] += 0.1
+    lines.flush_idle()
+    assert len(seen) == 1
+    assert added("stderr", b"\r 10%|#  |") == ["\r 10%|#  |"]
+    clock[0] += 10
+    lines.flush_idle()
+    assert seen[-1] == Output("stdout", "next")
+    # Nothing is lost at the end.
+    assert added("stdout", b"the end \xff\xc3") == []
+    lines.flush("stdout")
+    assert seen == [Output("stdout", "the end \ufffd\ufffd")]
 
 
-def test_output_is_passed_on_in_whole_lines_and_nothing_is_lost(write: Write, tmp_path: Path) -> None:
-    seen: list[tuple[str, str]] = []
-
-    def on_event(event: Output | Progress) -> None:
-        if isinstance(event, Output):
-            seen.append((event.stream, event.text))
-
-    script = write(PIECES)
-    result = run(RunRequest(script, python=PYTHON, cwd=str(tmp_path), env=QUIET), on_event)
-    for stream, whole in (("stdout", result.stdout), ("stderr", result.stderr)):
-        assert "".join(text for name, text in seen if name == stream) == whole
-    lines = [text for name, text in seen if name == "stdout"]
-    assert lines[:3] == ["total 18.0 é\n"] * 3
-    assert lines[3:] == ["one\ntwo\n", "ready? ", "the end \ufffd\ufffd"]
-    errors = [text for name, text in seen if name == "stderr"]
-    assert errors == ["warning\n"] * 3 + ["\r 10%|#  |", "\r 20%|## |", "no answer\n"]
-    assert seen.index(("stdout", "ready? ")) < seen.index(("stderr", "no answer\n"))
+def test_no_output_is_lost(write: Write, tmp_path: Path) -> None:
+    texts: list[str] = []
+    pieces = "import sys, time\nprint('ready? ', end='')\ntime.sleep(2)\nprint('x' * 200_000)\nprint('end', end='')\n"
+    request = RunRequest(write(pieces), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    run(request, lambda event: texts.append(event.text) if isinstance(event, Output) else None)
+    assert texts[0] == "ready? " and "".join(texts) == "ready? " + "x" * 200_000 + "\nend"
 
 
 def test_a_receiver_that_fails_ends_the_run(write: Write, tmp_path: Path) -> None:
@@ -197,8 +195,65 @@ def test_interpreters_that_cannot_record(write: Write, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has no torch"):
         run(RunRequest(script, python=without))
     other = stand_in("no-python", "echo I am no Python >&2; exit 3")
-    with pytest.raises(RunError, match="I am no Python"):
+    with pytest.raises(RunError, match="no-python is no Python interpreter: I am no Python"):
         run(RunRequest(script, python=other))
+    with pytest.raises(RunError, match="does not exist or is not executable"):
+        run(RunRequest(script, python=str(tmp_path)))
+    with pytest.raises(RunError, match="is a directory: name a script in it"):
+        run(RunRequest(str(tmp_path), python=PYTHON))
+
+
+MODULE = """
+import os, sys, torch
+from . import helper
+
+print(sys.argv, __name__, __package__, __spec__.name, os.path.basename(__file__), sys.path[0] == os.getcwd())
+w = torch.ones(2, requires_grad=True)
+loss = helper.loss(w)
+loss.backward()
+loss.backward()
+"""
+
+
+def test_modules_run_as_python_runs_them(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    write("print('package', __name__)", "pack/__init__.py")
+    write("def loss(w):\n    return (w * w).sum()\n", "pack/helper.py")
+    write(MODULE, "pack/train.py")
+    without = plain("-m", "pack.train", "--flag", cwd=str(tmp_path))
+    result = run(RunRequest("pack.train", ["--flag"], python=PYTHON, cwd=str(tmp_path), env=QUIET, module=True))
+    assert (result.stdout, result.exit_code) == (without.stdout, 1)
+    assert "package pack" in result.stdout and without.stderr.splitlines()[-1] == result.stderr.splitlines()[-1]
+    backwards = [event.at.span for event in result.tape.events if isinstance(event, Backward)]
+    assert [Path(span.file).name for span in backwards] == ["train.py"] * 2 and backwards[0].line == 7
+    built = [event.at.span for event in result.tape.events if isinstance(event, Node)]
+    assert {(Path(span.file).name, span.line) for span in built} == {("helper.py", 2)}
+    missing = run(RunRequest("pack.nothing", python=PYTHON, cwd=str(tmp_path), env=QUIET, module=True))
+    assert missing.exit_code == 1 and "No module named pack.nothing" in missing.stderr
+    with pytest.raises(RunError, match="no name of a module"):
+        run(RunRequest("pack/train.py", python=PYTHON, module=True))
+
+
+ORPHAN = """
+import sys
+from tapecheck.record import RunRequest, run
+run(RunRequest(sys.argv[1], python=sys.argv[2]), lambda event: print(getattr(event, "text", ""), end="", flush=True))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe tells the child, POSIX only")
+def test_the_program_ends_when_tapecheck_is_killed(write: Write, tmp_path: Path) -> None:
+    script = write(ENDLESS)
+    process = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, script, PYTHON], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        helper = int(process.stdout.readline())
+        child = int(Path(f"/proc/{helper}/stat").read_text().split()[3]) if Path("/proc").exists() else helper
+        process.kill()
+    assert _is_gone(child) and _is_gone(helper)
 
 
 LONG = """

@@ -9,11 +9,22 @@ from collections.abc import Sequence
 from tapecheck import __version__
 from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left
 
+DEFAULT_TIMEOUT = 50.0
+"""Seconds after which a run is stopped where nothing else is asked for: with the report it answers within a minute."""
+
 _DESCRIPTION = "A borrow checker for PyTorch's autograd graph."
 _EXIT = """\
 exit status:
   0  nothing found
   1  something found, or a file that cannot be read or parsed
+  2  wrong usage, or an internal error
+"""
+
+
+_RUN_EXIT = """\
+exit status, whatever the script's own:
+  0  the run confirmed nothing
+  1  the run confirmed or found something, or the script cannot be parsed
   2  wrong usage, or an internal error
 """
 
@@ -79,16 +90,23 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         help="execute a script under the recorder and confirm or refute its findings",
         description="Execute a script under the recorder, with all its effects, as `python SCRIPT` would.",
-        epilog=_EXIT,
+        epilog=_RUN_EXIT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run.add_argument("script", metavar="SCRIPT", help="the script to execute")
+    run.add_argument("script", nargs="?", metavar="SCRIPT", help="the script to execute")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
+    run.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        help="execute a module as `python -m` does; what follows are its arguments",
+    )  # fmt: skip
     _add_common(run)
     run.add_argument(
         "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
     )
-    run.add_argument("--timeout", type=_seconds, metavar="S", help="stop the script after S seconds")
+    run.add_argument(
+        "--timeout", type=_limit, default=DEFAULT_TIMEOUT, metavar="S",
+        help=f"stop the script after S seconds, 0 for never (default: {DEFAULT_TIMEOUT:g})",
+    )  # fmt: skip
     run.add_argument(
         "--max-iterations", type=_positive, metavar="N", help="stop after N iterations of the training loop"
     )
@@ -128,6 +146,10 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number
+
+
+def _limit(text: str) -> float | None:
+    return _seconds(text) if float(text) else None
 
 
 def _seconds(text: str) -> float:

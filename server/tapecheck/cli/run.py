@@ -29,12 +29,23 @@ def run_script(options: argparse.Namespace) -> int:
     """Check a script, run it, print its findings with what the run said of each, and answer the exit status.
 
     What the script prints goes where it would go without Tapecheck; with JSON it goes to standard error, so
-    that standard output is the report alone. A finding that the run refuted does not count as found.
+    that standard output is the report alone. Only what the run confirmed or found itself counts as found.
     """
     wanted = wanted_rules(options)
-    if not Path(options.script).is_file():
-        raise UsageError(f"{options.script}: no such file")
-    checked = check_file(options.script, wanted)
+    if options.module is not None:
+        if not options.module:
+            raise UsageError("-m needs the name of a module")
+        options.script, *options.arguments = options.module
+        file = _file_of(options.script)
+        checked = check_file(file, wanted) if file is not None else Checked(options.script)
+    elif options.script is None:
+        raise UsageError("name a script to run, or a module with -m")
+    else:
+        if Path(options.script).is_dir():
+            raise UsageError(f"{options.script}: is a directory: name a script in it")
+        if not Path(options.script).is_file():
+            raise UsageError(f"{options.script}: no such file")
+        checked = check_file(options.script, wanted)
     result = _run(options, checked)
     checked.findings, checked.fixes = _with_evidence(checked, result)
     print(f"tapecheck: {_ending(result)}", file=sys.stderr, flush=True)
@@ -42,9 +53,18 @@ def run_script(options: argparse.Namespace) -> int:
     if result.how_ended == "cancelled":
         return INTERRUPTED
     status = exit_status([checked])
-    if status == FOUND and not checked.problems and all(map(_refuted, checked.findings)):
+    if status == FOUND and not checked.problems and not any(map(_is_so, checked.findings)):
         return NOTHING_FOUND
     return status
+
+
+def _file_of(module: str) -> str | None:
+    """A module's file by the names of files alone, as seen from the working directory; None for an installed one."""
+    base = Path(*module.split("."))
+    for file in (base / "__main__.py", base.with_name(f"{base.name}.py")):
+        if file.is_file():
+            return str(file)
+    return None
 
 
 def _run(options: argparse.Namespace, checked: Checked) -> RunResult:
@@ -61,6 +81,7 @@ def _run(options: argparse.Namespace, checked: Checked) -> RunResult:
             for row in range(finding.span.line, max(finding.span.line, finding.span.end_line) + 1)
         },
         tape=options.tape,
+        module=options.module is not None,
     )
     aside = options.output_format == "json"
 
@@ -103,8 +124,8 @@ def _switched_off(finding: Finding, path: str) -> bool:
         return False
 
 
-def _refuted(finding: Finding) -> bool:
-    return finding.evidence is not None and finding.evidence.verdict == "refuted"
+def _is_so(finding: Finding) -> bool:
+    return finding.evidence is not None and finding.evidence.verdict in ("confirmed", "found-by-run")
 
 
 def _ending(result: RunResult) -> str:

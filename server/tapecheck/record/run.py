@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, Union
@@ -27,7 +27,8 @@ NO_TORCH, OLD_PYTHON = 97, 96
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 64_000
 _DRAIN_SECONDS = 5.0
-_MOMENT_SECONDS = 0.1
+_MOMENT_SECONDS = 0.25
+_GRACE_SECONDS = 5.0
 _LONGEST_LINE = 64_000
 
 Stream = Literal["stdout", "stderr"]
@@ -42,10 +43,11 @@ class RunError(Exception):
 class RunRequest:
     """What to run and how long.
 
-    `python` is the interpreter, `cwd` the working directory (this process's where None) and `env` what is added to the
-    environment. `timeout` is in seconds; `max_iterations` counts iterations of the loop that trains. A
-    limit ends the program at once: none of its handlers runs. `watch` are (file, line) pairs whose executions
-    are counted. `tape` is a file to keep the tape in.
+    `script` is a file, or with `module` the dotted name of a module, run as `python -m` does. `python` is the
+    interpreter, `cwd` the working directory (this process's where None) and `env` what is added to the environment.
+    `timeout` is in seconds from the start of the interpreter on; `max_iterations` counts iterations of the loop that
+    trains. A limit ends the program at once: none of its handlers runs. `watch` are (file, line) pairs whose
+    executions are counted. `tape` is a file to keep the tape in.
     """
 
     script: str
@@ -58,6 +60,7 @@ class RunRequest:
     max_backward: int | None = None
     watch: Collection[tuple[str, int]] = ()
     tape: str | None = None
+    module: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ class Progress:
 class RunResult:
     """What a run gave.
 
-    `exit_code` is None where a signal ended the process, then `signal` is its number. `how_ended` is finished,
-    raised (an exception nobody caught), stopped (a limit of the request), timeout, cancelled or died.
+    `exit_code` is None where a signal or a timeout ended the process; `signal` is the signal's number. `how_ended` is
+    finished, raised (an exception nobody caught), stopped (a limit of the request), timeout, cancelled or died.
     `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time.
     """
 
@@ -120,7 +123,9 @@ def run(
             except OSError as error:
                 raise RunError(f"the tape cannot be written to {tape}: {error.strerror or error}") from error
         began = time.monotonic()
-        process = _start(request, [*command[:3], "--tape", str(tape), *command[3:]])
+        alive = cleanup.enter_context(_alive())
+        options = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
+        process = _start(request, [*command[:3], *options, *command[3:]], alive)
         follower = _Follower(process, tape, began, on_event)
         try:
             stopped = follower.wait(request.timeout, cancelled)
@@ -135,12 +140,20 @@ def _command(request: RunRequest) -> list[str]:
     if python is None:
         raise RunError(f"the interpreter {request.python!r} does not exist or is not executable")
     script = Path(request.cwd or ".") / request.script
-    if not script.is_file():
+    if request.module:
+        if not all(part.isidentifier() for part in request.script.split(".")):
+            raise RunError(f"{request.script!r} is no name of a module")
+    elif script.is_dir():
+        raise RunError(f"{request.script}: is a directory: name a script in it")
+    elif not script.is_file():
         raise RunError(f"{request.script}: no such file")
+    if request.cwd is not None and not Path(request.cwd).is_dir():
+        raise RunError(f"{request.cwd}: no such directory")
     command = [python, "-u", str(PROBE)]
     for option, value in (
         ("--max-iterations", request.max_iterations),
         ("--max-backward", request.max_backward),
+        ("--timeout", request.timeout),
     ):
         if value is not None:
             command += [option, str(value)]
@@ -149,15 +162,32 @@ def _command(request: RunRequest) -> list[str]:
         lines.setdefault(str(Path(file).absolute()), []).append(line)
     for file, numbers in lines.items():
         command += ["--watch", f"{file}:{','.join(map(str, numbers))}"]
+    if request.module:
+        command.append("-m")
     return [*command, request.script, *request.args]
 
 
-def _start(request: RunRequest, command: list[str]) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def _alive() -> Iterator[int | None]:
+    """A pipe whose other end closes when this process ends, however it does: the child's end of it."""
+    if os.name == "nt":
+        yield None
+        return
+    read, write = os.pipe()
+    try:
+        yield read
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def _start(request: RunRequest, command: list[str], alive: int | None) -> subprocess.Popen[bytes]:
     options: dict[str, Any] = {}
     if os.name == "nt":
         options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     else:
         options["start_new_session"] = True
+        options["pass_fds"] = () if alive is None else (alive,)
     try:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=request.cwd,
@@ -270,7 +300,8 @@ class _Follower:
             if self.refused is not None:
                 raise self.refused
             self._progress()
-            if timeout is not None and time.monotonic() - self.began > timeout:
+            # The child stops itself at the next backward; this is for one that comes to none.
+            if timeout is not None and time.monotonic() - self.began > timeout + min(_GRACE_SECONDS, timeout / 10):
                 return "timeout"
             if cancelled is not None and cancelled():
                 return "cancelled"
@@ -361,9 +392,10 @@ def _result(
     how, detail = _ending(end, stopped, killed, code, request)
     if end is None:
         tape.events.append(End("stopped", detail))
+    ended = killed is None and not stopped and how != "timeout"
     return RunResult(
-        tape=_uncaught_once(tape), exit_code=None if killed or stopped else code, signal=killed, how_ended=how,
-        detail=detail, stdout=follower.text("stdout"), stderr=stderr, seconds=seconds,
+        tape=_uncaught_once(tape), exit_code=code if ended else None, signal=killed, how_ended=how, detail=detail,
+        stdout=follower.text("stdout"), stderr=stderr, seconds=seconds,
         iterations=follower.iterations, backwards=follower.backwards,
     )  # fmt: skip
 
@@ -385,12 +417,25 @@ def _ending(
         return "died", f"the process ended itself with exit code {code} before the recorder could close the tape"
     if end.how == "raised":
         return "raised", end.detail
+    if end.how == "stopped" and request.timeout is not None and end.detail.startswith(_time_is_up(request.timeout)):
+        return "timeout", end.detail
     return ("stopped" if end.how == "stopped" else "finished"), end.detail
 
 
+def _time_is_up(timeout: float) -> str:
+    return f"after {timeout:g} seconds"
+
+
 def _no_tape(request: RunRequest, code: int, stderr: str) -> str:
-    last = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
-    return f"{request.python} could not run the recorder: {last[0]}"
+    last = (stderr.strip().splitlines()[-1:] or [f"exit code {code}"])[0]
+    command = [request.python, "-c", "print('tape' + 'check')"]
+    try:
+        answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.SubprocessError):
+        answer = b""
+    if b"tapecheck" not in answer:
+        return f"{request.python} is no Python interpreter: {last}"
+    return f"{request.python} could not run the recorder: {last}"
 
 
 def _uncaught_once(tape: Tape) -> Tape:

@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import io
 import os
+import signal
 import sys
 import types
 from importlib.machinery import SourceFileLoader
@@ -18,7 +19,8 @@ from .writer import Writer
 
 NO_TORCH = 97
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
-       [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] SCRIPT [ARGS...]
+       [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD]
+       SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -30,6 +32,8 @@ class Options:
         self.tape = "tapecheck-run.jsonl"
         self.name = ""
         self.watch: List[str] = []
+        self.module = False
+        self.alive = -1
         numbers: Dict[str, float] = {}
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
@@ -54,8 +58,12 @@ class Options:
                     numbers[option] = float(value)
                 except ValueError:
                     fail("%s needs a number, not %r" % (option, value))
+        if rest and rest[0] == "-m":
+            self.module = True
+            del rest[0]
         if not rest:
             fail("no script given")
+        self.alive = int(numbers.get("--alive", -1))
         self.script = rest[0]
         self.arguments = rest
         self.limits = Limits(
@@ -64,7 +72,9 @@ class Options:
         )  # fmt: skip
 
 
-_OPTIONS = ("--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes")
+_OPTIONS = (
+    "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
+)  # fmt: skip
 
 
 def fail(message: str) -> NoReturn:
@@ -157,26 +167,62 @@ def watched(values: List[str], sources: Sources) -> Dict[Tuple[str, int], int]:
     return lines
 
 
+def end_with(alive: int) -> None:
+    """End the whole process group once the other end of a pipe closes: whoever asked for this run was killed.
+
+    A process of its own waits for that, none of the program's children: a thread would make Python warn at every
+    fork. It is in the process group, too, so it goes when that is ended.
+    """
+    child = os.fork()
+    if child:
+        os.close(alive)
+        os.waitpid(child, 0)
+        return
+    try:
+        if os.fork() == 0:
+            for number in range(256):
+                if number != alive:
+                    try:
+                        os.close(number)
+                    except OSError:
+                        pass
+            while os.read(alive, 1):
+                pass
+            os.killpg(0, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
 def main() -> None:
     options = Options(sys.argv[1:])
-    path = absolute(options.script)
+    if options.alive >= 0:
+        try:
+            end_with(options.alive)
+        except OSError:
+            pass
     safe = getattr(sys.flags, "safe_path", False)
     module = getattr(sys.modules["__main__"], "__spec__", None)
     if sys.path and (os.path.abspath(sys.path[0]) == _OWN or (not safe and module is not None and module.parent)):
         # What Python put there for the probe: its own directory, or with -m the working directory.
         del sys.path[0]
-    if not safe:
-        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    program: Program
+    if options.module:
+        if not safe:
+            sys.path.insert(0, os.getcwd())
+        program = Module(options.script)
+    else:
+        program = Script(absolute(options.script))
+        if not safe:
+            sys.path.insert(0, os.path.dirname(os.path.realpath(program.path)))
     writer = Writer(options.tape, PRODUCER)
-    sources = Sources(path, options.name or options.script)
+    sources = Sources(program.path, options.name or (program.path if options.module else options.script))
     recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
     if importlib.util.find_spec("torch") is None:
         recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
         sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
         raise SystemExit(NO_TORCH)
     try:
-        with io.open_code(path) as file:
-            text = file.read()
+        program.find()
     except OSError as error:
         sys.stderr.write("tapecheck: can't open file %r: %s\n" % (options.script, error))
         recorder.finish("stopped", "can't open the script: %s" % error)
@@ -187,7 +233,78 @@ def main() -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=recorder.forked)
     sys.argv[:] = options.arguments
-    run(path, text, recorder, ending)
+    run(program, recorder, ending)
+
+
+class Program:
+    """What is run as `__main__`: `path` is its file."""
+
+    path: str
+
+    def find(self) -> None:
+        """Read it; raises OSError."""
+
+    def code(self, space: Dict[str, Any]) -> types.CodeType:
+        """Compile it and give the module its names."""
+        raise NotImplementedError
+
+
+class Script(Program):
+    """A file, as `python FILE` runs it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.text = b""
+
+    def find(self) -> None:
+        with io.open_code(self.path) as file:
+            self.text = file.read()
+
+    def code(self, space: Dict[str, Any]) -> types.CodeType:
+        space["__file__"] = self.path
+        space["__loader__"] = SourceFileLoader("__main__", self.path)
+        if sys.version_info < (3, 14):
+            space["__annotations__"] = {}
+            space["__cached__"] = None
+        code: types.CodeType = compile(self.text, self.path, "exec", dont_inherit=True)
+        return code
+
+
+class _NotFound(Exception):
+    """There is no such module."""
+
+
+class Module(Program):
+    """A module, as `python -m NAME` runs it; the packages around it are imported first, as Python does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = self._guess()
+
+    def _guess(self) -> str:
+        """The module's file by the names of files alone, so that the recorder knows it before it runs anything."""
+        parts = self.name.split(".")
+        for place in sys.path:
+            base = os.path.join(place or os.getcwd(), *parts)
+            for path in (os.path.join(base, "__main__.py"), base + ".py"):
+                if os.path.isfile(path):
+                    return path
+        return os.path.join(os.getcwd(), *parts) + ".py"
+
+    def code(self, space: Dict[str, Any]) -> types.CodeType:
+        import runpy
+
+        sys.argv[0] = "-m"
+        try:
+            _, spec, code = runpy._get_module_details(self.name, _NotFound)  # type: ignore[attr-defined]
+        except _NotFound as error:
+            sys.stderr.write("%s: %s\n" % (sys.executable, error))
+            raise SystemExit(1) from None
+        space.update(
+            __file__=spec.origin, __loader__=spec.loader, __package__=spec.parent, __spec__=spec, __cached__=spec.cached
+        )
+        sys.argv[0] = spec.origin
+        return code  # type: ignore[no-any-return]
 
 
 class Ending:
@@ -203,19 +320,15 @@ class Ending:
         self.recorder.tracer.stop()
 
 
-def run(path: str, text: bytes, recorder: Recorder, ending: Ending) -> None:
+def run(program: Program, recorder: Recorder, ending: Ending) -> None:
     module = types.ModuleType("__main__")
     space = module.__dict__
-    space["__file__"] = path
-    space["__loader__"] = SourceFileLoader("__main__", path)
     space["__builtins__"] = sys.modules["builtins"]
-    if sys.version_info < (3, 14):
-        space["__annotations__"] = {}
-        space["__cached__"] = None
     keep = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:
-        code = compile(text, path, "exec", dont_inherit=True)
+        if not isinstance(program, Module):
+            code = program.code(space)
         if "torch" in sys.modules:
             attach(recorder, sys.modules["torch"])
         else:
@@ -224,6 +337,9 @@ def run(path: str, text: bytes, recorder: Recorder, ending: Ending) -> None:
             recorder.tracer.start()
         except Exception:
             recorder.failed()
+        if isinstance(program, Module):
+            # The packages around a module run when it is looked for: they are the program's, too.
+            code = program.code(space)
         exec(code, space)
     except SystemExit as error:
         if error.code not in (None, 0):
