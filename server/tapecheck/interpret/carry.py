@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret.values import (
+    INERT,
     Bound,
     Class,
     Dict,
@@ -243,8 +244,8 @@ class _NoStore:
     carried: dict[Any, list[tuple[int, int]]] = {}
 
 
-_INERT = (int, float, str, bytes, bool, type(None))
-_SILENT = frozenset([*_INERT, Lib, Native])
+_INERT = tuple(INERT)
+_SILENT = INERT | {Lib, Native}
 
 
 def is_leaf(value: Value) -> bool:

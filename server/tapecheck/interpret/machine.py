@@ -112,7 +112,7 @@ class Machine:
         self.called: set[int] = set()
         self.called_names: set[str] = set()
         self.depth = 0
-        self.entered: set[tuple[int, tuple[Span, ...]]] = set()
+        self.entered: dict[tuple[int, tuple[Span, ...]], int] = {}
         self.running: list[int] = []
         self.handlers = 0
         self.handling: list[Signal] = []
@@ -280,12 +280,10 @@ class Machine:
                 env.vars[name] = Unknown("number")
 
     def _enough_iterations(self, node: ast.AST) -> int:
-        """How many iterations of a loop show what it does: entered again from the same place, two will do."""
+        """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
         key = (id(node), self.world.call_stack)
-        if key in self.entered:
-            return MIN_ITERATIONS - 1
-        self.entered.add(key)
-        return MIN_ITERATIONS
+        entered = self.entered[key] = self.entered.get(key, 0) + 1
+        return max(MIN_ITERATIONS + 1 - entered, 1)
 
     def _while(self, node: ast.While, env: Env) -> Run:
         world = self.world

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import autograd, containers, nnlib, stdlib, unknowns
 from tapecheck.interpret.values import (
+    INERT,
     Args,
     Bound,
     Class,
@@ -112,8 +113,11 @@ class Torch:
 
     def tensors(self, value: Value) -> list[Value]:
         """The tensors and unknown values in an argument, lists and tuples opened."""
-        if isinstance(value, (Tensor, Unknown)):
+        kind = type(value)
+        if kind is Tensor or kind is Unknown:
             return [value]
+        if kind in INERT:
+            return []
         if isinstance(value, (tuple, list)):
             return [tensor for item in value for tensor in self.tensors(item)]
         if isinstance(value, (List, Set)):
@@ -126,6 +130,8 @@ class Torch:
 
     def kind(self, value: Value) -> str:
         """The kind of an argument as `torchfacts` names kinds."""
+        if type(value) is Tensor:
+            return "tensor"
         value = concrete(value)
         if isinstance(value, Tensor):
             return "tensor"

@@ -413,6 +413,10 @@ class Signal(Exception):
         self.node = node
 
 
+INERT = frozenset([int, float, str, bytes, bool, type(None)])
+"""Types of Python values that can hold no tensor."""
+
+
 def concrete(value: Value) -> Value:
     """The value settled on for an unknown, or the value itself."""
     if isinstance(value, Unknown) and value.concrete is not None:
