@@ -244,7 +244,7 @@ class _NoStore:
     carried: dict[Any, list[tuple[int, int]]] = {}
 
 
-_INERT = tuple(INERT)
+_INERT: tuple[type, ...] = tuple(INERT)
 _SILENT = INERT | {Lib, Native}
 
 

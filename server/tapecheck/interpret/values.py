@@ -413,7 +413,7 @@ class Signal(Exception):
         self.node = node
 
 
-INERT = frozenset([int, float, str, bytes, bool, type(None)])
+INERT: frozenset[type] = frozenset([int, float, str, bytes, bool, type(None)])
 """Types of Python values that can hold no tensor."""
 
 
