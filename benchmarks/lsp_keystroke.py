@@ -1,9 +1,9 @@
 """How long after a keystroke the diagnostics are there: `didChange` to `publishDiagnostics`, over stdio.
 
-    python benchmarks/lsp_keystroke.py [--lines 1000] [--keys 60] [--uncalled]
+    python benchmarks/lsp_keystroke.py [--lines 1000] [--keys 60] [--uncalled] [--file train.py]
 
-Types a comment into the middle of a generated training script, one letter at a time, and waits for the
-diagnostics of each version. Prints milliseconds; nothing is asserted.
+Types a statement into the training function of a generated script (into the middle of the script of `--file`), one
+letter at a time, and waits for the diagnostics of each version. Prints milliseconds; nothing is asserted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -157,25 +158,30 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--keys", type=int, default=60)
     parser.add_argument("--uncalled", action="store_true", help="leave most functions without a caller")
+    parser.add_argument("--file", type=Path, help="a script of your own")
     options = parser.parse_args()
-    text = script(options.lines, options.uncalled)
+    text = options.file.read_text(encoding="utf-8") if options.file else script(options.lines, options.uncalled)
     client = Client()
     client.send("initialize", {"processId": os.getpid(), "rootUri": None, "capabilities": {}}, 1)
     client.read()
     client.send("initialized", {})
-    uri = "file:///benchmark/train.py"
+    uri = options.file.resolve().as_uri() if options.file else "file:///benchmark/train.py"
     item = {"uri": uri, "languageId": "python", "version": 1, "text": text}
     started = time.perf_counter()
     client.send("textDocument/didOpen", {"textDocument": item})
     found = client.diagnostics(1)
     opened = time.perf_counter() - started
-    middle = text.count("\n") // 2
-    while not (line := text.split("\n")[middle]).startswith("def "):
-        middle += 1
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if re.match(r"\s+\w+ = \w", line)]
+    place = lines.index("            optimizer.zero_grad()") if not options.file else starts[len(starts) // 2]
+    column = len(lines[place]) - len(lines[place].lstrip())
+    statement = " " * column + "".join(f"seen_{number} = {number}; " for number in range(options.keys))
+    changes = [(place, column, statement[column : column + 1] + "\n" + " " * column)]
+    changes += [(place, column + key, statement[column + key]) for key in range(1, options.keys)]
     took = []
-    for key in range(options.keys):
-        where = {"line": middle, "character": len(line) + key}
-        change = {"range": {"start": where, "end": where}, "text": "  # a comment"[key] if key < 13 else "x"}
+    for key, (line, character, typed) in enumerate(changes):
+        where = {"line": line, "character": character}
+        change = {"range": {"start": where, "end": where}, "text": typed}
         started = time.perf_counter()
         client.send(
             "textDocument/didChange",

@@ -45,7 +45,7 @@ RUNS_AT_ONCE = 4
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
 MIN_DELAY, MAX_DELAY = 0.005, 0.1
-"""Seconds to wait for the next keystroke: a quarter of what the last analysis took, within these."""
+"""Seconds to wait for the next keystroke: a tenth of what the last analysis took, within these."""
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ class Server(LanguageServer):
         previous = self._published.pop(uri, None)
         if previous is not None:
             previous.cancel()
-        delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 4, MIN_DELAY), MAX_DELAY)
+        delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 10, MIN_DELAY), MAX_DELAY)
         self._published[uri] = self.spawn(self._publish(uri, delay))
 
     async def _publish(self, uri: str, delay: float) -> None:
