@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def has_yield(node: ast.AST) -> bool:
-    """Whether a function's own body yields (nested functions aside)."""
+    """Whether a function's own body yields (nested functions aside); a lambda's does not."""
     known = getattr(node, "_has_yield", None)
     if known is None:
         # Every run of a program makes its functions anew, and there are many runs: looked up once a node.
@@ -37,6 +37,8 @@ def has_yield(node: ast.AST) -> bool:
 
 
 def _looks_for_yield(node: ast.AST) -> bool:
+    if isinstance(node, ast.Lambda):
+        return False
     stack: list[ast.AST] = list(getattr(node, "body", []))
     while stack:
         current = stack.pop()

@@ -477,8 +477,7 @@ class Machine:
         arguments: ast.arguments = node.args
         defaults = [self.eval(default, env) for default in arguments.defaults]
         kw_defaults = [self.eval(default, env) if default is not None else None for default in arguments.kw_defaults]
-        generator = not isinstance(node, ast.Lambda) and functions.has_yield(node)
-        return Function(node, env, self.module_of(env), name, defaults, kw_defaults, generator)
+        return Function(node, env, self.module_of(env), name, defaults, kw_defaults)
 
     def module_of(self, env: Env) -> Module:
         module: Module = env.globals.vars["__module__object"]
@@ -1109,7 +1108,7 @@ class Machine:
             world.span(node) if world.frames else None,
             forward,
         )
-        if function.is_generator:
+        if functions.has_yield(body):
             env.sent = {}
             return Generator(self._run_generator(function, env, frame), env)
         self.depth += 1

@@ -248,7 +248,6 @@ class Function:
     name: str
     defaults: list[Value]
     kw_defaults: list[Value]
-    is_generator: bool = False
     owner: Class | None = None
     attrs: dict[str, Value] = field(default_factory=dict)
 
