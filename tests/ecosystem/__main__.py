@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from tapecheck.cli.checking import Wanted
@@ -53,20 +53,18 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no Python files in the sub-folders of {options.folder}")
 
     start = time.monotonic()
-    results = []
+    missing = Counter(task.repository for task in todo)
+    done: dict[str, list[FileResult]] = defaultdict(list)
     for result in survey(todo, jobs=max(1, options.jobs), limit_s=options.limit):
-        results.append(result)
-        if sys.stderr.isatty():
-            print(f"\r{len(results)}/{len(todo)} files", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    results.sort(key=lambda result: (result.repository, result.path))
-    findings = [found for result in results for found in result.findings]
+        done[result.repository].append(result)
+        missing[result.repository] -= 1
+        if not missing[result.repository] and not options.changes:
+            print_findings(found_in(done[result.repository]), options.level)
+    results = [result for name in sorted(done) for result in sorted(done[name], key=lambda one: one.path)]
+    findings = found_in(results)
 
-    looked_at = {result.repository for result in results} if options.only else None
+    looked_at = set(done) if options.only else None
     earlier = [found for found in before or [] if looked_at is None or found.repository in looked_at]
-    if not options.changes:
-        print_findings(findings, options.level)
     print_totals(results, time.monotonic() - start, options.slow)
     if before is not None:
         print_changes(compare(earlier, findings))
@@ -76,13 +74,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 2 if any(result.crash for result in results) else 0
 
 
+def found_in(results: list[FileResult]) -> list[Found]:
+    """The findings of files, by the names of these."""
+    ordered = sorted(results, key=lambda result: (result.repository, result.path))
+    return [found for result in ordered for found in result.findings]
+
+
 def print_findings(findings: list[Found], level: str) -> None:
-    """Every finding of a level and above, by repository, with its line."""
+    """The findings of a repository, of a level and above, with their lines."""
     shown = [found for found in findings if LEVELS.index(found.severity) <= LEVELS.index(level)]
-    for number, found in enumerate(shown):
-        if number == 0 or shown[number - 1].repository != found.repository:
-            print(f"\n== {found.repository}")
-        print(_told(found))
+    if shown:
+        print(f"\n== {shown[0].repository}")
+    for found in shown:
+        print(_told(found), flush=True)
 
 
 def _told(found: Found) -> str:
