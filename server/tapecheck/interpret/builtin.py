@@ -6,7 +6,17 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret.containers import dict_update, distinct, known_items, next_of, nothing, set_item
+from tapecheck.interpret.constants import NotPlain, computed, formatted, plain, text_of
+from tapecheck.interpret.containers import (
+    dict_update,
+    distinct,
+    has_method,
+    in_unknown_order,
+    known_items,
+    next_of,
+    ordered,
+    set_item,
+)
 from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -20,8 +30,10 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Module,
     Native,
     Range,
+    Record,
     Set,
     Signal,
     Stream,
@@ -47,6 +59,8 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = m.find_method(value, "__len__")
         if method is not None:
             return m.call(method, [], {}, node)
+        if "inner" in value.facts:
+            return _len(m, [value.facts["inner"]], {}, node)
         known = m.torch.object_stream(value, node)
         if known is not None:
             length = known.length()
@@ -57,8 +71,10 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return value.facts["__len__"]
     if isinstance(value, (List, Set, Dict)):
         return len(value.items) if not value.more else Unknown("len")
-    if isinstance(value, (tuple, str)):
+    if isinstance(value, (tuple, str, bytes)):
         return len(value)
+    if isinstance(value, Class) and value.members is not None:
+        return len(value.members)
     if isinstance(value, Range):
         return len(value)
     if isinstance(value, Tensor):
@@ -102,41 +118,76 @@ def make_range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Range(*values[:3])
 
 
+def following(inner: Stream) -> Callable[[int], Value]:
+    """The elements of a stream from where it stands, by their number; an iterator is used up by it."""
+    start = inner.next
+
+    def item(index: int) -> Value:
+        value = inner.item(start + index)
+        inner.next = max(inner.next, start + index + 1)
+        return value
+
+    return item
+
+
+def remaining(inner: Stream) -> Callable[[], int | None]:
+    """How many elements a stream has from where it stands now."""
+    start = inner.next
+
+    def length() -> int | None:
+        whole = inner.length()
+        return None if whole is None else max(whole - start, 0)
+
+    return length
+
+
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    inner = m.stream(args[0] if args else Unknown(), node)
+    inner = m.stream(args[0] if args else kwargs.get("iterable", Unknown()), node)
     start = concrete(args[1] if len(args) > 1 else kwargs.get("start", 0))
     first = start if isinstance(start, int) else None
+    item = following(inner)
     return Stream(
-        inner.length,
-        lambda index: (first + index if first is not None else Unknown("index"), inner.item(index)),
+        remaining(inner),
+        lambda index: (first + index if first is not None else Unknown("index"), item(index)),
         inner.sequential,
     )
 
 
 def _zip(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     streams = [m.stream(arg, node) for arg in args]
+    lengths, items = [remaining(stream) for stream in streams], [following(stream) for stream in streams]
+    if not streams:
+        return m.new_list([], node)
+    if m.handlers and m.known_truth(kwargs.get("strict", False)) and not any(s.sequential for s in streams):
+        sizes = {length() for length in lengths}
+        if len(sizes) > 1 and None not in sizes:
+            raise Signal("ValueError")
 
     def length() -> int | None:
-        known = [size for size in (stream.length() for stream in streams) if size is not None]
-        return min(known) if known else None
+        known = [size for size in (length() for length in lengths) if size is not None]
+        # A stream that ends by itself says nothing about the length of the others.
+        return min(known) if known and (None not in [length() for length in lengths] or min(known) < 10_000) else None
 
-    return Stream(
-        length, lambda index: tuple(stream.item(index) for stream in streams), any(s.sequential for s in streams)
-    )
+    return Stream(length, lambda index: tuple(item(index) for item in items), any(s.sequential for s in streams))
 
 
 def _map(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     streams = [m.stream(arg, node) for arg in args[1:]]
     if not streams:
         return Unknown("map")
+    lengths, items = [remaining(stream) for stream in streams], [following(stream) for stream in streams]
     made: dict[int, Value] = {}
 
     def item(index: int) -> Value:
         if index not in made:
-            made[index] = m.call(args[0], [stream.item(index) for stream in streams], {}, node)
+            made[index] = m.call(args[0], [item(index) for item in items], {}, node)
         return made[index]
 
-    return Stream(streams[0].length, item, streams[0].sequential)
+    def length() -> int | None:
+        known = [length() for length in lengths]
+        return None if None in known else min(size for size in known if size is not None)
+
+    return Stream(length, item, any(stream.sequential for stream in streams))
 
 
 def _filter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -204,28 +255,37 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     total: Value = args[1] if len(args) > 1 else kwargs.get("start", 0)
     if not args:
         return total
-    for item in m.elements(args[0], node):
+    items = known_items(m, args[0], node)
+    for item in m.elements(args[0], node) if items is None else items:
         total = m.binary(ast.Add(), total, item, node)
-    length = m.stream(args[0], node).length() if not isinstance(args[0], Generator) else 0
-    if length is None and isinstance(total, (int, float)):
-        return Unknown("sum")
-    return total
+    return Unknown("sum") if items is None and isinstance(total, (int, float)) else total
 
 
 def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (known_items(m, args[0], node) if args else None)
-        if items is not None:
-            plain = [concrete(item) for item in items]
-            if plain and all(isinstance(item, (int, float)) for item in plain) and "key" not in kwargs:
-                return max(plain) if name == "max" else min(plain)
-            for item in plain:
-                if isinstance(item, Tensor):
-                    return item
-            for item in plain:
-                if isinstance(item, (Instance, Unknown)) and item is not None:
-                    return item if isinstance(item, Instance) else Unknown(name, item.node, item.cuts)
-        return Unknown(name)
+        if items is None:
+            return Unknown(name)
+        if not items:
+            if "default" not in kwargs and m.handlers:
+                raise Signal("ValueError")
+            return kwargs.get("default", Unknown(name))
+        # Of several largest ones it is the first: sorting keeps their order, downwards too.
+        places = ordered(m, items, {"key": kwargs.get("key"), "reverse": name == "max"}, node)
+        if places is not None:
+            return items[places[0]]
+        tensors = [item for item in items if isinstance(item, (Tensor, Unknown)) and item.node is not None]
+        if tensors:
+            # One of them: its graph is that of the first, as good as any.
+            if len(items) == 1 or (len(tensors) == 1 and isinstance(tensors[0], Tensor)):
+                return tensors[0]
+            chosen = Unknown(name, tensors[0].node, cuts_of(*items))
+            chosen.oldest, chosen.certain = tensors[0].oldest, False
+            return chosen
+        for item in items:
+            if isinstance(item, (Tensor, Instance)):
+                return item
+        return Unknown(name, None, cuts_of(*items))
 
     return choose
 
@@ -236,6 +296,9 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Machine, Args, Kwargs, a
             return kind(0)
         value = concrete(args[0])
         if len(args) > 1 or "base" in kwargs:
+            base = concrete(args[1] if len(args) > 1 else kwargs["base"])
+            if isinstance(value, str) and isinstance(base, int):
+                return computed(m, int, value, base, name="number")
             return Unknown("number")
         if isinstance(value, Tensor):
             return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
@@ -257,20 +320,45 @@ def _bool(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _str(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = concrete(args[0]) if args else ""
-    return str(value) if isinstance(value, (int, float, str, bool)) else Unknown("text")
+    return text_of(m, args[0], node) if args else ""
+
+
+def _repr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return text_of(m, args[0], node, ("__repr__",)) if args else Unknown("text")
+
+
+def _format(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown("text")
+
+
+def _computed(function: Callable[..., Any]) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    """A function that is run itself where its arguments are known."""
+
+    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        try:
+            known = [plain(arg) for arg in args]
+        except NotPlain:
+            return Unknown("number", None, cuts_of(*args))
+        return computed(m, function, *known)
+
+    return run
 
 
 def _abs(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = concrete(args[0]) if args else 0
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float, complex)):
         return abs(value)
+    if isinstance(value, Instance):
+        method = m.find_method(value, "__abs__")
+        return m.call(method, [], {}, node) if method is not None else Unknown("number")
     if isinstance(value, (Tensor, Unknown)):
         return m.torch.call("torch.abs", [value], {}, node)
     return Unknown("number")
 
 
 def _pow(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) == 3:
+        return _computed(pow)(m, args, kwargs, node)
     return m.binary(ast.Pow(), args[0], args[1], node) if len(args) == 2 else Unknown("number")
 
 
@@ -298,20 +386,62 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return False
 
 
-def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    owner, name = ([*args, None, None])[:2]
-    if isinstance(owner, Instance) and isinstance(name, str):
-        if name in owner.attrs or m.find_method(owner, name) is not None:
+def has_attribute(m: Machine, owner: Value, name: str, node: ast.AST) -> bool | None:
+    """Whether a value has an attribute; None where nobody knows."""
+    if isinstance(owner, Instance):
+        cls = owner.cls
+        if name in owner.attrs or (cls is not None and cls.defines(name)):
             return True
-        if owner.cls is not None and not owner.cls.library_bases() and not owner.cls.opaque:
-            return False
+        if cls is not None and cls.defines("__getattr__"):
+            m.handlers += 1
+            try:
+                m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
+            except Signal as signal:
+                if signal.kind != "AttributeError":
+                    raise
+                return False
+            finally:
+                m.handlers -= 1
+            return True
+        if m.complete(owner):
+            return name in ("__dict__", "__class__", "__doc__", "__module__")
         if m.torch.object_attribute(owner, name, node) is not None:
             return True
-        return False if owner.cls is not None and not owner.cls.opaque else Unknown("hasattr")
+        if "inner" in owner.facts and has_method(owner.facts["inner"], name):
+            return True
+        return False if cls is not None and not cls.opaque and "open" not in owner.facts else None
+    if isinstance(owner, Class):
+        if owner.defines(name):
+            return True
+        return None if owner.opaque or owner.library_bases() else name in ("__name__", "__doc__", "__dict__")
+    if isinstance(owner, Module):
+        return name in owner.env.vars or None
+    if isinstance(owner, Record):
+        return any(field.name == name for field in owner.cls.fields or ()) or owner.cls.defines(name)
+    if isinstance(owner, Tensor):
+        return True if name in ("backward", "item", "detach", "grad", "shape", "dtype", "device") else None
+    if isinstance(owner, Function):
+        return name in owner.attrs or name.startswith("__")
+    if isinstance(owner, CONSTANTS):
+        return hasattr(owner, name)
+    if isinstance(owner, (List, Dict, Set)):
+        return True if has_method(owner, name) else None
+    if isinstance(owner, tuple):
+        return hasattr((), name)
+    return None
+
+
+def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner, name = ([*args, None, None])[:2]
+    name = concrete(name)
+    if isinstance(name, str):
+        known = has_attribute(m, owner, name, node)
+        if known is not None:
+            return known
     if isinstance(owner, Unknown):
+        if isinstance(name, str) and owner.attrs and name in owner.attrs:
+            return True
         return m._unknown_test(ast.Is(), owner, name)
-    if isinstance(owner, Tensor) and isinstance(name, str):
-        return True if name in ("backward", "item", "detach", "grad", "shape") else Unknown("hasattr")
     return Unknown("hasattr")
 
 
@@ -321,24 +451,57 @@ def _getattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     name = concrete(args[1])
     if not isinstance(name, str):
         return Unknown("getattr")
-    if len(args) > 2 and isinstance(args[0], Instance):
-        if name not in args[0].attrs and m.find_method(args[0], name) is None:
-            known = m.torch.object_attribute(args[0], name, node)
-            return args[2] if known is None else known
+    if len(args) > 2 and has_attribute(m, args[0], name, node) is False:
+        return args[2]
     return m.get_attribute(args[0], name, node)
 
 
 def _setattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3 and isinstance(concrete(args[1]), str):
         m.set_attribute(args[0], concrete(args[1]), args[2], node)
+    elif args and isinstance(args[0], Instance):
+        args[0].facts["open"] = True
+    return None
+
+
+def _delattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) == 2 and isinstance(args[0], Instance) and isinstance(concrete(args[1]), str):
+        m.delete_attribute(args[0], concrete(args[1]), node)
     return None
 
 
 def _type(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else None
+    value = concrete(args[0]) if args else None
+    if isinstance(value, (Instance, Record)) and value.cls is not None:
+        return value.cls
     if isinstance(value, Instance):
-        return value.cls if value.cls is not None else Lib(value.lib)
-    return Lib("torch.Tensor") if isinstance(value, Tensor) else Unknown("type")
+        return Lib(value.lib)
+    if isinstance(value, Tensor):
+        return Lib("torch.Tensor")
+    if isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
+        return NAMES.get(type(value).__name__, Lib(f"builtins.{type(value).__name__}"))
+    if isinstance(value, (List, Dict, Set)):
+        kind = "set" if isinstance(value, Set) else value.kind
+        return NAMES.get(kind, Lib(f"collections.{kind}"))
+    if isinstance(value, Function):
+        return Lib("types.FunctionType")
+    return Lib("types.NoneType") if value is None else Unknown("type")
+
+
+def _issubclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    cls, wanted = ([*args, None, None])[:2]
+    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+    if isinstance(cls, Class) and all(isinstance(kind, Class) for kind in kinds):
+        return any(kind in cls.mro() for kind in kinds)
+    if isinstance(cls, Class) and all(isinstance(kind, (Class, Lib)) for kind in kinds):
+        bases = {base.rsplit(".", 1)[-1] for base in cls.library_bases()}
+        libraries = {kind.path.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, Lib)}
+        if bases & libraries or any(kind in cls.mro() for kind in kinds if isinstance(kind, Class)):
+            return True
+        return Unknown("issubclass") if cls.opaque or bases else False
+    if isinstance(cls, Native) and all(isinstance(kind, Native) for kind in kinds):
+        return any(cls.name == kind.name or (cls.name, kind.name) == ("bool", "int") for kind in kinds)
+    return Unknown("issubclass")
 
 
 def _iter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -365,24 +528,28 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _sorted(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = known_items(m, args[0], node) if args else None
-    if items is not None and "key" not in kwargs and "reverse" not in kwargs:
-        plain = [concrete(item) for item in items]
-        try:
-            return m.new_list(sorted(plain), node)
-        except TypeError:
-            return m.new_list(items, node)
-    return _list(m, args, {}, node)
+    if items is None:
+        made = _list(m, args, {}, node)
+        if isinstance(made, List):
+            made.items = in_unknown_order(made.items)
+        return made
+    places = ordered(m, items, kwargs, node)
+    return m.new_list(in_unknown_order(items) if places is None else [items[place] for place in places], node)
 
 
 def _quantified(wanted: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     def ask(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items = known_items(m, args[0], node) if args else None
-        if items is None:
+        source = m.stream(args[0], node) if args else None
+        if source is None or source.length() is None:
             return Unknown("any" if wanted else "all")
-        truths = [m.known_truth(item) for item in items]
-        if wanted in truths:
-            return wanted
-        return Unknown("any") if None in truths else not wanted
+        undecided = isinstance(args[0], Generator) and not args[0].whole[0]
+        # It asks no further than the first that decides.
+        for item in m.elements(source, node):
+            truth = m.known_truth(item)
+            if truth is wanted:
+                return wanted
+            undecided = undecided or truth is None
+        return Unknown("any") if undecided else not wanted
 
     return ask
 
@@ -420,14 +587,16 @@ NAMES: dict[str, Value] = {
         "print": _print, "len": _len, "range": make_range, "enumerate": _enumerate, "zip": _zip, "map": _map,
         "filter": _filter, "list": _list, "tuple": _tuple, "set": _set, "frozenset": _set, "dict": make_dict,
         "sum": _sum, "max": _extreme("max"), "min": _extreme("min"), "float": _number_of(float),
-        "int": _number_of(int), "bool": _bool, "str": _str, "repr": _str, "abs": _abs, "pow": _pow,
+        "int": _number_of(int), "bool": _bool, "str": _str, "repr": _repr, "abs": _abs, "pow": _pow,
         "round": _round, "isinstance": _isinstance, "hasattr": _hasattr, "getattr": _getattr,
         "setattr": _setattr, "type": _type, "iter": _iter, "next": _next, "reversed": _reversed,
         "sorted": _sorted, "any": _quantified(True), "all": _quantified(False), "callable": _callable,
         "vars": _vars, "locals": unknown, "globals": unknown, "property": _property,
         "staticmethod": _wrap("staticmethod"), "classmethod": _wrap("classmethod"), "id": unknown,
-        "hash": unknown, "open": unknown, "input": unknown, "format": unknown, "divmod": unknown,
-        "issubclass": unknown, "ord": unknown, "chr": unknown, "delattr": nothing, "exit": unknown,
+        "hash": unknown, "open": unknown, "input": unknown, "format": _format, "divmod": _computed(divmod),
+        "issubclass": _issubclass, "ord": _computed(ord), "chr": _computed(chr),
+        "hex": _computed(hex), "bin": _computed(bin), "ascii": _computed(ascii), "complex": _computed(complex),
+        "delattr": _delattr, "exit": unknown,
     }.items()
 }  # fmt: skip
 NAMES.update({"object": Lib("builtins.object"), "NotImplemented": Unknown("NotImplemented"), "__name__": "__main__"})

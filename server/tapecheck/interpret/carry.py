@@ -191,6 +191,9 @@ class _Scan:
                 if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
                     continue
                 quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
+            if "inner" in value.facts:
+                # An object of a class made from dict or list: what it holds as such.
+                quiet = self.entry(value.facts["inner"], path, _NoStore, "") and quiet
             if value.cls is not None:
                 quiet = self.object(value.cls, value.cls.name) and quiet
             if quiet:
@@ -213,6 +216,8 @@ class _Scan:
         elif isinstance(value, (Function, Wrapped, Bound)):
             function: Value = value
             while isinstance(function, (Wrapped, Bound)):
+                if isinstance(function, Wrapped) and function.kind == "cache":
+                    self.mapping(function.extra, path)
                 if isinstance(function, Bound):
                     self.object(function.receiver, path)
                 function = function.function
@@ -267,6 +272,6 @@ def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> It
         elif isinstance(value, Dict):
             children = list(value.items.values())
         elif isinstance(value, Instance) and into_objects and not value.module:
-            children = list(value.attrs.values())
+            children = [*value.attrs.values(), value.facts.get("inner")]
         for child in children:
             yield from tensors_in(child, depth - 1, into_objects=into_objects)

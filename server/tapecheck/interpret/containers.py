@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret.constants import method_of_constant
-from tapecheck.interpret.equality import contains, equal, hashable, unkey, unsure_keys
+from tapecheck.interpret import constants, records
+from tapecheck.interpret.equality import contains, hashable, unkey, unsure_items, unsure_keys
 from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, item_of_unknown
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -22,6 +24,7 @@ from tapecheck.interpret.values import (
     List,
     Native,
     Range,
+    Record,
     Set,
     Signal,
     Stream,
@@ -51,16 +54,153 @@ def container_operator(machine: Machine, op: ast.operator, left: Value, right: V
                 repeated = items * count
                 return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)
             return machine.new_list(items, node, True)
-    if isinstance(op, ast.BitOr) and isinstance(left, Dict) and isinstance(right, Dict):
-        return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.clock)
+    if isinstance(left, Dict) and isinstance(right, Dict):
+        if left.kind == "counter" and type(op) in _TALLIES:
+            return _tally(machine, op, left, right)
+        if isinstance(op, ast.BitOr):
+            return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.clock)
+    if type(op) in _SET_OPERATORS and (isinstance(left, Set) or isinstance(right, Set) or _is_keys(left)):
+        return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
     if isinstance(op, ast.Mod) and isinstance(left, str):
-        return Unknown("text")
+        try:
+            return constants.arithmetic(machine, op, operator.mod, left, constants.plain(right))
+        except constants.NotPlain:
+            return Unknown("text")
     return Unknown("result")
+
+
+# -- sets -------------------------------------------------------------------------------------------------------
+
+_SET_OPERATORS: dict[type[ast.operator], str] = {
+    ast.BitAnd: "intersection", ast.BitOr: "union", ast.Sub: "difference", ast.BitXor: "symmetric_difference",
+}  # fmt: skip
+_SET_METHODS = frozenset((*_SET_OPERATORS.values(), "issubset", "issuperset", "isdisjoint"))
+_SET_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_TALLIES: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.BitAnd: min, ast.BitOr: max,
+}  # fmt: skip
+
+
+def _is_keys(value: Value) -> bool:
+    return isinstance(value, List) and value.kind == "keys"
+
+
+def _as_set(value: Value) -> dict[Any, Value] | None:
+    """The elements of a set or dict's keys by their hashable selves; None where they are not all known."""
+    if isinstance(value, Set):
+        return None if value.more or unsure_items(value) else {hashable(item): item for item in value.items}
+    if isinstance(value, List) and not value.more and not any(isinstance(item, Unknown) for item in value.items):
+        return {hashable(item): item for item in value.items}
+    return None
+
+
+def set_operation(machine: Machine, name: str, owner: Value, others: Args, node: ast.AST) -> Value:
+    """union, intersection and the like; an unknown set where an element is not known."""
+    items = _as_set(owner)
+    for other in others:
+        listed = known_items(machine, other, node)
+        right = None if listed is None else _as_set(Set(listed))
+        if items is None or right is None:
+            return Unknown("set" if not name.startswith("is") else "test")
+        if name.startswith("is"):
+            return bool(getattr(set(items), name)(set(right)))
+        # Python keeps no order here; the dry run keeps that of the left side.
+        if name == "union":
+            items = {**items, **right}
+        elif name == "symmetric_difference":
+            kept = {key: item for key, item in items.items() if key not in right}
+            items = kept | {key: item for key, item in right.items() if key not in items}
+        else:
+            items = {key: item for key, item in items.items() if (key in right) == (name == "intersection")}
+    return Unknown("set") if items is None else Set(list(items.values()))
+
+
+def _set_update_by(name: str) -> Callable[[Machine, Set, Args, Kwargs, ast.AST], Value]:
+    def update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        result = set_operation(m, name, owner, args, node)
+        if isinstance(result, Set):
+            owner.items = result.items
+        else:
+            owner.more = True
+        return None
+
+    return update
+
+
+def set_comparison(op: ast.cmpop, left: Value, right: Value) -> Value:
+    items, others = _as_set(left), _as_set(right)
+    if items is None or others is None or type(op) not in _SET_TESTS:
+        return Unknown("test")
+    return bool(_SET_TESTS[type(op)](set(items), set(others)))
+
+
+def _tally(machine: Machine, op: ast.operator, left: Dict, right: Dict) -> Value:
+    """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
+    result = Dict({}, left.more or right.more, kind="counter", born=machine.world.clock)
+    for key in dict.fromkeys((*left.items, *right.items)):
+        counts = [concrete(side.items.get(key, 0)) for side in (left, right)]
+        if not all(isinstance(count, (int, float)) for count in counts):
+            return Unknown("counter")
+        count = _TALLIES[type(op)](*counts)
+        if count > 0:
+            result.items[key] = count
+    return result
+
+
+def ordering(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    """`<` and the like of two sequences: the first elements that differ decide."""
+    if isinstance(left, (List, tuple)) and isinstance(right, (List, tuple)) and type(op) in _SET_TESTS:
+        ours, theirs = known_items(machine, left, node), known_items(machine, right, node)
+        if ours is None or theirs is None:
+            return Unknown("test")
+        for mine, other in zip(ours, theirs):
+            same = machine.known_truth(machine.compare(ast.Eq(), mine, other, node))
+            if same is None:
+                return Unknown("test")
+            if not same:
+                return machine.compare(op, mine, other, node)
+        return bool(_SET_TESTS[type(op)](len(ours), len(theirs)))
+    return Unknown("test")
+
+
+def ordered(machine: Machine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:
+    """The places of elements in sorted order by `key` and `reverse`; None where nobody knows."""
+    key = kwargs.get("key")
+    keys = [machine.call(key, [item], {}, node) if key is not None else item for item in items]
+    reverse = machine.known_truth(kwargs.get("reverse", False))
+    if reverse is None:
+        return None
+
+    def precedes(left: int, right: int) -> int:
+        for first, second, answer in ((left, right, -1), (right, left, 1)):
+            truth = machine.known_truth(machine.compare(ast.Lt(), keys[first], keys[second], node))
+            if truth is None:
+                raise constants.NotPlain
+            if truth:
+                return answer
+        return 0
+
+    # The comparisons of sorting are no conditions of the program.
+    varying = machine.world.varying
+    try:
+        known = [constants.plain(value) for value in keys]
+        return sorted(range(len(items)), key=known.__getitem__, reverse=reverse)
+    except (constants.NotPlain, TypeError):
+        try:
+            return sorted(range(len(items)), key=functools.cmp_to_key(precedes), reverse=reverse)
+        except constants.NotPlain:
+            return None
+    finally:
+        machine.world.varying = varying
 
 
 def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | None:
     """The elements of a value whose length is known; None otherwise."""
     value = concrete(value)
+    if isinstance(value, Instance) and "inner" in value.facts and machine.find_method(value, "__iter__") is None:
+        value = value.facts["inner"]
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, (List, Set)):
@@ -73,9 +213,8 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
         return list(value) if len(value) <= 64 else None
     if isinstance(value, Tensor) and value.items is not None:
         return list(value.items)
-    if isinstance(value, Instance) and value.cls is not None and value.cls.dataclass_fields is not None:
-        if any(path.endswith("NamedTuple") for path in value.cls.library_bases()):
-            return [value.attrs.get(name) for name, _, _ in value.cls.dataclass_fields]
+    if isinstance(value, Class) and value.members is not None:
+        return list(value.members.values())
     if isinstance(value, (Generator, Stream, Instance)):
         stream = machine.stream(value, node)
         length = stream.length()
@@ -138,6 +277,9 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
         return Stream(lambda: len(value_now), lambda index: value_now.start + index * value_now.step)
     if isinstance(value_now, str):
         return Stream(lambda: len(value_now), lambda index: value_now[index])
+    if isinstance(value_now, Class) and value_now.members is not None:
+        members = list(value_now.members.values())
+        return Stream(lambda: len(members), lambda index: members[index])
     if isinstance(value_now, Generator):
         return _generator_stream(machine, value_now)
     if isinstance(value, Unknown):
@@ -250,6 +392,8 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             value = machine.call(owner.factory, [], {}, node)
             owner.items[key] = value
             return value
+        if owner.kind == "counter":
+            return Unknown("number") if owner.more or unsure_keys(owner) else 0
         if not owner.more and isinstance(index, CONSTANTS) and not unsure_keys(owner):
             raise Signal("KeyError")
         if not isinstance(index, CONSTANTS) and owner.items:
@@ -267,6 +411,8 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             return Unknown("text")
     if isinstance(owner, Unknown):
         return item_of_unknown(owner, index)
+    if isinstance(owner, Class) and owner.members is not None:
+        return owner.members.get(str(index), Unknown(owner.name))
     if isinstance(owner, (Class, Lib, Function)):
         return owner
     return Unknown("item")
@@ -320,15 +466,25 @@ def delete_item(owner: Value, index: Value) -> None:
 
 def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value:
     """A method of a list, dict, set, tuple, text or number."""
-    method = _METHODS.get((type(owner), name))
+    if isinstance(owner, Record):
+        found = records.record_attribute(machine, owner, name, node)
+        if found is not None:
+            return found
+    method = _METHODS.get((tuple if isinstance(owner, tuple) else type(owner), name))
     if method is not None:
         return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at))
+    if isinstance(owner, Set) and name in _SET_METHODS:
+        return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at))
+    if isinstance(owner, List) and name == "maxlen":
+        return owner.bound
     if isinstance(owner, (List, Set, Dict)):
         return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
     if isinstance(owner, (str, int, float, bytes)):
         if isinstance(owner, (int, float)) and name in ("real", "imag"):
             return getattr(owner, name)
-        return Native(name, lambda m, args, kwargs, at: method_of_constant(owner, name, args, kwargs))
+        if name in ("value", "name"):
+            return owner if name == "value" else Unknown("text")
+        return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
     if isinstance(owner, Generator):
         if name in ("send", "__next__", "asend", "__anext__"):
             return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))
@@ -349,12 +505,14 @@ def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
 
 
 def _list_sort(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    plain = [concrete(item) for item in owner.items]
-    if not kwargs and not owner.more and all(isinstance(item, (int, float, str)) for item in plain):
-        owner.items.sort(key=concrete)
-    elif any(isinstance(item, CONSTANTS) for item in plain):
-        owner.items = [Unknown("item") if isinstance(item, CONSTANTS) else item for item in owner.items]
+    places = None if owner.more else ordered(m, owner.items, kwargs, node)
+    owner.items = in_unknown_order(owner.items) if places is None else [owner.items[place] for place in places]
     return None
+
+
+def in_unknown_order(items: list[Value]) -> list[Value]:
+    """Elements whose order nobody knows: a number at a place may then be any of them."""
+    return [Unknown("item") if isinstance(item, CONSTANTS) else item for item in items]
 
 
 def _set_discard(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -444,14 +602,40 @@ def _list_reverse(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast
 
 def _list_remove(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for index, item in enumerate(owner.items):
-        if args and (item is args[0] or equal(item, args[0])):
+        same = item is args[0] or m.known_truth(m.compare(ast.Eq(), item, args[0], node)) if args else None
+        if same:
             del owner.items[index]
-            break
+            return None
+        if same is None:
+            # It may be this one or a later one.
+            owner.more = True
+            return None
+    if m.handlers and not owner.more:
+        raise Signal("ValueError")
     return None
 
 
-def _number(*args: Any) -> Value:
+def _same_as(m: Machine, owner: List | tuple[Value, ...], args: Args, node: ast.AST) -> list[bool | None]:
+    """For each element whether it equals the argument."""
+    items = owner.items if isinstance(owner, List) else list(owner)
+    wanted = args[0] if args else None
+    return [m.known_truth(m.compare(ast.Eq(), item, wanted, node)) for item in items]
+
+
+def _index(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for place, same in enumerate(_same_as(m, owner, args, node)):
+        if same is None or len(args) > 1:
+            return Unknown("number")
+        if same:
+            return place
+    if not getattr(owner, "more", False) and m.handlers:
+        raise Signal("ValueError")
     return Unknown("number")
+
+
+def _count(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    same = _same_as(m, owner, args, node)
+    return Unknown("number") if None in same or getattr(owner, "more", False) else same.count(True)
 
 
 def nothing(*args: Any) -> Value:
@@ -479,7 +663,7 @@ def _dict_items(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
 
 
 def _dict_keys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List([unkey(key) for key in owner.items], owner.more)
+    return List([unkey(key) for key in owner.items], owner.more, kind="keys")
 
 
 def _dict_values(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -488,12 +672,21 @@ def _dict_values(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.
 
 def dict_update(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for source in args:
-        if isinstance(source, Dict):
+        if owner.kind == "counter":
+            _counted(m, owner, source, 1, node)
+        elif isinstance(source, Dict):
             for key, value in source.items.items():
                 set_item(m, owner, unkey(key), value, node)
             owner.more = owner.more or source.more
         else:
-            owner.more = True
+            pairs = known_items(m, source, node)
+            owner.more = owner.more or pairs is None
+            for pair in pairs or ():
+                both = known_items(m, pair, node)
+                if both is not None and len(both) == 2:
+                    set_item(m, owner, both[0], both[1], node)
+                else:
+                    owner.more = True
     for key, value in kwargs.items():
         if key == "**":
             owner.more = True
@@ -508,13 +701,16 @@ def _dict_pop(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
         return owner.items.pop(key)
     if len(args) > 1:
         return args[1]
+    if m.handlers and not owner.more and not unsure_keys(owner) and isinstance(key, CONSTANTS):
+        raise Signal("KeyError")
     return Unknown("item")
 
 
 def _dict_copy(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Dict(
-        dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock
-    )
+        dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock,
+        kind=owner.kind,
+    )  # fmt: skip
 
 
 def _set_add(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -523,18 +719,162 @@ def _set_add(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) 
     return None
 
 
+def _set_remove(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and m.handlers and contains(m, owner, args[0]) is False:
+        raise Signal("KeyError")
+    return _set_discard(m, owner, args, kwargs, node)
+
+
+def _set_copy(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Set(list(owner.items), owner.more)
+
+
+def _extendleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for item in m.elements(args[0], node) if args else ():
+        _list_appendleft(m, owner, [item], {}, node)
+    return None
+
+
+def _rotate(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    steps = concrete(args[0]) if args else 1
+    if owner.more or not isinstance(steps, int):
+        owner.items = in_unknown_order(owner.items)
+    elif owner.items:
+        steps %= len(owner.items)
+        owner.items[:] = owner.items[-steps:] + owner.items[:-steps] if steps else owner.items
+    return None
+
+
+def _popitem(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    last = m.known_truth(args[0] if args else kwargs.get("last", True))
+    if not owner.items or owner.more or last is None:
+        if not owner.items and not owner.more and m.handlers:
+            raise Signal("KeyError")
+        return _unmodelled(owner, "popitem")
+    key = (list(owner.items)[-1]) if last else next(iter(owner.items))
+    return unkey(key), owner.items.pop(key)
+
+
+def _move_to_end(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    key = hashable(args[0]) if args else None
+    last = m.known_truth(args[1] if len(args) > 1 else kwargs.get("last", True))
+    if key in owner.items:
+        value = owner.items.pop(key)
+        rest = dict(owner.items)
+        owner.items.clear()
+        owner.items.update({**rest, key: value} if last is not False else {key: value, **rest})
+    return None
+
+
+def _most_common(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    counts = [concrete(value) for value in owner.items.values()]
+    if owner.more or not all(isinstance(count, (int, float)) for count in counts):
+        return Unknown("most_common")
+    pairs = sorted(zip(owner.items, counts), key=lambda pair: pair[1], reverse=True)
+    wanted = concrete(args[0] if args else kwargs.get("n"))
+    return List([(unkey(key), count) for key, count in pairs[: wanted if isinstance(wanted, int) else None]])
+
+
+def _elements(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items: list[Value] = []
+    for key, count in owner.items.items():
+        if owner.more or not isinstance(concrete(count), int) or concrete(count) > _MAX_ITEMS:
+            return Unknown("elements")
+        items += [unkey(key)] * max(concrete(count), 0)
+    return List(items)
+
+
+def _total(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    counts = [concrete(value) for value in owner.items.values()]
+    known = not owner.more and all(isinstance(count, (int, float)) for count in counts)
+    return sum(counts) if known else Unknown("number")
+
+
+def _counted(m: Machine, owner: Dict, source: Value, sign: int, node: ast.AST) -> None:
+    """Count the elements of an iterable, or add the counts of a mapping, into a Counter."""
+    if isinstance(source, Dict):
+        pairs = list(source.items.items())
+        owner.more = owner.more or source.more
+    else:
+        items = known_items(m, source, node)
+        owner.more = owner.more or items is None
+        pairs = [(hashable(item), 1) for item in items or ()]
+    for key, count in pairs:
+        owner.items[key] = m.binary(ast.Add() if sign > 0 else ast.Sub(), owner.items.get(key, 0), count, node)
+
+
+def _subtract(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for source in (*args, Dict(dict(kwargs))):
+        _counted(m, owner, source, -1, node)
+    return None
+
+
+def counter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """collections.Counter: a dict that answers 0 for what it has not counted."""
+    result = Dict({}, kind="counter", born=m.world.clock)
+    for source in (*args, Dict({key: value for key, value in kwargs.items() if key != "**"})):
+        _counted(m, result, source, 1, node)
+    return result
+
+
+def _fromkeys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return from_keys(m, args, kwargs, node)
+
+
+def from_keys(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """dict.fromkeys(iterable, value)."""
+    result = Dict({}, born=m.world.clock)
+    items = known_items(m, args[0], node) if args else []
+    result.more = items is None
+    for item in items or ():
+        set_item(m, result, item, args[1] if len(args) > 1 else None, node)
+    return result
+
+
+def _dict_update_first(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return dict_update(m, owner, args, kwargs, node)
+
+
+def _list_extend_first(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args:
+        extend(m, owner, args[0], node)
+    return None
+
+
+def has_method(owner: Value, name: str) -> bool:
+    """Whether a container has a method of that name that is modelled."""
+    return (type(owner), name) in _METHODS or (isinstance(owner, Set) and name in _SET_METHODS)
+
+
 _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "append"): _list_append, (List, "add"): _list_append, (List, "appendleft"): _list_appendleft,
     (List, "extend"): _list_extend, (List, "insert"): _list_insert, (List, "pop"): _list_pop,
     (List, "popleft"): _list_popleft, (List, "clear"): _clear, (List, "copy"): _list_copy,
     (List, "reverse"): _list_reverse, (List, "sort"): _list_sort, (List, "remove"): _list_remove,
-    (List, "index"): _number, (List, "count"): _number,
-    (tuple, "index"): _number, (tuple, "count"): _number,
+    (List, "index"): _index, (List, "count"): _count,
+    (tuple, "index"): _index, (tuple, "count"): _count,
     (Dict, "get"): _dict_get, (Dict, "setdefault"): _dict_setdefault, (Dict, "items"): _dict_items,
     (Dict, "keys"): _dict_keys, (Dict, "values"): _dict_values, (Dict, "update"): dict_update,
     (Dict, "pop"): _dict_pop, (Dict, "clear"): _clear, (Dict, "copy"): _dict_copy,
     (Set, "add"): _set_add, (Set, "clear"): _clear, (Set, "discard"): _set_discard,
-    (Set, "remove"): _set_discard, (Set, "update"): _set_update, (Set, "pop"): _set_pop,
+    (Set, "remove"): _set_remove, (Set, "update"): _set_update, (Set, "pop"): _set_pop,
+    (Set, "difference_update"): _set_update_by("difference"), (Set, "copy"): _set_copy,
+    (Set, "intersection_update"): _set_update_by("intersection"),
+    (Set, "symmetric_difference_update"): _set_update_by("symmetric_difference"),
+    (List, "extendleft"): _extendleft, (List, "rotate"): _rotate, (Dict, "popitem"): _popitem,
+    (Dict, "move_to_end"): _move_to_end, (Dict, "most_common"): _most_common, (Dict, "elements"): _elements,
+    (Dict, "total"): _total, (Dict, "subtract"): _subtract, (Dict, "fromkeys"): _fromkeys,
+    (Dict, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
+    (List, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
+    (Dict, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
+    (List, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
+    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: delete_item(owner, args[0]),
+    (Dict, "__contains__"): lambda m, owner, args, kwargs, node: contains(m, owner, args[0]),
+    (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
+    (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
+    (Dict, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
+    (List, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
+    (Dict, "__init__"): _dict_update_first, (List, "__init__"): _list_extend_first,
 }  # fmt: skip
 
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret.values import CONSTANTS, Dict, Instance, Lib, List, Range, Tensor, Unknown, Value, concrete
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Class,
+    Dict,
+    Generator,
+    Instance,
+    Lib,
+    List,
+    Range,
+    Set,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -22,33 +39,72 @@ def identical(left: Value, right: Value) -> bool | None:
     return left is right
 
 
-def equal(left: Value, right: Value) -> bool | None:
-    """Equality of values that are no plain constants; None where nobody knows."""
-    if left is right and isinstance(left, (List, tuple)):
-        return True
+def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | None:
+    """Equality of two values; None where nobody knows. `machine` runs the program's own `__eq__`."""
+    left, right = concrete(left), concrete(right)
+    if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+        return bool(left == right)
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return True if left is right else None
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return None
     if isinstance(left, tuple) and isinstance(right, tuple):
-        if len(left) != len(right):
-            return False
-        results = [
-            left_item == right_item
-            if isinstance(left_item, CONSTANTS) and isinstance(right_item, CONSTANTS)
-            else equal(left_item, right_item)
-            for left_item, right_item in zip(left, right)
-        ]
-        if any(result is False for result in results):
-            return False
-        return None if any(result is None for result in results) else True
+        return _all_equal(left, right, machine)
     if isinstance(left, List) and isinstance(right, List):
-        if left.more or right.more:
+        if left is right:
+            return True
+        return None if left.more or right.more else _all_equal(left.items, right.items, machine)
+    if isinstance(left, Dict) and isinstance(right, Dict):
+        if left is right:
+            return True
+        if left.more or right.more or unsure_keys(left) or unsure_keys(right):
             return None
-        return equal(tuple(left.items), tuple(right.items))
+        if left.items.keys() != right.items.keys():
+            return False
+        return _all_equal(list(left.items.values()), [right.items[key] for key in left.items], machine)
+    if isinstance(left, Set) and isinstance(right, Set):
+        if left is right:
+            return True
+        if left.more or right.more or unsure_items(left) or unsure_items(right):
+            return None
+        return {hashable(item) for item in left.items} == {hashable(item) for item in right.items}
+    if isinstance(left, Range) and isinstance(right, Range):
+        return left == right
     if isinstance(left, Lib) and isinstance(right, Lib):
         return left.path == right.path
-    if type(left) is not type(right):
+    for owner, other in ((left, right), (right, left)):
+        if isinstance(owner, Instance) and owner.cls is not None and owner.cls.defines("__eq__"):
+            if machine is None:
+                return None
+            method = machine.find_method(owner, "__eq__")
+            return machine.known_truth(machine.call(method, [other], {}, owner.cls.node))
+    if isinstance(left, Instance) and isinstance(right, Instance) and left is not right:
+        if left.cls is not None and left.cls is right.cls and left.cls.kind == "dataclass":
+            if left.cls.options.get("eq") is False:
+                return False
+            names = [field.name for field in left.cls.fields or () if field.compare]
+            unknown = Unknown("field")
+            return _all_equal(
+                [left.attrs.get(name, unknown) for name in names],
+                [right.attrs.get(name, unknown) for name in names],
+                machine,
+            )
+        return False if left.cls is not None and right.cls is not None and not left.cls.opaque else None
+    return left is right
+
+
+def _all_equal(left: Sequence[Value], right: Sequence[Value], machine: Machine | None) -> bool | None:
+    if len(left) != len(right):
         return False
-    return True if left is right else None
+    results = [True if a is b else equal(a, b, machine) for a, b in zip(left, right)]
+    if False in results:
+        return False
+    return None if None in results else True
+
+
+def unsure_items(container: Set) -> bool:
+    """Whether nobody knows which elements of a set are the same."""
+    return any(isinstance(item, Unknown) and item.concrete is None for item in container.items)
 
 
 def contains(machine: Machine, container: Value, item: Value) -> bool | None:
@@ -68,7 +124,11 @@ def contains(machine: Machine, container: Value, item: Value) -> bool | None:
         method = machine.find_method(container, "__contains__")
         if method is not None and container.cls is not None:
             return machine.known_truth(machine.call(method, [item], {}, container.cls.node))
-        return None
+        inner = container.facts.get("inner")
+        if inner is not None:
+            return contains(machine, inner, item)
+    if isinstance(container, (Instance, Generator, Stream, Class)):
+        return _reached(machine, container, item)
     items = container if isinstance(container, tuple) else getattr(container, "items", None)
     if not isinstance(items, (tuple, list)):
         return None
@@ -81,11 +141,35 @@ def contains(machine: Machine, container: Value, item: Value) -> bool | None:
         elif candidate is item:
             return True
         else:
-            same = equal(candidate, item)
+            same = equal(candidate, item, machine)
             if same:
                 return True
             unsure = unsure or same is None
     return None if unsure else False
+
+
+def _reached(machine: Machine, container: Value, item: Value) -> bool | None:
+    """Whether going over an iterable comes to an element: an iterator is used up as far as that."""
+    if isinstance(container, Class) and container.members is None:
+        return None
+    if isinstance(container, Instance) and container.module:
+        return None
+    stream = machine.stream(container, container.cls.node if isinstance(container, Instance) and container.cls else
+                            ast.Pass())  # fmt: skip
+    if stream.length() is None and not isinstance(container, Instance):
+        return None
+    for _ in range(256):
+        try:
+            length = stream.length()
+            if length is not None and stream.next >= length:
+                return False
+            same = equal(stream.item(stream.next), item, machine)
+        except IndexError:
+            return False
+        stream.next += 1
+        if same is not False:
+            return same
+    return None
 
 
 def unsure_keys(container: Dict) -> bool:
@@ -103,6 +187,11 @@ def hashable(value: Value) -> Any:
         return tuple(hashable(item) for item in value)
     if isinstance(value, Lib):
         return ("lib", value.path)
+    if isinstance(value, Set):
+        return frozenset(hashable(item) for item in value.items)
+    if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
+        if value.cls.options.get("frozen") and value.cls.options.get("eq") is not False:
+            return _Fields(value, tuple(hashable(value.attrs.get(field.name)) for field in value.cls.fields or ()))
     return ("?", _Identity(value))
 
 
@@ -121,6 +210,22 @@ class _Identity:
         return id(self.value)
 
 
+class _Fields(_Identity):
+    """A frozen dataclass object as a key: equal to those of its class with the same fields."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, value: Value, fields: tuple[Any, ...]) -> None:
+        super().__init__(value)
+        self.fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fields) and other.value.cls is self.value.cls and other.fields == self.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+
 def unkey(key: Any) -> Value:
     """The value that a dict key stands for."""
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
@@ -129,4 +234,8 @@ def unkey(key: Any) -> Value:
         return Lib(key[1])
     if isinstance(key, tuple):
         return tuple(unkey(item) for item in key)
+    if isinstance(key, _Identity):
+        return key.value
+    if isinstance(key, frozenset):
+        return Set([unkey(item) for item in key])
     return key

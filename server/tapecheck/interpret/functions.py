@@ -73,30 +73,28 @@ def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
     return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found
 
 
-def names_dataclass(decorator: ast.expr) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return ast.unparse(target).rsplit(".", 1)[-1] in ("dataclass", "define", "attrs", "s")
-
-
 def property_part(owner: Wrapped, name: str) -> Native:
     """`@x.setter` and the like: the property with one more function."""
 
     def extend_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         given = args[0] if args else None
         if name == "setter":
-            return Wrapped("property", owner.function, given)
-        return Wrapped("property", given if name == "getter" else owner.function, owner.extra)
+            return Wrapped("property", owner.function, given, owner.deleter)
+        if name == "deleter":
+            return Wrapped("property", owner.function, owner.extra, given)
+        return Wrapped("property", given, owner.extra, owner.deleter)
 
     return Native(name, extend_property)
 
 
-def find_setter(cls: Class, name: str) -> Value:
+def data_descriptor(cls: Class, name: str) -> Value:
+    """The property, or object with a `__set__`, that a class has under a name; None where it has neither."""
     for candidate in cls.mro():
-        value = candidate.namespace.get(name)
-        if isinstance(value, Wrapped) and value.kind == "property":
-            return value.extra
-        if value is not None:
-            return None
+        if name in candidate.namespace:
+            value = candidate.namespace[name]
+            if isinstance(value, Wrapped):
+                return value if value.kind == "property" else None
+            return value if isinstance(value, Instance) and value.cls is not None else None
     return None
 
 
@@ -132,21 +130,3 @@ def bind_arguments(machine: Machine, function: Function, args: Args, kwargs: Kwa
             if site is not None:
                 env.stores[name] = site
                 env.stamps[name] = machine.world.clock
-
-
-def fill_dataclass(machine: Machine, cls: Class, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
-    fields = cls.dataclass_fields or []
-    for index, (name, default, given) in enumerate(fields):
-        if index < len(args):
-            value = args[index]
-        elif name in kwargs:
-            value = kwargs[name]
-        elif isinstance(default, Instance) and default.lib == "dataclasses.field":
-            factory = default.facts.get("default_factory")
-            value = machine.call(factory, [], {}, node) if factory is not None else default.facts.get("default")
-        else:
-            value = default if given else Unknown(name)
-        machine.set_attribute(owner, name, value, node)
-    after = machine.find_method(owner, "__post_init__")
-    if after is not None:
-        machine.call(after, [], {}, node)

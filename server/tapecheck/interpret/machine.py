@@ -22,6 +22,7 @@ from tapecheck.interpret import (
     equality,
     flow,
     functions,
+    records,
     stdlib,
     unknowns,
 )
@@ -42,6 +43,7 @@ from tapecheck.interpret.values import (
     Module,
     Native,
     Range,
+    Record,
     Set,
     Signal,
     Stream,
@@ -51,6 +53,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     concrete,
+    unwrapped,
 )
 from tapecheck.interpret.world import Exhausted, Frame, World
 from tapecheck.tape import Bind, Escape, Fact, Raised, Span
@@ -90,7 +93,12 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
+_UNARY: dict[type[ast.unaryop], str] = {ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__"}
 _NUMBERS = (int, float, complex)
+_RICH: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__"), ast.Lt: ("__lt__", "__gt__"),
+    ast.LtE: ("__le__", "__ge__"), ast.Gt: ("__gt__", "__lt__"), ast.GtE: ("__ge__", "__le__"),
+}  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
 _DUNDER = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
@@ -505,13 +513,10 @@ class Machine:
 
     def _class_def(self, node: ast.ClassDef, env: Env) -> None:
         bases = [self.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
+        # `class Config(dict)`: a built-in type is a base like one out of a library.
+        bases = [Lib(f"builtins.{base.name}") if base in _CONTAINER_TYPES else base for base in bases]
         namespace = Env(env, env.globals)
         cls = Class(node.name, bases, namespace.vars, self.module_of(env), node)
-        annotated: list[tuple[str, Value, bool]] = []
-        for statement in node.body:
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                default = self.eval(statement.value, namespace) if statement.value is not None else None
-                annotated.append((statement.target.id, default, statement.value is not None))
         for _ in self.block(node.body, namespace):
             pass
         for value in namespace.vars.values():
@@ -523,12 +528,19 @@ class Machine:
                 if inner.env is namespace:
                     inner.env = env
                 inner.name = f"{node.name}.{inner.name}" if "." not in inner.name else inner.name
-        inherits = any(isinstance(base, Lib) and base.path.endswith("NamedTuple") for base in bases)
-        if inherits or any(functions.names_dataclass(decorator) for decorator in node.decorator_list):
-            cls.dataclass_fields = annotated
-            for base in bases:
-                if isinstance(base, Class) and base.dataclass_fields:
-                    cls.dataclass_fields = base.dataclass_fields + annotated
+        records.finish(self, cls, node, namespace)
+        for name, value in list(namespace.vars.items()):
+            if isinstance(value, Instance) and value.cls is not None:
+                method = self.find_method(value, "__set_name__")
+                if method is not None:
+                    self.call(method, [cls, name], {}, node)
+        for base in cls.mro()[1:]:
+            if "__init_subclass__" in base.namespace:
+                function = base.namespace["__init_subclass__"]
+                function = function.function if isinstance(function, Wrapped) else function
+                named = {word.arg: self.eval(word.value, env) for word in node.keywords if word.arg}
+                self.call(function, [cls], named, node)
+                break
         result: Value = cls
         for decorator in reversed(node.decorator_list):
             result = self.decorate_class(self.eval(decorator, env), result, decorator)
@@ -544,14 +556,33 @@ class Machine:
     def _delete(self, node: ast.Delete, env: Env) -> None:
         for target in node.targets:
             if isinstance(target, ast.Name):
-                env.vars.pop(target.id, None)
+                (env.globals if target.id in env.names_global else env).vars.pop(target.id, None)
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                self._delete(ast.Delete(target.elts), env)
             elif isinstance(target, ast.Attribute):
                 owner = self.eval(target.value, env)
                 if isinstance(owner, Instance):
-                    owner.attrs.pop(target.attr, None)
+                    self.delete_attribute(owner, target.attr, node)
             elif isinstance(target, ast.Subscript):
                 owner = self.eval(target.value, env)
-                containers.delete_item(owner, self.eval(target.slice, env))
+                index = self.eval(target.slice, env)
+                method = self.find_method(owner, "__delitem__") if isinstance(owner, Instance) else None
+                if method is not None:
+                    self.call(method, [index], {}, node)
+                else:
+                    containers.delete_item(owner, index)
+
+    def delete_attribute(self, owner: Instance, name: str, node: ast.AST) -> None:
+        if owner.cls is not None:
+            descriptor = functions.data_descriptor(owner.cls, name)
+            if isinstance(descriptor, Wrapped) and descriptor.deleter is not None:
+                self.call(descriptor.deleter, [owner], {}, node)
+                return
+            method = self.find_method(owner, "__delattr__")
+            if method is not None:
+                self.call(method, [name], {}, node)
+                return
+        owner.attrs.pop(name, None)
 
     def _aug_assign(self, node: ast.AugAssign, env: Env) -> None:
         target = node.target
@@ -708,16 +739,9 @@ class Machine:
 
     def set_attribute(self, owner: Value, name: str, value: Value, node: ast.AST) -> None:
         if isinstance(owner, Instance):
-            if owner.cls is not None:
-                setter = functions.find_setter(owner.cls, name)
-                if setter is not None:
-                    self.call(setter, [owner, value], {}, node)
-                    return
-            owner.attrs[name] = value
-            self.world.kept += 1
-            if isinstance(value, _HOLDERS):
-                carry.stored(self, owner, name, node)
-                self.name_parameter(owner, name, value)
+            if owner.cls is not None and self._set_by_class(owner, owner.cls, name, value, node):
+                return
+            self.store_attribute(owner, name, value, node)
         elif isinstance(owner, Class):
             self.touched(owner.module.env)
             owner.namespace[name] = value
@@ -738,6 +762,35 @@ class Machine:
             owner.attrs[name] = value
             self.escape(value, node, owner.name)
 
+    def store_attribute(self, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
+        """Set an attribute as `object.__setattr__` does."""
+        owner.attrs[name] = value
+        self.world.kept += 1
+        if isinstance(value, _HOLDERS):
+            carry.stored(self, owner, name, node)
+            self.name_parameter(owner, name, value)
+
+    def _set_by_class(self, owner: Instance, cls: Class, name: str, value: Value, node: ast.AST) -> bool:
+        """Whether the class itself sees to the setting of an attribute: a property, a descriptor, `__setattr__`."""
+        descriptor = functions.data_descriptor(cls, name)
+        if isinstance(descriptor, Wrapped):
+            if descriptor.extra is not None:
+                self.call(descriptor.extra, [owner, value], {}, node)
+            elif self.handlers:
+                raise Signal("AttributeError")
+            return True
+        if descriptor is not None:
+            method = self.find_method(descriptor, "__set__")
+            if method is not None:
+                self.call(method, [owner, value], {}, node)
+                return True
+        if cls.defines("__setattr__"):
+            self.call(self.find_method(owner, "__setattr__"), [name, value], {}, node)
+            return True
+        if cls.kind == "dataclass" and records.frozen(cls):
+            raise Signal("FrozenInstanceError")
+        return False
+
     def touched(self, env: Env) -> None:
         """A module's own state was changed: it can't serve the next run as it is."""
         module = env.globals.vars.get("__module__object")
@@ -755,6 +808,8 @@ class Machine:
             method = self.find_method(owner, "__setitem__")
             if method is not None:
                 self.call(method, [index, value], {}, node)
+            elif "inner" in owner.facts:
+                containers.set_item(self, owner.facts["inner"], index, value, node)
             elif owner.module:
                 owner.attrs[str(index)] = value
                 self.world.kept += 1
@@ -792,6 +847,8 @@ class Machine:
                     method = self.find_method(value, name)
                     if method is not None:
                         return self.known_truth(self.call(method, [], {}, value.cls.node))
+                if "inner" in value.facts:
+                    return self.known_truth(value.facts["inner"])
             return True
         if isinstance(value, (*CONSTANTS, tuple, slice)):
             return bool(value)
@@ -855,6 +912,8 @@ class Machine:
                 found = self.torch.star_import(library.path, name)
                 if found is not None:
                     return found
+        if self.handlers and "__star__" not in env.globals.vars:
+            raise Signal("NameError")
         value = Unknown(name)
         env.globals.vars[name] = value
         return value
@@ -868,6 +927,8 @@ class Machine:
         if isinstance(owner, Instance):
             return self.instance_attribute(owner, name, node)
         if isinstance(owner, Lib):
+            if name in ("__name__", "__qualname__"):
+                return owner.path.rsplit(".", 1)[-1]
             return self.torch.constant(Lib(f"{owner.path}.{name}"))
         if isinstance(owner, Module):
             if name in owner.env.vars:
@@ -909,6 +970,13 @@ class Machine:
             value = self.class_attribute(owner.cls, name, owner, node)
             if not isinstance(value, Unknown) or value.name != "missing":
                 return value
+        inner = owner.facts.get("inner")
+        if inner is not None:
+            known = containers.attribute(self, inner, name, node)
+            if not isinstance(known, Native) or containers.has_method(inner, name):
+                return known
+        if name == "args" and "args" in owner.facts:
+            return tuple(owner.facts["args"])
         known = self.torch.object_attribute(owner, name, node)
         if known is not None:
             return known
@@ -916,9 +984,21 @@ class Machine:
             fallback = self.find_method(owner, "__getattr__")
             if fallback is not None:
                 return self.call(fallback, [name], {}, node)
+        if self.handlers and self.complete(owner):
+            raise Signal("AttributeError")
         value = Unknown(name)
         attrs[name] = value
         return value
+
+    def complete(self, owner: Instance) -> bool:
+        """Whether an object surely has no other attributes than those the dry run knows."""
+        cls = owner.cls
+        return (
+            cls is not None
+            and "open" not in owner.facts
+            and not cls.opaque
+            and all(base in _EMPTY_BASES for base in cls.library_bases())
+        )
 
     def class_attribute(self, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value:
         """Look a name up in a class for an instance or for the class itself; `missing` where it has none."""
@@ -928,45 +1008,61 @@ class Machine:
                 if name in candidate.stamps and candidate.stamps[name] < self.world.clock:
                     carry.loaded(self, candidate, name)
                 return self.bind(value, receiver, node)
-        if name == "__name__":
+        if name in ("__name__", "__qualname__"):
             return cls.name
+        if name in ("__mro__", "__bases__"):
+            listed = cls.mro() if name == "__mro__" else tuple(cls.bases)
+            return (*listed, Lib("builtins.object")) if name == "__mro__" and not cls.library_bases() else listed
+        known = records.class_attribute(self, cls, name)
+        if known is not None:
+            return known
         if isinstance(receiver, Class):
             return Unknown(name)
         return Unknown("missing")
 
     def bind(self, value: Value, receiver: Value, node: ast.AST) -> Value:
-        instance = isinstance(receiver, Instance)
+        instance = isinstance(receiver, (Instance, Record))
         if isinstance(value, Function):
             return Bound(value, receiver) if instance else value
         if isinstance(value, Wrapped):
             if value.kind == "staticmethod":
                 return value.function
             if value.kind == "classmethod":
-                owner = receiver.cls if isinstance(receiver, Instance) else receiver
+                owner = receiver.cls if isinstance(receiver, (Instance, Record)) else receiver
                 return Bound(value.function, owner)
             if value.kind == "property":
-                return self.call(value.function, [receiver], {}, node) if isinstance(receiver, Instance) else value
+                return self.call(value.function, [receiver], {}, node) if instance else value
             if value.kind == "cached_property":
                 if not isinstance(receiver, Instance):
                     return value
                 made = self.call(value.function, [receiver], {}, node)
-                receiver.attrs[value.extra] = made
-                if isinstance(made, _HOLDERS):
-                    carry.stored(self, receiver, value.extra, node)
+                self.store_attribute(receiver, value.extra, made, node)
                 return made
             return Bound(value, receiver) if instance else value
+        if isinstance(value, Instance) and value.cls is not None and value.cls.defines("__get__"):
+            owner = receiver.cls if isinstance(receiver, Instance) else receiver
+            return self.call(self.find_method(value, "__get__"), [receiver if instance else None, owner], {}, node)
         return value
 
     def super_attribute(self, owner: Super, name: str, node: ast.AST) -> Value:
         receiver = owner.receiver
         cls = receiver.cls if isinstance(receiver, Instance) else receiver
         if isinstance(cls, Class):
-            order = list(cls.mro())
+            order = cls.mro()
             if owner.after in order:
                 for candidate in order[order.index(owner.after) + 1 :]:
                     if name in candidate.namespace:
                         return self.bind(candidate.namespace[name], receiver, node)
+        if name == "__new__":
+            return Native(name, lambda m, args, kwargs, at: m.new_object(args[0]))
         if isinstance(receiver, Instance):
+            inner = receiver.facts.get("inner")
+            if inner is not None:
+                return containers.attribute(self, inner, name, node)
+            if name == "__setattr__":
+                return Native(name, lambda m, args, kwargs, at: m.store_attribute(receiver, args[0], args[1], at))
+            if name == "__init__" and "args" in receiver.facts:
+                return Native(name, lambda m, args, kwargs, at: receiver.facts.update({"args": args}))
             known = self.torch.object_attribute(receiver, name, node)
             if known is not None:
                 return known
@@ -995,6 +1091,12 @@ class Machine:
             method = self.find_method(owner, "__getitem__")
             if method is not None:
                 return self.call(method, [index], {}, node)
+            inner = owner.facts.get("inner")
+            if inner is not None:
+                missing = self.find_method(owner, "__missing__") if isinstance(inner, Dict) else None
+                if missing is not None and equality.contains(self, inner, index) is False:
+                    return self.call(missing, [index], {}, node)
+                return containers.get_item(self, inner, index, node)
             known = self.torch.object_item(owner, index, node)
             return Unknown("item") if known is None else known
         return containers.get_item(self, owner, index, node)
@@ -1027,7 +1129,8 @@ class Machine:
             value = self.eval(keyword.value, env)
             if keyword.arg is not None:
                 kwargs[keyword.arg] = value
-            elif isinstance(value, Dict):
+            elif isinstance(unwrapped(value), Dict):
+                value = unwrapped(value)
                 kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
                 open_ended = open_ended or value.more
             else:
@@ -1077,9 +1180,12 @@ class Machine:
     def call_cached(self, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """A function under `lru_cache`: what it gave for the same arguments."""
         key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
-        if key not in function.extra:
-            function.extra[key] = self.call(function.function, args, kwargs, node)
-        return function.extra[key]
+        memory: Dict = function.extra
+        if key not in memory.items:
+            memory.items[key] = self.call(function.function, args, kwargs, node)
+            memory.stores[key] = self.world.site(node)
+            memory.stamps[key] = self.world.clock
+        return memory.items[key]
 
     def call_instance(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = self.special(owner, "__call__")
@@ -1184,16 +1290,28 @@ class Machine:
                     raise
             generator.done = True
 
+    def new_object(self, cls: Class) -> Instance:
+        """What `object.__new__` gives: an object nothing was set on."""
+        owner = Instance(cls, module=self.torch.is_module_class(cls))
+        self.torch.prepare_object(owner, cls.library_bases())
+        return owner
+
     def instantiate(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         bases = cls.library_bases()
         special = self.torch.instantiate_special(cls, bases, args, kwargs, node)
         if special is not None:
             return special
-        owner = Instance(cls, module=self.torch.is_module_class(cls))
-        self.torch.prepare_object(owner, bases)
-        if cls.dataclass_fields is not None and not any("__init__" in c.namespace for c in cls.mro()):
+        new = next((base.namespace["__new__"] for base in cls.mro() if "__new__" in base.namespace), None)
+        if new is not None:
+            made = self.call(new.function if isinstance(new, Wrapped) else new, [cls, *args], dict(kwargs), node)
+            if not isinstance(made, Instance) or made.cls is None or cls not in made.cls.mro():
+                return made
+            owner = made
+        else:
+            owner = self.new_object(cls)
+        if cls.kind == "dataclass" and not cls.defines("__init__"):
             kwargs.pop("**", None)
-            functions.fill_dataclass(self, cls, owner, args, kwargs, node)
+            records.fill(self, cls, owner, args, kwargs, node)
             return owner
         init = self.find_method(owner, "__init__")
         if init is not None:
@@ -1217,7 +1335,7 @@ class Machine:
             return self.torch.operator(type(op).__name__, left, right, node)
         left, right = concrete(left), concrete(right)
         if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
-            return constants.arithmetic(op, _BINARY.get(type(op)), left, right)
+            return constants.arithmetic(self, op, _BINARY.get(type(op)), left, right)
         if isinstance(left, Unknown) or isinstance(right, Unknown):
             if isinstance(op, ast.Mod) and isinstance(left, str):
                 return Unknown("text")
@@ -1233,7 +1351,9 @@ class Machine:
             if isinstance(owner, Instance):
                 method = self.find_method(owner, f"{prefix}{name}__")
                 if method is not None:
-                    return self.call(method, [other], {}, node)
+                    result = self.call(method, [other], {}, node)
+                    if not (isinstance(result, Unknown) and result.name == "NotImplemented"):
+                        return result
         return None
 
     def _unary_op(self, node: ast.UnaryOp, env: Env) -> Value:
@@ -1247,6 +1367,9 @@ class Machine:
             return result
         if isinstance(value, Tensor):
             return self.torch.operator(type(node.op).__name__, value, None, node)
+        if isinstance(value, Instance):
+            method = self.find_method(value, _UNARY[type(node.op)])
+            return self.call(method, [], {}, node) if method is not None else Unknown("unary")
         if isinstance(value, _NUMBERS):
             if isinstance(node.op, ast.USub):
                 return -value
@@ -1272,14 +1395,20 @@ class Machine:
 
     def _compare(self, node: ast.Compare, env: Env) -> Value:
         left = self.eval(node.left, env)
+        if len(node.ops) == 1:
+            return self.compare(node.ops[0], left, self.eval(node.comparators[0], env), node)
         result: Value = True
+        undecided: Value = None
         for op, expression in zip(node.ops, node.comparators):
             right = self.eval(expression, env)
             result = self.compare(op, left, right, node)
-            if len(node.ops) > 1 and self.known_truth(result) is False:
+            truth = self.known_truth(result)
+            if truth is False:
                 return False
+            if truth is None and undecided is None:
+                undecided = result
             left = right
-        return result
+        return result if undecided is None else undecided
 
     def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(op, (ast.Is, ast.IsNot)):
@@ -1294,7 +1423,7 @@ class Machine:
             return inside if isinstance(op, ast.In) else not inside
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             return self.torch.comparison(type(op).__name__, left, right, node)
-        left, right = concrete(left), concrete(right)
+        left, right = unknowns.resolved(self, left, node), unknowns.resolved(self, right, node)
         if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
             if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
                 seen = self.world.operands.get(id(node))
@@ -1304,17 +1433,45 @@ class Machine:
             try:
                 return _COMPARE[type(op)](left, right)
             except TypeError:
+                if self.handlers:
+                    raise Signal("TypeError") from None
                 return Unknown("comparison")
-        if isinstance(left, Instance):
-            method = self.find_method(left, "__eq__") if isinstance(op, (ast.Eq, ast.NotEq)) else None
-            if method is not None:
-                result = self.call(method, [right], {}, node)
-                truth = self.known_truth(result)
-                return result if truth is None else (truth if isinstance(op, ast.Eq) else not truth)
-        same = equality.equal(left, right)
-        if same is not None and isinstance(op, (ast.Eq, ast.NotEq)):
+        if isinstance(left, Unknown) or isinstance(right, Unknown):
+            return self._unknown_test(op, left, right)
+        if isinstance(left, Instance) or isinstance(right, Instance):
+            result = self._compare_objects(op, left, right, node)
+            if result is not None:
+                return result
+        if isinstance(op, (ast.Eq, ast.NotEq)):
+            same = equality.equal(left, right, self)
+            if same is None:
+                return Unknown("test")
             return same if isinstance(op, ast.Eq) else not same
-        return self._unknown_test(op, left, right)
+        if isinstance(left, Set) or isinstance(right, Set):
+            return containers.set_comparison(op, left, right)
+        return containers.ordering(self, op, left, right, node)
+
+    def _compare_objects(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+        """A comparison that an object's class sees to; None where it does not."""
+        name, reflected = _RICH[type(op)]
+        for owner, other, wanted in ((left, right, name), (right, left, reflected)):
+            if not isinstance(owner, Instance) or owner.cls is None:
+                continue
+            method = self.find_method(owner, wanted)
+            if method is not None:
+                result = self.call(method, [other], {}, node)
+                if not (isinstance(result, Unknown) and result.name == "NotImplemented"):
+                    return result
+        if isinstance(op, ast.NotEq):
+            same = self._compare_objects(ast.Eq(), left, right, node)
+            truth = None if same is None else self.known_truth(same)
+            if truth is not None:
+                return not truth
+        if isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls:
+            ordered = left.cls is not None and left.cls.options.get("order")
+            if ordered and not isinstance(op, (ast.Eq, ast.NotEq)):
+                return self.compare(op, records.compared(left), records.compared(right), node)
+        return None
 
     def _unknown_test(self, op: ast.cmpop, left: Value, right: Value) -> Value:
         """An undecided comparison; the same question about the same unknown is the same value."""
@@ -1486,22 +1643,13 @@ class Machine:
         return result
 
     def _joined(self, node: ast.JoinedStr, env: Env) -> Value:
-        parts: list[str] = []
-        known = True
-        for part in node.values:
-            value = concrete(self.eval(part, env))
-            if isinstance(value, (str, int, float, bool)):
-                parts.append(str(value))
-            else:
-                known = False
-        return "".join(parts) if known else Unknown("text")
+        parts = [self.eval(part, env) for part in node.values]
+        return "".join(parts) if all(isinstance(part, str) for part in parts) else Unknown("text")
 
     def _formatted(self, node: ast.FormattedValue, env: Env) -> Value:
         value = self.eval(node.value, env)
-        if node.format_spec is not None:
-            self.eval(node.format_spec, env)
-            return Unknown("text")
-        return value
+        spec = self.eval(node.format_spec, env) if node.format_spec is not None else ""
+        return constants.formatted(self, value, spec, node.conversion, node)
 
     def _named(self, node: ast.NamedExpr, env: Env) -> Value:
         value = self.eval(node.value, env)
@@ -1517,7 +1665,7 @@ class Machine:
         if isinstance(value, Stream):
             return value
         if isinstance(value, Instance):
-            method = self.find_method(value, "__iter__")
+            method = self.find_method(value, "__iter__") or self.find_method(value, "__aiter__")
             if method is not None:
                 made = self.call(method, [], {}, node)
                 if made is not value:
@@ -1530,7 +1678,9 @@ class Machine:
                 length = self.find_method(value, "__len__")
                 size = concrete(self.call(length, [], {}, node)) if length is not None else None
                 count = size if isinstance(size, int) else None
-                return Stream(lambda: count, lambda i: self.call(getter, [i], {}, node))
+                return Stream(lambda: count, lambda i: self._item_until_end(getter, i, node))
+            if "inner" in value.facts:
+                return self.stream(value.facts["inner"], node)
             known = self.torch.object_stream(value, node)
             if known is not None:
                 return known
@@ -1543,6 +1693,15 @@ class Machine:
             return self.call(method, [], {}, node)
         except Signal as signal:
             if signal.kind == "StopIteration":
+                raise IndexError from None
+            raise
+
+    def _item_until_end(self, getter: Value, index: int, node: ast.AST) -> Value:
+        """An item of an object that is iterated by its `__getitem__`: IndexError is its end."""
+        try:
+            return self.call(getter, [index], {}, node)
+        except Signal as signal:
+            if signal.kind == "IndexError":
                 raise IndexError from None
             raise
 
@@ -1563,6 +1722,10 @@ class Machine:
             yield element
 
 
+_EMPTY_BASES = frozenset((
+    "builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol",
+))  # fmt: skip
+_CONTAINER_TYPES = [builtin.NAMES[name] for name in ("dict", "list", "set")]
 _HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
 
 

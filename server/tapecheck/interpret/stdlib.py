@@ -7,18 +7,16 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import contexts
+from tapecheck.interpret import contexts, records
 from tapecheck.interpret.builtin import make_dict, make_range, unknown
-from tapecheck.interpret.containers import known_items
+from tapecheck.interpret.containers import counter, known_items
 from tapecheck.interpret.values import (
     Args,
     Bound,
-    Class,
     Dict,
     Function,
     Instance,
     Kwargs,
-    Lib,
     Native,
     Signal,
     Stream,
@@ -60,7 +58,9 @@ def _deque(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _defaultdict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Dict({}, factory=args[0] if args else None, born=m.world.clock)
+    result = make_dict(m, args[1:], kwargs, node)
+    result.factory = args[0] if args else None
+    return result
 
 
 def _partial(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -134,34 +134,12 @@ def _exit(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     raise Signal("SystemExit")
 
 
-def _field(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Instance(None, "dataclasses.field")
-    result.facts.update(kwargs)
-    return result
-
-
 def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "types.SimpleNamespace")
     for key, value in kwargs.items():
         if key != "**":
             m.set_attribute(result, key, value, node)
     return result
-
-
-def _namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    names = concrete(args[1]) if len(args) > 1 else None
-    if isinstance(names, str):
-        fields = names.replace(",", " ").split()
-    else:
-        known = known_items(m, names, node) or []
-        fields = [name for name in known if isinstance(name, str)]
-    definition = ast.ClassDef(
-        str(concrete(args[0])), [], [], [], [],
-        lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0),
-    )  # fmt: skip
-    cls = Class(str(concrete(args[0])), [Lib("typing.NamedTuple")], {}, m.module_of(m.envs[-1]), definition)
-    cls.dataclass_fields = [(name, None, False) for name in fields]
-    return cls
 
 
 def _same(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -185,8 +163,8 @@ def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`functools.cache`, and `lru_cache` with or without arguments."""
     if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
-        return Wrapped("cache", args[0], {})
-    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], {}))
+        return Wrapped("cache", args[0], Dict({}))
+    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({})))
 
 
 def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -195,16 +173,18 @@ def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> V
 
 
 _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
+    **records.FUNCTIONS,
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
-    "collections.namedtuple": _namedtuple, "functools.partial": _partial, "functools.reduce": _reduce,
+    "collections.Counter": counter,
+    "functools.partial": _partial, "functools.reduce": _reduce,
     "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _cache,
     "functools.cached_property": _cached_property,
     "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
     "itertools.chain.from_iterable": lambda m, args, kwargs, node: _chain(m, list(m.elements(args[0], node)), {}, node),
     "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _cycle, "random.choice": _choice,
     "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
-    "dataclasses.field": _field, "contextlib.contextmanager": contexts.contextmanager,
+    "contextlib.contextmanager": contexts.contextmanager,
     "contextlib.asynccontextmanager": contexts.contextmanager,
     "contextlib.ExitStack": contexts.exit_stack, "contextlib.AsyncExitStack": contexts.exit_stack,
     "contextlib.nullcontext": contexts.nullcontext, "contextlib.closing": contexts.closing,

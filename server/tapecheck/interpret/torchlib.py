@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import autograd, containers, nnlib, stdlib, unknowns
+from tapecheck.interpret import autograd, containers, flow, nnlib, records, stdlib, unknowns
 from tapecheck.interpret.values import (
     INERT,
     Args,
@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
     List,
     Native,
     Range,
+    Record,
     Set,
     Signal,
     Stream,
@@ -130,7 +131,9 @@ class Torch:
             return [tensor for item in value.items for tensor in self.tensors(item)]
         if isinstance(value, Dict):
             return [tensor for item in value.items.values() for tensor in self.tensors(item)]
-        if isinstance(value, Stream):
+        if isinstance(value, Instance) and "inner" in value.facts:
+            return self.tensors(value.facts["inner"])
+        if isinstance(value, (Stream, Generator)):
             return [tensor for item in self.machine.elements(value, ast.Pass()) for tensor in self.tensors(item)]
         return []
 
@@ -152,7 +155,7 @@ class Torch:
             return "list" if items and not any(isinstance(item, (List, tuple)) for item in items) else "?"
         if isinstance(value, Lib):
             return "dtype" if value.path.startswith("torch.") else "other"
-        if isinstance(value, Stream):
+        if isinstance(value, (Stream, Generator)):
             return "tensors"
         return kind_of(value)
 
@@ -1074,7 +1077,7 @@ class Torch:
             return None
         if isinstance(value, Instance):
             if isinstance(kind, Class):
-                return value.cls is not None and kind in list(value.cls.mro())
+                return value.cls is not None and kind in value.cls.mro()
             if name in ("torch.nn.Module", "torch.nn.modules.module.Module"):
                 return value.module
             if name:
@@ -1082,24 +1085,23 @@ class Torch:
                 return any(base.rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1] for base in bases)
             return None
         short = name.rsplit(".", 1)[-1]
+        if isinstance(kind, Class):
+            return isinstance(value, Record) and kind in value.cls.mro()
         if isinstance(value, Tensor):
             if short == "Parameter":
                 return value.parameter
             return short in ("Tensor", "Variable")
-        table: list[tuple[type | tuple[type, ...], tuple[str, ...]]] = [
-            (bool, ("bool", "int")), (int, ("int", "Number", "Integral")), (float, ("float", "Number", "Real")),
-            (str, ("str",)),
-            (tuple, ("tuple", "Sequence", "Iterable")),
-            (List, ("list", "deque", "Sequence", "Iterable", "MutableSequence")),
-            (Dict, ("dict", "Mapping", "OrderedDict", "defaultdict")), (Set, ("set",)), (type(None), ("NoneType",)),
-        ]  # fmt: skip
-        for types, names in table:
+        if name == "builtins.object" or short == "Hashable":
+            return True
+        for types, names in _TYPE_NAMES:
             if isinstance(value, types):
                 if isinstance(value, List) and short in ("list", "deque"):
-                    return value.kind == short
+                    return ("deque" if value.kind == "deque" else "list") == short
+                if isinstance(value, Dict) and short == "Counter":
+                    return value.kind == "counter"
+                if isinstance(value, Dict) and short in ("defaultdict", "OrderedDict"):
+                    return value.factory is not None if short == "defaultdict" else None
                 return short in names
-        if isinstance(value, (Function, Bound, Native)):
-            return short in ("Callable", "FunctionType")
         return None
 
     # -- objects of libraries -------------------------------------------------------------------------------
@@ -1113,9 +1115,20 @@ class Torch:
         for base in bases:
             if self.nn.is_class(base) or base.startswith("torch.optim."):
                 owner.lib = base
+            elif base in _CONTAINER_BASES and not owner.module:
+                owner.facts["inner"] = _CONTAINER_BASES[base]()
+            elif base.startswith("builtins.") and base[9:] in flow.EXCEPTIONS:
+                owner.facts["args"] = []
 
     def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
         """Run the constructor of the library base of a user's class."""
+        inner = owner.facts.get("inner")
+        if inner is not None:
+            self.machine.call(containers.attribute(self.machine, inner, "__init__", node), args, kwargs, node)
+            return
+        if "args" in owner.facts:
+            owner.facts["args"] = args
+            return
         for base in bases:
             if self.nn.is_class(base):
                 self.nn.construct_into(owner, base, args, kwargs, node)
@@ -1123,8 +1136,10 @@ class Torch:
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Classes whose objects are something else: enums, exceptions; None for the usual ones."""
-        if any(base.rsplit(".", 1)[-1] in ("Enum", "IntEnum") for base in bases):
-            return Unknown(cls.name)
+        if cls.members is not None:
+            return records.member_of(self.machine, cls, args[0] if args else None, node)
+        if cls.kind == "namedtuple":
+            return records.named_tuple(self.machine, cls, args, kwargs, node)
         return None
 
     def object_attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
@@ -1158,6 +1173,8 @@ class Torch:
             result = Dict({}, value.more, value.factory, dict(value.stores), dict(value.stamps), born=self.world.clock)
             memo[id(value)] = result
             result.items.update({key: self.deep_copy(item, node, memo) for key, item in value.items.items()})
+        elif isinstance(value, Record):
+            result = Record(value.cls, [self.deep_copy(item, node, memo) for item in value])
         elif isinstance(value, tuple):
             result = tuple(self.deep_copy(item, node, memo) for item in value)
         elif isinstance(value, Instance):
@@ -1238,6 +1255,27 @@ def _integer_type(path: str) -> bool:
     return path.rsplit(".", 1)[-1] in ("long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "LongTensor")
 
 
+_TYPE_NAMES: list[tuple[type | tuple[type, ...], tuple[str, ...]]] = [
+    (bool, ("bool", "int", "Number", "Integral", "Real")), (int, ("int", "Number", "Integral", "Real", "Rational")),
+    (float, ("float", "Number", "Real")), (complex, ("complex", "Number")),
+    (str, ("str", "Sequence", "Iterable", "Collection", "Sized", "Container", "Reversible")),
+    (bytes, ("bytes", "Sequence", "Iterable", "Collection", "Sized", "Container", "Reversible")),
+    (tuple, ("tuple", "Sequence", "Iterable", "Collection", "Sized", "Container", "Reversible")),
+    (List, ("list", "deque", "Sequence", "Iterable", "MutableSequence", "Collection", "Sized", "Container",
+            "Reversible")),
+    (Dict, ("dict", "Mapping", "MutableMapping", "Iterable", "Collection", "Sized", "Container", "Reversible")),
+    (Set, ("set", "frozenset", "Set", "MutableSet", "Iterable", "Collection", "Sized", "Container")),
+    (type(None), ("NoneType",)), (Range, ("range", "Sequence", "Iterable", "Collection", "Sized", "Reversible")),
+    (slice, ("slice",)), (Generator, ("Generator", "GeneratorType", "Iterator", "Iterable")),
+    (Stream, ("Iterator", "Iterable", "map", "filter", "zip", "enumerate")),
+    (Function, ("Callable", "FunctionType", "LambdaType")), (Bound, ("Callable", "MethodType")),
+    (Native, ("Callable", "FunctionType", "BuiltinFunctionType", "partial")), (Class, ("type", "ABCMeta", "Callable")),
+]  # fmt: skip
+_CONTAINER_BASES: dict[str, Callable[[], Value]] = {
+    "builtins.dict": lambda: Dict({}), "builtins.list": lambda: List([]), "builtins.set": lambda: Set([]),
+    "collections.OrderedDict": lambda: Dict({}), "collections.UserDict": lambda: Dict({}),
+    "collections.UserList": lambda: List([]), "collections.defaultdict": lambda: Dict({}),
+}  # fmt: skip
 _GRAD_MODES = {
     "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
     "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from typing import TYPE_CHECKING
+
 from tapecheck.interpret.equality import hashable
 from tapecheck.interpret.values import CONSTANTS, Unknown, Value
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
 
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
@@ -54,3 +60,17 @@ def bound_length(value: Unknown) -> int:
     if value.concrete is None:
         value.concrete = LOOP_BOUND
     return LOOP_BOUND
+
+
+def resolved(machine: Machine, value: Value, node: ast.AST) -> Value:
+    """The constant that an unknown has been settled on, or that follows from what its parts were settled on."""
+    if not isinstance(value, Unknown):
+        return value
+    if value.concrete is None and value.parts is not None:
+        op, left, right = value.parts
+        left, right = resolved(machine, left, node), resolved(machine, right, node)
+        if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+            result = machine.binary(op, left, right, node)
+            if isinstance(result, CONSTANTS):
+                value.concrete = result
+    return value if value.concrete is None else value.concrete

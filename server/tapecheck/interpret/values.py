@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,7 @@ class Unknown:
 
     __slots__ = (
         "attr", "attrs", "certain", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest",
-        "owner", "storage", "tests", "trained", "truth",
+        "owner", "parts", "storage", "tests", "trained", "truth",
     )  # fmt: skip
 
     def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:
@@ -144,6 +144,7 @@ class Unknown:
         self.items: dict[Any, Value] | None = None
         self.tests: dict[Any, Value] | None = None
         self.truth: bool | None = None
+        self.parts: tuple[ast.operator, Value, Value] | None = None
         self.negated: Unknown | None = None
         self.concrete: Value = None
         self.leaf: Tensor | None = None
@@ -185,6 +186,7 @@ class Dict:
     carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
     born: int = 0
     rewritten: set[Any] = field(default_factory=set)
+    kind: str = "dict"
 
 
 @dataclass(eq=False, slots=True)
@@ -259,6 +261,7 @@ class Wrapped:
     kind: str
     function: Value
     extra: Value = None
+    deleter: Value = None
 
 
 @dataclass(eq=False, slots=True)
@@ -296,51 +299,89 @@ class Module:
 
 
 @dataclass(eq=False, slots=True)
+class Field:
+    """A field of a dataclass or named tuple; `given` says whether it has a default."""
+
+    name: str
+    default: Value = None
+    given: bool = False
+    factory: Value = None
+    init: bool = True
+    keyword: bool = False
+    compare: bool = True
+    spec: Value = None
+
+
+@dataclass(eq=False, slots=True)
 class Class:
+    """A user's class. `kind` is "dataclass", "namedtuple", "enum" or nothing; `members` are those of an enum."""
+
     name: str
     bases: list[Value]
     namespace: dict[str, Value]
     module: Module
     node: ast.ClassDef
-    dataclass_fields: list[tuple[str, Value, bool]] | None = None
+    kind: str = ""
+    fields: list[Field] | None = None
+    options: dict[str, bool] = field(default_factory=dict)
+    members: dict[str, Value] | None = None
+    order: tuple[Class, ...] | None = None
+    library: list[str] | None = None
     stores: dict[str, Site] = field(default_factory=dict)
     stamps: dict[str, int] = field(default_factory=dict)
     carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
     quiet: int = -1
-    _mro: list[Class] | None = None
 
-    def mro(self) -> list[Class]:
-        """The user classes in lookup order (depth first, later duplicates win as in C3 for usual trees)."""
-        if self._mro is None:
-            self._mro = self._find_mro()
-        return self._mro
-
-    def _find_mro(self) -> list[Class]:
-        order: list[Class] = []
-
-        def visit(cls: Class) -> None:
-            order.append(cls)
-            for base in cls.bases:
-                if isinstance(base, Class):
-                    visit(base)
-
-        visit(self)
-        seen: set[int] = set()
-        result: list[Class] = []
-        for cls in reversed(order):
-            if id(cls) not in seen:
-                seen.add(id(cls))
-                result.append(cls)
-        return result[::-1]
+    def mro(self) -> tuple[Class, ...]:
+        """The user classes in lookup order (C3, as Python has it), this class first."""
+        if self.order is None:
+            bases = [base for base in self.bases if isinstance(base, Class) and base is not self]
+            self.order = (self, *_merged([*(list(base.mro()) for base in bases), bases]))
+        return self.order
 
     def library_bases(self) -> list[str]:
         """The dotted paths of the library classes that this class comes from."""
-        return [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
+        if self.library is None:
+            self.library = [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
+        return self.library
+
+    def defines(self, name: str) -> bool:
+        """Whether the user's part of the class has a name."""
+        return any(name in cls.namespace for cls in self.mro())
 
     @property
     def opaque(self) -> bool:
         """Whether some base class is unknown, so that any attribute may exist."""
         return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
+
+
+def _merged(orders: list[list[Class]]) -> list[Class]:
+    """The C3 merge: the first class that is in no other order's tail comes next."""
+    result: list[Class] = []
+    orders = [order for order in orders if order]
+    while orders:
+        for order in orders:
+            if not any(order[0] in other[1:] for other in orders):
+                chosen = order[0]
+                break
+        else:
+            # Python refuses such bases; any order will do.
+            chosen = orders[0][0]
+        result.append(chosen)
+        orders = [[cls for cls in order if cls is not chosen] for order in orders]
+        orders = [order for order in orders if order]
+    return result
+
+
+class Record(tuple[Any, ...]):
+    """A named tuple: a tuple that knows its class."""
+
+    cls: Class
+
+    def __new__(cls, owner: Class, items: Iterable[Value]) -> Record:
+        made = super().__new__(cls, items)
+        made.cls = owner
+        return made
 
 
 class Instance:
@@ -420,4 +461,11 @@ def concrete(value: Value) -> Value:
     """The value settled on for an unknown, or the value itself."""
     if isinstance(value, Unknown) and value.concrete is not None:
         return value.concrete
+    return value
+
+
+def unwrapped(value: Value) -> Value:
+    """What an object of a class made from dict, list or set holds as such; any other value itself."""
+    if isinstance(value, Instance) and "inner" in value.facts:
+        return value.facts["inner"]
     return value

@@ -1,0 +1,347 @@
+"""Classes that Python makes from a list of names: dataclasses, named tuples, enums."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Args,
+    Class,
+    Dict,
+    Env,
+    Field,
+    Function,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Native,
+    Record,
+    Signal,
+    Unknown,
+    Value,
+    Wrapped,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
+_ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ReprEnum")
+_MODELS = ("pydantic.BaseModel", "pydantic_settings.BaseSettings", "flax.struct.PyTreeNode")
+
+
+def finish(machine: Machine, cls: Class, node: ast.ClassDef, namespace: Env) -> None:
+    """Give a class that was just run its fields or members, where it is of one of these kinds."""
+    bases = cls.library_bases()
+    last = [base.rsplit(".", 1)[-1] for base in bases]
+    if any(name in _ENUMS for name in last):
+        _finish_enum(machine, cls, last, node)
+        return
+    if "NamedTuple" in last:
+        cls.kind = "namedtuple"
+        cls.fields = _annotated(machine, cls, node, namespace)
+        return
+    options = _dataclass_options(node)
+    if options is None and any(base in _MODELS for base in bases):
+        options = {"kw_only": True}
+    inherited = [field for base in reversed(list(cls.mro())[1:]) for field in base.fields or ()]
+    if options is None:
+        if inherited and cls.kind == "":
+            cls.kind, cls.fields = "dataclass", _merged(inherited)
+            cls.options = next(base.options for base in cls.mro() if base.kind == "dataclass" and base is not cls)
+        return
+    cls.kind, cls.options = "dataclass", options
+    own = _annotated(machine, cls, node, namespace)
+    for field in own:
+        field.keyword = field.keyword or options.get("kw_only", False)
+        if field.spec is not None:
+            # The class keeps the default of a field, not the description of the field.
+            cls.namespace.pop(field.name, None)
+            if field.given:
+                cls.namespace[field.name] = field.default
+    cls.fields = _merged([*inherited, *own])
+
+
+def _merged(fields: list[Field]) -> list[Field]:
+    """A field given again keeps its place."""
+    return list({field.name: field for field in fields}.values())
+
+
+def _annotated(machine: Machine, cls: Class, node: ast.ClassDef, namespace: Env) -> list[Field]:
+    fields: list[Field] = []
+    keyword = False
+    for statement in node.body:
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        annotation = ast.unparse(statement.annotation).strip("'\"")
+        kind = annotation.split("[")[0].rsplit(".", 1)[-1]
+        if kind == "ClassVar":
+            continue
+        if kind == "KW_ONLY":
+            keyword = True
+            continue
+        name = statement.target.id
+        field = Field(name, keyword=keyword)
+        if statement.value is not None:
+            default = namespace.vars.get(name)
+            if isinstance(default, Instance) and default.lib == "dataclasses.field":
+                facts = default.facts
+                field.spec = default
+                field.factory = facts.get("default_factory", facts.get("factory"))
+                field.given = "default" in facts
+                field.default = facts.get("default")
+                field.init = facts.get("init") is not False
+                field.keyword = keyword or facts.get("kw_only") is True
+                field.compare = facts.get("compare") is not False
+            else:
+                field.given, field.default = True, default
+        fields.append(field)
+    return fields
+
+
+def _dataclass_options(node: ast.ClassDef) -> dict[str, bool] | None:
+    for decorator in node.decorator_list:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+        if name not in _DATACLASSES:
+            continue
+        options = {"frozen": name == "frozen"}
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg is not None and isinstance(keyword.value, ast.Constant):
+                options[keyword.arg] = bool(keyword.value.value)
+        return options
+    return None
+
+
+# -- objects ----------------------------------------------------------------------------------------------------
+
+
+def values_of(machine: Machine, fields: list[Field], args: Args, kwargs: Kwargs, node: ast.AST) -> dict[str, Value]:
+    """The value of each field that a call of the class gives it."""
+    values: dict[str, Value] = {}
+    given = list(args)
+    for field in fields:
+        if not field.init:
+            value = Unknown(field.name)
+        elif given and not field.keyword:
+            values[field.name] = given.pop(0)
+            continue
+        elif field.name in kwargs:
+            values[field.name] = kwargs[field.name]
+            continue
+        else:
+            value = Unknown(field.name)
+        if field.factory is not None:
+            value = machine.call(field.factory, [], {}, node)
+        elif field.given:
+            value = field.default
+        elif not field.init:
+            continue
+        values[field.name] = value
+    return values
+
+
+def fill(machine: Machine, cls: Class, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    """Run the `__init__` that a dataclass has by itself."""
+    for name, value in values_of(machine, cls.fields or [], args, kwargs, node).items():
+        machine.store_attribute(owner, name, value, node)
+    after = machine.find_method(owner, "__post_init__")
+    if after is not None:
+        machine.call(after, [], {}, node)
+
+
+def named_tuple(machine: Machine, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Record:
+    return Record(cls, list(values_of(machine, cls.fields or [], args, kwargs, node).values()))
+
+
+def frozen(cls: Class) -> bool:
+    return bool(cls.options.get("frozen"))
+
+
+def compared(owner: Instance) -> tuple[Value, ...] | None:
+    """What a dataclass object is compared by; None where it is compared as the object it is."""
+    cls = owner.cls
+    if cls is None or cls.kind != "dataclass" or cls.options.get("eq") is False:
+        return None
+    return tuple(owner.attrs.get(field.name, Unknown(field.name)) for field in cls.fields or () if field.compare)
+
+
+def record_attribute(machine: Machine, owner: Record, name: str, node: ast.AST) -> Value:
+    """A field or method of a named tuple; None where it has none of that name."""
+    names = [field.name for field in owner.cls.fields or ()]
+    if name in names:
+        place = names.index(name)
+        return owner[place] if place < len(owner) else Unknown(name)
+    if name == "_replace":
+        return Native(
+            name,
+            lambda m, args, kwargs, at: Record(
+                owner.cls, [kwargs.get(field, value) for field, value in zip(names, owner)]
+            ),
+        )
+    if name == "_asdict":
+        return Native(name, lambda m, args, kwargs, at: Dict(dict(zip(names, owner)), born=m.world.clock))
+    found = machine.class_attribute(owner.cls, name, owner, node)
+    return None if isinstance(found, Unknown) and found.name == "missing" else found
+
+
+def class_attribute(machine: Machine, cls: Class, name: str) -> Value:
+    """What classes of these kinds have of themselves; None where nothing."""
+    if cls.kind == "namedtuple":
+        if name == "_fields":
+            return tuple(field.name for field in cls.fields or ())
+        if name == "_make":
+            return Native(
+                name, lambda m, args, kwargs, at: Record(cls, list(m.elements(args[0], at)) if args else [])
+            )
+    if cls.members is not None and name == "__members__":
+        return Dict(dict(cls.members), born=machine.world.clock)
+    if name == "__dataclass_fields__" and cls.kind == "dataclass":
+        return Dict({field.name: Unknown("field") for field in cls.fields or ()}, born=machine.world.clock)
+    return None
+
+
+def _replaced(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """dataclasses.replace: a new object, with `__post_init__` run again."""
+    owner = args[0] if args else Unknown("record")
+    if not isinstance(owner, Instance) or owner.cls is None or owner.cls.kind != "dataclass":
+        return m.torch.opaque_result("replace", args, kwargs, node)
+    given = {field.name: owner.attrs.get(field.name) for field in owner.cls.fields or () if field.init}
+    given.update({key: value for key, value in kwargs.items() if key != "**"})
+    return m.call(owner.cls, [], given, node)
+
+
+def _as_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def convert(value: Value) -> Value:
+        if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
+            fields = value.cls.fields or ()
+            return Dict(
+                {field.name: convert(value.attrs.get(field.name)) for field in fields}, born=m.world.clock
+            )
+        if isinstance(value, List):
+            return List([convert(item) for item in value.items], value.more, born=m.world.clock)
+        if isinstance(value, Dict):
+            return Dict(
+                {key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.clock
+            )
+        return m.torch.deep_copy(value, node)
+
+    return convert(args[0]) if args else Unknown("dict")
+
+
+def _as_tuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    made = _as_dict(m, args, kwargs, node)
+    return tuple(made.items.values()) if isinstance(made, Dict) else Unknown("tuple")
+
+
+def _fields(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner = args[0] if args else None
+    cls = owner.cls if isinstance(owner, Instance) else owner
+    if not isinstance(cls, Class) or cls.kind != "dataclass":
+        return Unknown("fields")
+    made: list[Value] = []
+    for field in cls.fields or ():
+        described = Instance(None, "dataclasses.Field")
+        described.attrs.update({"name": field.name, "default": field.default, "init": field.init})
+        made.append(described)
+    return tuple(made)
+
+
+def _field(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "dataclasses.field")
+    result.facts.update(kwargs)
+    if args:
+        result.facts["default"] = args[0]
+    return result
+
+
+def _is_dataclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner = args[0] if args else None
+    cls = owner.cls if isinstance(owner, Instance) else owner
+    if isinstance(owner, Unknown):
+        return Unknown("test")
+    return isinstance(cls, Class) and cls.kind == "dataclass"
+
+
+# -- named tuples and enums ---------------------------------------------------------------------------------------
+
+
+def _namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """collections.namedtuple(name, fields, defaults=)."""
+    title = args[0] if args and isinstance(args[0], str) else "Record"
+    names = args[1] if len(args) > 1 else kwargs.get("field_names")
+    if isinstance(names, str):
+        wanted: list[Value] = list(names.replace(",", " ").split())
+    else:
+        wanted = list(m.elements(names, node)) if names is not None else []
+    fields = [Field(name) for name in wanted if isinstance(name, str)]
+    defaults = list(m.elements(kwargs["defaults"], node)) if kwargs.get("defaults") is not None else []
+    for field, default in zip(reversed(fields), reversed(defaults)):
+        field.given, field.default = True, default
+    return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
+
+
+def _typed_namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """typing.NamedTuple("Name", [("field", type), ...])."""
+    pairs = [pair for pair in m.elements(args[1], node) if isinstance(pair, tuple) and pair] if len(args) > 1 else []
+    fields = [Field(pair[0]) for pair in pairs if isinstance(pair[0], str)]
+    title = args[0] if args and isinstance(args[0], str) else "Record"
+    return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
+
+
+def _made_class(m: Machine, name: str, base: Value, fields: list[Field], kind: str, node: ast.AST) -> Class:
+    definition = ast.ClassDef(
+        name, [], [], [], [], lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0)
+    )
+    cls = Class(name, [base], {}, m.module_of(m.envs[-1]), definition)
+    cls.kind, cls.fields = kind, fields
+    return cls
+
+
+def _finish_enum(machine: Machine, cls: Class, bases: list[str], node: ast.ClassDef) -> None:
+    cls.kind = "enum"
+    cls.members = {}
+    constant = any(base in ("IntEnum", "StrEnum", "IntFlag", "str", "int", "float") for base in bases)
+    count = 0
+    for name, value in list(cls.namespace.items()):
+        if name.startswith("_") or isinstance(value, (Function, Wrapped, Class, Native)):
+            continue
+        if isinstance(value, Instance) and value.lib == "enum.auto":
+            value = name.lower() if "StrEnum" in bases else (1 << count if "Flag" in bases else count + 1)
+        count += 1
+        member: Instance | Unknown
+        if constant and isinstance(value, CONSTANTS):
+            member = Unknown(f"{cls.name}.{name}")
+            member.concrete, member.data = value, True
+            member.attrs = {"value": value, "name": name}
+        else:
+            member = Instance(cls)
+            member.attrs.update({"value": value, "name": name, "_value_": value, "_name_": name})
+            init = machine.find_method(member, "__init__")
+            if init is not None:
+                machine.call(init, list(value) if isinstance(value, tuple) else [value], {}, node)
+        cls.namespace[name] = cls.members[name] = member
+
+
+def member_of(machine: Machine, cls: Class, value: Value, node: ast.AST) -> Value:
+    """`Mode("train")`: the member of that value."""
+    for member in (cls.members or {}).values():
+        held = member.attrs.get("value") if member.attrs else None
+        if value is member or machine.known_truth(machine.compare(ast.Eq(), held, value, node)) is True:
+            return member
+    if isinstance(value, CONSTANTS) and machine.handlers:
+        raise Signal("ValueError")
+    return Unknown(cls.name)
+
+
+FUNCTIONS = {
+    "dataclasses.replace": _replaced, "dataclasses.asdict": _as_dict, "dataclasses.astuple": _as_tuple,
+    "dataclasses.fields": _fields, "dataclasses.field": _field, "dataclasses.is_dataclass": _is_dataclass,
+    "attr.ib": _field, "attr.field": _field, "attrs.field": _field, "attr.evolve": _replaced,
+    "attrs.evolve": _replaced, "attr.asdict": _as_dict, "attrs.asdict": _as_dict, "pydantic.Field": _field,
+    "copy.replace": _replaced, "collections.namedtuple": _namedtuple, "typing.NamedTuple": _typed_namedtuple,
+    "enum.auto": lambda m, args, kwargs, node: Instance(None, "enum.auto"),
+}  # fmt: skip
