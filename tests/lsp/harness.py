@@ -27,6 +27,14 @@ def make_client() -> LanguageClient:
     """pytest-lsp's client answers everything but `client/registerCapability`."""
     client = make_test_lsp_client()
     client.registrations = []  # type: ignore[attr-defined]
+    converter = client.protocol._converter
+
+    def structure(given: Any, _: type) -> t.Command | t.CodeAction:
+        # lsprotocol takes every action that has a command for one.
+        kind = t.Command if isinstance(given.get("command"), str) else t.CodeAction
+        return converter.structure(given, kind)  # type: ignore[no-any-return]
+
+    converter.register_structure_hook(t.Command | t.CodeAction, structure)
     client.lens_refreshes = 0  # type: ignore[attr-defined]
 
     @client.feature(t.CLIENT_REGISTER_CAPABILITY)

@@ -113,12 +113,72 @@ async def test_a_quick_fix_is_offered_and_applies(any_editor: Editor) -> None:
     assert [(one.title, one.is_preferred) for one in actions] == [
         ("Comment the call out", None),
         ("Remove retain_graph=True", True),
+        ("Confirm by running this file", None),
+        ("Explain TAPE301 (needless-retain-graph)", None),
+        ("Disable TAPE301 for this line", None),
+        ("Disable TAPE301 in this file", None),
     ]
     lazily = not any_editor.name.startswith("eglot")
-    assert [one.edit is None for one in actions] == [lazily, lazily]
+    assert [one.edit is None for one in actions] == [lazily, lazily, True, True, lazily, lazily]
+    assert [one.command is None for one in actions] == [True, True, False, False, True, True]
     assert all(list(one.diagnostics or []) == found for one in actions)
     await any_editor.apply(uri, actions[1])
     assert await any_editor.diagnostics(uri) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("line", "x = 1\nloss.backward(retain_graph=True)  # tapecheck: ignore[TAPE301]\n"),
+        ("file", "# tapecheck: ignore-file[TAPE301]\nx = 1\nloss.backward(retain_graph=True)\n"),
+    ],
+)
+async def test_a_rule_is_disabled_where_the_user_says(any_editor: Editor, where: str, expected: str) -> None:
+    text = "x = 1\nloss.backward(retain_graph=True)\n"
+    uri = any_editor.open("train.py", text)
+    found = await any_editor.diagnostics(uri)
+    actions = await any_editor.actions(uri, found[0].range, found)
+    action = next(one for one in actions if one.title.startswith("Disable") and where in one.title)
+    (edit,) = (await any_editor.edit_of(action))[uri]
+    lines = text.splitlines(keepends=True)
+    row = edit.range.start.line
+    assert edit.range.start == edit.range.end
+    lines[row] = lines[row][: edit.range.start.character] + edit.new_text + lines[row][edit.range.start.character :]
+    assert "".join(lines) == expected
+
+
+async def test_the_commands_of_the_client_are_used_where_it_has_them(tmp_path: Path) -> None:
+    params = captured("vscode-1.139.1", tmp_path)
+    own = {"confirm": "own.confirm", "explain": "own.explain", "disable": "own.disable"}
+    params.initialization_options = {"settings": {}, "commands": own}
+    async with editor(params, tmp_path) as connected:
+        uri = connected.open("train.py", TWICE)
+        found = await connected.diagnostics(uri)
+        actions = await connected.actions(uri, found[0].range, found)
+        called = {one.command.command: list(one.command.arguments or []) for one in actions if one.command is not None}
+        assert called == {
+            "own.confirm": [{"uri": uri}],
+            "own.explain": [{"code": "TAPE101"}],
+            "own.disable": [{"code": "TAPE101", "uri": uri}],
+        }
+
+
+async def test_a_confirmed_finding_offers_no_further_run(pushing: Editor) -> None:
+    uri = saved(pushing, "again.py", TWICE)
+    await pushing.diagnostics(uri)
+    await pushing.run(uri)
+    found = await shown_after_a_run(pushing, uri)
+    titles = [one.title for one in await pushing.actions(uri, found[0].range, found)]
+    assert not any(title.startswith("Confirm") for title in titles)
+
+
+async def test_a_rule_is_explained(any_editor: Editor) -> None:
+    params = t.ExecuteCommandParams("tapecheck.explainRule", [{"code": "TAPE101"}])
+    answer = await any_editor.client.workspace_execute_command_async(params)
+    assert answer["markdown"].startswith("# backward-twice (TAPE101)")
+    assert answer["url"].endswith("/tape101-backward-twice/")
+    params = t.ExecuteCommandParams("tapecheck.explainRule", ["TAPE999"])
+    assert await any_editor.client.workspace_execute_command_async(params) is None
 
 
 async def test_no_quick_fix_away_from_the_finding(any_editor: Editor) -> None:
@@ -135,8 +195,8 @@ async def test_fix_all_makes_every_safe_fix_and_no_other(any_editor: Editor) -> 
     assert len(found) == 2
     (action,) = await any_editor.actions(uri, at(0, 0, 0), [], only=["source.fixAll"])
     assert action.kind == "source.fixAll.tapecheck"
-    (edit,) = (await any_editor.edit_of(action))[uri]
-    assert edit.new_text == "a.backward()\r\n# between\r\nb.f()"
+    edits = (await any_editor.edit_of(action))[uri]
+    assert [(edit.range, edit.new_text) for edit in edits] == [(at(0, 11, 28), ""), (at(2, 4, 21), "")]
     await any_editor.apply(uri, action)
     assert await any_editor.diagnostics(uri) == []
     assert await any_editor.actions(uri, at(0, 0, 0), [], only=["source.fixAll"]) == []
@@ -430,4 +490,19 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    assert commands is not None and list(commands.commands) == ["tapecheck.run"]
+    expected = ["tapecheck.run", "tapecheck.explainRule", "tapecheck.explainFixes"]
+    assert commands is not None and list(commands.commands) == expected
+
+
+async def test_hints_stand_behind_backward_calls_once_they_are_wanted(any_editor: Editor) -> None:
+    assert any_editor.result.capabilities.inlay_hint_provider is not None
+    uri = any_editor.open("train.py", TWICE)
+    whole = t.Range(t.Position(0, 0), t.Position(9, 0))
+    asked = t.InlayHintParams(t.TextDocumentIdentifier(uri), whole)
+    assert await any_editor.client.text_document_inlay_hint_async(asked) == []
+
+
+async def test_nothing_is_highlighted_away_from_a_backward(any_editor: Editor) -> None:
+    uri = any_editor.open("train.py", "x = 1\n")
+    asked = t.DocumentHighlightParams(t.TextDocumentIdentifier(uri), t.Position(0, 0))
+    assert await any_editor.client.text_document_document_highlight_async(asked) is None

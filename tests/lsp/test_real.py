@@ -132,6 +132,21 @@ async def test_the_lens_stands_on_the_training_loop(real: Editor) -> None:
     assert list(lens.command.arguments or []) == [{"uri": uri}]
 
 
+async def test_hints_and_highlights_of_a_backward(tmp_path: Path) -> None:
+    settings = {"inlayHints": {"enable": True}}
+    async with editor(captured("vscode-1.139.1", tmp_path, settings), tmp_path, REAL) as connected:
+        uri = connected.open("hints.py", NEEDLESS)
+        document = t.TextDocumentIdentifier(uri)
+        whole = t.Range(t.Position(0, 0), t.Position(20, 0))
+        hints = await connected.client.text_document_inlay_hint_async(t.InlayHintParams(document, whole))
+        assert hints is not None
+        assert [(hint.label, hint.position) for hint in hints] == [("graph kept", t.Position(12, 36))]
+        asked = t.DocumentHighlightParams(document, t.Position(12, 11))
+        marked = await connected.client.text_document_document_highlight_async(asked)
+        assert marked is not None
+        assert sorted(one.range.start.line for one in marked) == [9, 10, 12]
+
+
 async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "run.py").write_text(RECURRENT, encoding="utf-8")
@@ -151,9 +166,9 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         assert lens.command.title == "Confirm by running · last run: 1 confirmed"
         logged = [one.message for one in connected.client.log_messages]
         assert any("RuntimeError: Trying to backward through the graph a second time" in one for one in logged)
-        connected.type(uri, 0, 0, "# newer\n")
+        connected.type(uri, 0, 0, "newer = 1\n")
         (found,) = await connected.diagnostics(uri)
-        assert " — confirmed before the last edits: " in found.message
+        assert found.message.startswith("confirmed before the last edits: raised in iteration 2, ")
 
         # The same program for another reason: an exception of its own ends it.
         broken = RECURRENT.replace("for step", "import a_module_that_is_not_there\nfor step")

@@ -330,7 +330,7 @@ def test_inlay_hints_say_what_becomes_of_the_graph_where_they_are_wanted() -> No
     assert session.inlays(analysed(session, RETAINED)) == []
     session.configure(Settings(inlay_hints=True))
     hints = session.inlays(again(session))
-    assert [(line, column, text) for line, column, text, _ in hints] == [
+    assert [(span.end_line, span.end_column, text) for span, text, _ in hints] == [
         (6, 33, "graph kept"),
         (7, 16, "graph freed"),
         (8, 16, "fails"),

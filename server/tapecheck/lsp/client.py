@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from lsprotocol import types as t
@@ -26,7 +27,10 @@ class Client:
     action_literals: bool = False
     action_resolve: bool = False
     document_changes: bool = False
-    confirm_command: str | None = None
+    show_document: bool = False
+    inlay_refresh: bool = False
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """The client's own commands by what they do: confirm, explain, disable (in the workspace), install."""
 
 
 def read_client(params: t.InitializeParams) -> Client:
@@ -51,10 +55,11 @@ def read_client(params: t.InitializeParams) -> Client:
     resolved = ask("text_document.code_action.resolve_support.properties") or []
     formats = ask("text_document.hover.content_format") or []
     options = params.initialization_options
-    named = options.get("confirmCommand") if isinstance(options, dict) else None
-    if named is None and ask("general.markdown.parser") == "marked":
+    named = options.get("commands") if isinstance(options, dict) else None
+    commands = {key: value for key, value in named.items() if isinstance(value, str)} if isinstance(named, dict) else {}
+    if ask("general.markdown.parser") == "marked":
         # VS Code and its kin, whatever name they go by: the extension there owns the command.
-        named = "tapecheck.confirmFile"
+        commands.setdefault("confirm", "tapecheck.confirmFile")
     return Client(
         pull=pull,
         refresh_diagnostics=bool(ask("workspace.diagnostics.refresh_support")),
@@ -70,5 +75,7 @@ def read_client(params: t.InitializeParams) -> Client:
         action_literals=ask("text_document.code_action.code_action_literal_support") is not None,
         action_resolve="edit" in resolved and bool(ask("text_document.code_action.data_support")),
         document_changes=bool(ask("workspace.workspace_edit.document_changes")),
-        confirm_command=named,
+        show_document=bool(ask("window.show_document.support")),
+        inlay_refresh=bool(ask("workspace.inlay_hint.refresh_support")),
+        commands=commands,
     )

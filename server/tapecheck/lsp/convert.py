@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
+from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
 from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.session import Analysis, Session
 from tapecheck.rules.finding import Finding
-from tapecheck.source import SourceError, read_source
+from tapecheck.source import Source, SourceError, read_source
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -57,16 +60,33 @@ class Converter:
         end = self.position(lines, span.end_line, span.end_column)
         return t.Range(start, end if (end.line, end.character) >= (start.line, start.character) else start)
 
-    def place(self, lines: Sequence[str], position: t.Position) -> tuple[int, int]:
-        """Line and column, from 1 and in characters, of a client's position."""
+    def place(self, analysis: Analysis, uri: str, position: t.Position) -> tuple[int, int]:
+        """Line and column, from 1 and in characters, of a client's position in an analysed file or cell."""
+        first, lines = self._text_of(analysis, uri)
         if position.line >= len(lines):
-            return len(lines), len(lines[-1]) + 1 if lines else 1
-        return position.line + 1, to_characters(lines[position.line], position.character, self.encoding) + 1
+            return first + len(lines) - 1, len(lines[-1]) + 1 if lines else 1
+        return first + position.line, to_characters(lines[position.line], position.character, self.encoding) + 1
+
+    def _text_of(self, analysis: Analysis, uri: str) -> tuple[int, Sequence[str]]:
+        """The first line in the program, and the lines, of an analysed file or of one cell."""
+        source = analysis.report.source
+        for cell in source.cells.parts if source.cells is not None else ():
+            if cell.key == uri:
+                return cell.first, cell.lines
+        return 1, source.lines
+
+    def at(self, span: Span, analysis: Analysis) -> t.Location:
+        """A span of the analysed program, in its file or its cell."""
+        source = analysis.report.source
+        if source.cells is None or not source.cells.parts:
+            return t.Location(analysis.snapshot.uri, self.range(source.lines, span))
+        cell, within = source.cells.within(span)
+        return t.Location(cell.key, self.range(cell.lines, within))
 
     def location(self, span: Span, analysis: Analysis, others: dict[str, list[str]]) -> t.Location | None:
         """A span in the analysed file or another; None where the other file cannot be read."""
         if span.file == analysis.snapshot.path:
-            return t.Location(analysis.snapshot.uri, self.range(analysis.report.source.lines, span))
+            return self.at(span, analysis)
         for document in self.session.documents.values():
             if document.path == span.file:
                 return t.Location(document.uri, self.range(split_lines(document.text), span))
@@ -80,28 +100,50 @@ class Converter:
             return None
         return t.Location(uri, self.range(others[span.file], span))
 
+    def words(self, text: str, analysis: Analysis) -> str:
+        """A text that speaks of lines: in a notebook, of lines of cells."""
+        cells = analysis.report.source.cells
+        return text if cells is None else cells.words(text)
+
     # Findings
 
     def diagnostics(self, analysis: Analysis) -> list[t.Diagnostic]:
-        others: dict[str, list[str]] = {}
-        return [self.diagnostic(shown, analysis, others) for shown in self.session.shown(analysis)]
+        """The diagnostics of an analysed file, or of all cells of a notebook one after the other."""
+        return [diagnostic for found in self.by_document(analysis).values() for diagnostic in found]
 
-    def diagnostic(self, shown: Shown, analysis: Analysis, others: dict[str, list[str]]) -> t.Diagnostic:
+    def by_document(self, analysis: Analysis) -> dict[str, list[t.Diagnostic]]:
+        """The diagnostics of each document that was analysed (the file, or every cell), none left out."""
+        cells = analysis.report.source.cells
+        keys = [analysis.snapshot.uri] if cells is None else [cell.key for cell in cells.parts]
+        found: dict[str, list[t.Diagnostic]] = {key: [] for key in keys}
+        others: dict[str, list[str]] = {}
+        for shown in self.session.shown(analysis):
+            location, diagnostic = self.diagnostic(shown, analysis, others)
+            found.setdefault(location.uri, []).append(diagnostic)
+        return found
+
+    def diagnostic(
+        self, shown: Shown, analysis: Analysis, others: dict[str, list[str]]
+    ) -> tuple[t.Location, t.Diagnostic]:
+        """A finding as a diagnostic, and where it is."""
         finding = shown.finding
-        message = shown.message
+        message = self.words(shown.message, analysis)
         related: list[t.DiagnosticRelatedInformation] | None = None
         if self.client.related:
             related = []
             for label in finding.labels:
                 location = self.location(label.span, analysis, others)
                 if location is not None:
-                    related.append(t.DiagnosticRelatedInformation(location, label.message))
+                    text = self.words(label.message, analysis)
+                    related.append(t.DiagnosticRelatedInformation(location, text))
         elif finding.labels:
             for label in finding.labels:
-                message += f"\n{_where(label.span, analysis)}: {label.message}"
+                told = f"{_where(label.span, analysis)}: {label.message}"
+                message += f"\n{self.words(told, analysis)}"
         unnecessary = finding.unnecessary and self.client.unnecessary
-        return t.Diagnostic(
-            range=self.range(analysis.report.source.lines, underlined(finding)),
+        where = self.at(underlined(finding), analysis)
+        diagnostic = t.Diagnostic(
+            range=where.range,
             severity=_SEVERITY[shown.severity],
             code=finding.code,
             code_description=t.CodeDescription(finding.url) if self.client.code_description else None,
@@ -111,14 +153,19 @@ class Converter:
             related_information=related or None,
             data={"finding": list(identity(finding)), "digest": analysis.digest},
         )
+        return where, diagnostic
 
     # Fixes
 
     def workspace_edit(self, edits: Iterable[tuple[Span, str]], analysis: Analysis) -> t.WorkspaceEdit | None:
-        """Edits as the client takes them; None where one of them is in a file that cannot be read."""
+        """Edits as the client takes them; None where one is in a file that cannot be read, or in several cells."""
         others: dict[str, list[str]] = {}
         changes: dict[str, list[t.TextEdit]] = {}
+        cells = analysis.report.source.cells
         for span, content in edits:
+            if cells is not None and span.file == analysis.snapshot.path:
+                if cells.crosses(span) or not _as_written(span, analysis.report.source):
+                    return None
             location = self.location(span, analysis, others)
             if location is None:
                 return None
@@ -128,38 +175,56 @@ class Converter:
         return t.WorkspaceEdit(
             document_changes=[
                 t.TextDocumentEdit(
-                    t.OptionalVersionedTextDocumentIdentifier(uri=uri, version=self._version(uri)),
+                    t.OptionalVersionedTextDocumentIdentifier(uri=uri, version=self.session.version(uri)),
                     list(there),
                 )
                 for uri, there in changes.items()
             ]
         )
 
-    def _version(self, uri: str) -> int | None:
-        document = self.session.documents.get(uri)
-        return document.version if document is not None else None
-
     def fix_edit(self, fix: Fix, analysis: Analysis) -> t.WorkspaceEdit | None:
         return self.workspace_edit([(edit.span, edit.content) for edit in fix.edits], analysis)
 
     def replacement(self, analysis: Analysis, text: str) -> t.WorkspaceEdit | None:
-        """From the analysed text to another one, touching the lines from the first to the last change."""
-        old, new = split_lines(analysis.snapshot.text), split_lines(text)
-        head = 0
-        while head < min(len(old), len(new)) - 1 and old[head] == new[head]:
-            head += 1
-        tail = 0
-        while tail < min(len(old), len(new)) - head - 1 and old[-1 - tail] == new[-1 - tail]:
-            tail += 1
-        last = len(old) - tail
-        span = Span(analysis.snapshot.path, head + 1, 1, last, len(old[last - 1]) + 1)
-        newline = "\r\n" if "\r\n" in analysis.snapshot.text else "\n"
-        return self.workspace_edit([(span, newline.join(new[head : len(new) - tail]))], analysis)
+        """From the analysed text to another one, touching only what differs."""
+        before = analysis.report.source.text
+        old, new = _with_ends(before), _with_ends(text)
+        starts = [0, *itertools.accumulate(map(len, old))]
+        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+        changes = [
+            Change(starts[first], starts[last], "".join(new[start:end]))
+            for tag, first, last, start, end in matcher.get_opcodes()
+            if tag != "equal"
+        ]
+        index = TextIndex(before)
+        path = analysis.snapshot.path
+        edits = [
+            (index.span(path, change.start, change.end), change.content) for change in settle(before, changes) or ()
+        ]
+        return self.workspace_edit(edits, analysis)
 
-    def hover_text(self, markdown: str) -> t.MarkupContent:
+    def hover_text(self, markdown: str, analysis: Analysis) -> t.MarkupContent:
+        markdown = self.words(markdown, analysis)
         if self.client.markdown:
             return t.MarkupContent(t.MarkupKind.Markdown, markdown)
         return t.MarkupContent(t.MarkupKind.PlainText, plain(markdown))
+
+
+def _with_ends(text: str) -> list[str]:
+    """The lines of a text with their line ends."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+$", text)
+
+
+def _as_written(span: Span, source: Source) -> bool:
+    """Whether a place in a notebook's program stands so in the cell too: magics are told otherwise there."""
+    assert source.cells is not None
+    for line in range(span.line, span.end_line + 1):
+        cell = source.cells.at(line)
+        written, read = cell.lines[line - cell.first], source.lines[line - 1]
+        start = span.column - 1 if line == span.line else 0
+        if len(written) != len(read) or written[start:] != read[start:]:
+            return False
+    return True
 
 
 def identity(finding: Finding) -> tuple[str, int, int]:

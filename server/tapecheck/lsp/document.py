@@ -64,7 +64,12 @@ class Position:
 
 
 class Document:
-    """The text of an open file. `path` is the name findings carry, `generation` changes with every edit."""
+    """The text of an open file. `path` is the name findings carry, `generation` changes with every edit.
+
+    `cells` are those of a notebook, None for any other file.
+    """
+
+    cells: tuple[tuple[int, str, str], ...] | None = None
 
     def __init__(self, uri: str, path: str, text: str, version: int | None, language: str = "python") -> None:
         self.uri = uri

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +21,11 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
 
 from tapecheck import __version__
-from tapecheck.lsp import convert
+from tapecheck.lsp import actions, convert, features, sync
+from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
-from tapecheck.lsp.convert import Converter, document_position, path_of
-from tapecheck.lsp.document import Document
+from tapecheck.lsp.convert import Converter, path_of
+from tapecheck.lsp.notebook import Notebook
 from tapecheck.lsp.running import RecordedRun
 from tapecheck.lsp.runs import RunRefused
 from tapecheck.lsp.session import Analysis, Session, Snapshot
@@ -38,9 +40,7 @@ logger = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-SECTION = "tapecheck"
 RUN_COMMAND = "tapecheck.run"
-FIX_ALL = "source.fixAll.tapecheck"
 RUNS_AT_ONCE = 4
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
@@ -77,6 +77,18 @@ class Protocol(LanguageServerProtocol):
     def lsp_text_document__did_close(self, params: t.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
         yield self.fm.features[t.TEXT_DOCUMENT_DID_CLOSE], (params,), None
 
+    @lsp_method(t.NOTEBOOK_DOCUMENT_DID_OPEN)
+    def lsp_notebook_document__did_open(self, params: Any) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(t.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def lsp_notebook_document__did_change(self, params: Any) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(t.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    def lsp_notebook_document__did_close(self, params: Any) -> Generator[Any, Any, None]:
+        yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_CLOSE], (params,), None
+
     @lsp_method(t.SHUTDOWN)
     def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
         yield self.fm.features[t.SHUTDOWN], args, None
@@ -99,7 +111,7 @@ class Server(LanguageServer):
     """The server's state: the session, the client's abilities, and what runs off the event loop."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__("tapecheck", __version__, protocol_cls=Protocol)
+        super().__init__("tapecheck", __version__, protocol_cls=Protocol, notebook_document_sync=sync.NOTEBOOKS)
         self.session = session
         self.client = Client()
         self.converter = Converter(session, self.client, "utf-16")
@@ -115,6 +127,7 @@ class Server(LanguageServer):
         self.analysing = _deep_executor("tapecheck-analysis")
         self.fixing = _deep_executor("tapecheck-fixes")
         self.running = ThreadPoolExecutor(RUNS_AT_ONCE, "tapecheck-run")
+        self._pages: tempfile.TemporaryDirectory[str] | None = None
 
     # Errors and messages
 
@@ -169,7 +182,7 @@ class Server(LanguageServer):
 
     def refresh(self, uri: str, *, at_once: bool = False) -> None:
         """See to it that the client gets the diagnostics of the present text, soon."""
-        if self.client.pull:
+        if self.client.pull and not isinstance(self.session.documents.get(uri), Notebook):
             return
         previous = self._published.pop(uri, None)
         if previous is not None:
@@ -183,13 +196,15 @@ class Server(LanguageServer):
         if document is None:
             return
         if not self.session.analysable(uri):
-            self.publish(document, [])
+            for own in document.documents if isinstance(document, Notebook) else [uri]:
+                self.publish(own, self.session.version(own), [])
             return
         generation = document.generation
         analysis = await self.analysis(uri)
         if analysis is None or document.generation != generation:
             return
-        self.publish(document, self.converter.diagnostics(analysis))
+        for own, found in self.converter.by_document(analysis).items():
+            self.publish(own, self.session.version(own), found)
 
     def close(self, uri: str) -> None:
         """Forget what was going on about a file."""
@@ -199,10 +214,8 @@ class Server(LanguageServer):
         for kept in (self._running, self._took, self._crashed):
             kept.pop(uri, None)
 
-    def publish(self, document: Document, diagnostics: list[t.Diagnostic]) -> None:
-        self.text_document_publish_diagnostics(
-            t.PublishDiagnosticsParams(uri=document.uri, version=document.version, diagnostics=diagnostics)
-        )
+    def publish(self, uri: str, version: int | None, diagnostics: list[t.Diagnostic]) -> None:
+        self.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, diagnostics, version))
 
     def refresh_all(self) -> None:
         """Settings or evidence changed: show everything anew."""
@@ -210,9 +223,11 @@ class Server(LanguageServer):
         for uri in list(self.session.documents):
             self.refresh(uri, at_once=True)
         if self.client.pull and self.client.refresh_diagnostics:
-            self.spawn(_quietly(self.workspace_diagnostic_refresh_async(None)))
+            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
         if self.client.refresh_lenses:
-            self.spawn(_quietly(self.workspace_code_lens_refresh_async(None)))
+            self.spawn(quietly(self.workspace_code_lens_refresh_async(None)))
+        if self.client.inlay_refresh:
+            self.spawn(quietly(self.workspace_inlay_hint_refresh_async(None)))
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """Run a coroutine beside the rest; errors in it go to the log."""
@@ -287,6 +302,14 @@ class Server(LanguageServer):
             self.log(problem, t.MessageType.Warning)
         return settings
 
+    def page(self, name: str, text: str) -> Path:
+        """A file with the page of a rule, for clients that show files; it goes when the server does."""
+        if self._pages is None:
+            self._pages = tempfile.TemporaryDirectory(prefix="tapecheck-")
+        file = Path(self._pages.name, name)
+        file.write_text(text, encoding="utf-8")
+        return file
+
     # Recorded runs
 
     def summary(self, exit_status: int, summary: str, counts: dict[str, int] | None = None) -> dict[str, Any]:
@@ -302,6 +325,8 @@ class Server(LanguageServer):
         self.analysing.shutdown(wait=False, cancel_futures=True)
         self.fixing.shutdown(wait=False, cancel_futures=True)
         self.running.shutdown(wait=False, cancel_futures=True)
+        if self._pages is not None:
+            self._pages.cleanup()
         super().shutdown()  # type: ignore[no-untyped-call]
 
 
@@ -311,17 +336,24 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.INITIALIZE)(initialize)
     server.feature(t.INITIALIZED)(initialized)
     server.feature(t.SHUTDOWN)(shutdown)
-    server.feature(t.TEXT_DOCUMENT_DID_OPEN)(did_open)
-    server.feature(t.TEXT_DOCUMENT_DID_CHANGE)(did_change)
-    server.feature(t.TEXT_DOCUMENT_DID_SAVE)(did_save)
-    server.feature(t.TEXT_DOCUMENT_DID_CLOSE)(did_close)
+    server.feature(t.TEXT_DOCUMENT_DID_OPEN)(sync.did_open)
+    server.feature(t.TEXT_DOCUMENT_DID_CHANGE)(sync.did_change)
+    server.feature(t.TEXT_DOCUMENT_DID_SAVE)(sync.did_save)
+    server.feature(t.TEXT_DOCUMENT_DID_CLOSE)(sync.did_close)
+    server.feature(t.NOTEBOOK_DOCUMENT_DID_OPEN)(sync.did_open_notebook)
+    server.feature(t.NOTEBOOK_DOCUMENT_DID_CHANGE)(sync.did_change_notebook)
+    server.feature(t.NOTEBOOK_DOCUMENT_DID_CLOSE)(sync.did_close_notebook)
     server.feature(t.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change_configuration)
     server.feature(t.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(did_change_folders)
-    server.feature(t.WORKSPACE_DID_CHANGE_WATCHED_FILES)(did_change_files)
-    server.feature(t.TEXT_DOCUMENT_HOVER)(hover)
+    server.feature(t.WORKSPACE_DID_CHANGE_WATCHED_FILES)(sync.did_change_files)
+    server.feature(t.TEXT_DOCUMENT_HOVER)(features.hover)
+    server.feature(t.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)(features.document_highlight)
+    server.feature(t.TEXT_DOCUMENT_INLAY_HINT, t.InlayHintOptions(resolve_provider=False))(features.inlay_hint)
+    server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(features.code_lens)
     server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(cancel_progress)
     server.command(RUN_COMMAND)(run)
-    server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(code_lens)
+    server.command("tapecheck.explainRule")(explain_rule)
+    server.command("tapecheck.explainFixes")(explain_fixes)
     return server
 
 
@@ -336,13 +368,12 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
         ls.feature(
             t.TEXT_DOCUMENT_DIAGNOSTIC,
             t.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False, identifier=SECTION),
-        )(diagnostic)
+        )(features.diagnostic)
     if ls.client.action_literals:
-        kinds: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL]
-        options_for = t.CodeActionOptions(code_action_kinds=kinds, resolve_provider=ls.client.action_resolve)
-        ls.feature(t.TEXT_DOCUMENT_CODE_ACTION, options_for)(code_action)
+        options_for = t.CodeActionOptions(code_action_kinds=actions.KINDS, resolve_provider=ls.client.action_resolve)
+        ls.feature(t.TEXT_DOCUMENT_CODE_ACTION, options_for)(actions.code_action)
         if ls.client.action_resolve:
-            ls.feature(t.CODE_ACTION_RESOLVE)(resolve_action)
+            ls.feature(t.CODE_ACTION_RESOLVE)(actions.resolve_action)
 
 
 async def initialized(ls: Server, params: t.InitializedParams) -> None:
@@ -354,7 +385,7 @@ async def initialized(ls: Server, params: t.InitializedParams) -> None:
         watchers = t.DidChangeWatchedFilesRegistrationOptions([t.FileSystemWatcher("**/*.py")])
         wanted.append(t.Registration("tapecheck-files", t.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers))
     if wanted:
-        await _quietly(ls.client_register_capability_async(t.RegistrationParams(wanted)))
+        await quietly(ls.client_register_capability_async(t.RegistrationParams(wanted)))
     if ls.client.configuration:
         await ls.read_settings()
 
@@ -362,50 +393,6 @@ async def initialized(ls: Server, params: t.InitializedParams) -> None:
 def shutdown(ls: Server, params: None) -> None:
     ls.asked_to_stop = True
     ls.session.closing = True
-
-
-def did_open(ls: Server, params: t.DidOpenTextDocumentParams) -> None:
-    item = params.text_document
-    ls.session.open(item.uri, path_of(item.uri), item.text, item.version, item.language_id)
-    ls.refresh(item.uri)
-
-
-def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
-    uri, version = params.text_document.uri, params.text_document.version
-    document = ls.session.documents.get(uri)
-    if document is None:
-        return
-    for change in params.content_changes:
-        if isinstance(change, t.TextDocumentContentChangePartial):
-            start, end = document_position(change.range.start), document_position(change.range.end)
-            document.edit(start, end, change.text, ls.converter.encoding, version)
-        else:
-            document.replace(change.text, version)
-    ls.refresh(uri)
-
-
-def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
-    if not ls.client.watches_files:
-        files_changed(ls, {params.text_document.uri})
-
-
-def did_change_files(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
-    files_changed(ls, {change.uri for change in params.changes})
-
-
-def files_changed(ls: Server, changed: set[str]) -> None:
-    """Files changed on disk: the open ones that may import them are analysed anew."""
-    if ls.session.forget_importers(changed):
-        ls.refresh_all()
-
-
-def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
-    document = ls.session.documents.get(params.text_document.uri)
-    ls.session.close(params.text_document.uri)
-    ls.close(params.text_document.uri)
-    if document is not None and not ls.client.pull:
-        document.version = None
-        ls.publish(document, [])
 
 
 async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationParams) -> None:
@@ -418,120 +405,6 @@ async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationP
 async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
     if ls.client.configuration:
         await ls.read_settings()
-
-
-async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.DocumentDiagnosticReport:
-    uri = params.text_document.uri
-    analysis = await ls.analysis(uri)
-    if analysis is None:
-        if ls.session.analysable(uri) and params.previous_result_id is not None:
-            return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
-        return t.RelatedFullDocumentDiagnosticReport(items=[])
-    result = f"{analysis.digest}.{ls.revision}"
-    if params.previous_result_id == result:
-        return t.RelatedUnchangedDocumentDiagnosticReport(result)
-    return t.RelatedFullDocumentDiagnosticReport(items=ls.converter.diagnostics(analysis), result_id=result)
-
-
-async def hover(ls: Server, params: t.HoverParams) -> t.Hover | None:
-    analysis = await ls.analysis(params.text_document.uri)
-    if analysis is None:
-        return None
-    lines = analysis.report.source.lines
-    found = await ls.off_loop(ls.session.hover, analysis, *ls.converter.place(lines, params.position))
-    if found is None:
-        return None
-    return t.Hover(ls.converter.hover_text(found.markdown), ls.converter.range(lines, found.span))
-
-
-async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
-    analysis = await ls.analysis(params.text_document.uri)
-    if analysis is None:
-        return []
-    lines = analysis.report.source.lines
-    command = ls.client.confirm_command or RUN_COMMAND
-    arguments = [{"uri": params.text_document.uri}]
-    return [
-        t.CodeLens(
-            range=t.Range(
-                ls.converter.position(lines, lens.line, 1),
-                ls.converter.position(lines, lens.line, len(lines[min(lens.line, len(lines)) - 1]) + 1),
-            ),
-            command=t.Command(title=lens.title, command=command, arguments=arguments),
-        )
-        for lens in await ls.off_loop(ls.session.lenses, analysis)
-    ]
-
-
-async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeAction]:
-    uri = params.text_document.uri
-    analysis = await ls.analysis(uri)
-    if analysis is None:
-        return []
-    only = [str(getattr(kind, "value", kind)) for kind in params.context.only or []]
-    actions: list[t.CodeAction] = []
-    if not only or any(_asked(t.CodeActionKind.QuickFix.value, kind) for kind in only):
-        actions += await _quick_fixes(ls, analysis, params)
-    if any(_asked(FIX_ALL, kind) for kind in only):
-        text = await ls.fix_all(analysis)
-        if text is not None:
-            actions.append(
-                t.CodeAction(
-                    title="Fix all safe Tapecheck findings",
-                    kind=FIX_ALL,
-                    edit=ls.converter.replacement(analysis, text),
-                )
-            )
-    return actions
-
-
-async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParams) -> list[t.CodeAction]:
-    actions: list[t.CodeAction] = []
-    others: dict[str, list[str]] = {}
-    given = [item for item in params.context.diagnostics if item.source == SECTION]
-    for shown in ls.session.shown(analysis):
-        drawn = ls.converter.diagnostic(shown, analysis, others)
-        finding = shown.static
-        if finding is None or not convert.overlap(drawn.range, params.range):
-            continue
-        matching = [item for item in given if item.code == drawn.code and item.range == drawn.range]
-        fixes = await ls.fixes(analysis, finding)
-        preferred = next((fix for fix in fixes if fix.applicability == "safe"), None)
-        for number, fix in enumerate(fixes):
-            action = t.CodeAction(
-                title=fix.title,
-                kind=t.CodeActionKind.QuickFix,
-                diagnostics=matching or [drawn],
-                is_preferred=True if fix is preferred else None,
-            )
-            if ls.client.action_resolve:
-                action.data = {
-                    "uri": analysis.snapshot.uri,
-                    "digest": analysis.digest,
-                    "finding": list(convert.identity(finding)),
-                    "fix": number,
-                }
-            else:
-                action.edit = ls.converter.fix_edit(fix, analysis)
-            actions.append(action)
-    return actions
-
-
-async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
-    data = action.data
-    if action.edit is not None or not isinstance(data, dict):
-        return action
-    analysis = await ls.analysis(str(data.get("uri")))
-    if analysis is None or analysis.digest != data.get("digest"):
-        return action
-    wanted = tuple(data.get("finding") or ())
-    for finding in analysis.report.findings:
-        if convert.identity(finding) == wanted:
-            fixes = await ls.fixes(analysis, finding)
-            number = data.get("fix")
-            if isinstance(number, int) and 0 <= number < len(fixes):
-                action.edit = ls.converter.fix_edit(fixes[number], analysis)
-    return action
 
 
 async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
@@ -585,6 +458,16 @@ async def _record(ls: Server, path: str, under_way: RecordedRun) -> dict[str, An
         ls.refresh_all()
 
 
+def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:
+    """The page of a rule: `[{"code": …}]`."""
+    asked = arguments[0] if arguments else None
+    return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
+
+
+def explain_fixes(ls: Server, *arguments: Any) -> None:
+    features.explain_fixes(ls)
+
+
 def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
     for under_way in ls.runs.values():
         if under_way.token == params.token:
@@ -596,12 +479,7 @@ def _member(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 
-def _asked(kind: str, only: str) -> bool:
-    """Whether a kind is one of those that the client asked for: "source" asks for "source.fixAll.x" too."""
-    return kind == only or kind.startswith(only + ".")
-
-
-async def _quietly(request: Any) -> None:
+async def quietly(request: Any) -> None:
     """Await a request to the client whose failure changes nothing."""
     try:
         await request

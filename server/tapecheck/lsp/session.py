@@ -16,10 +16,13 @@ from tapecheck.lsp.calls import calls, training_loops, walked_lines
 from tapecheck.lsp.document import Document
 from tapecheck.lsp.evidence import Evidences, Shown
 from tapecheck.lsp.hover import Explainer, Hover
+from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.runs import Listen, Recording, RunOrder
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
+from tapecheck.source.notebook import join
+from tapecheck.source.suppress import ignore_file, ignore_line
 from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
@@ -76,6 +79,11 @@ class Snapshot:
     digest: str
     generation: int
     settings: Settings
+    cells: tuple[CellText, ...] | None = None
+
+    def source(self) -> Source:
+        """The text parsed; a notebook's cells as one program."""
+        return from_text(self.text, self.path) if self.cells is None else join(self.path, self.cells)
 
 
 @dataclass(slots=True)
@@ -123,6 +131,7 @@ class Session:
         self.folder_settings: dict[str, Settings] = {}
         self.evidence = Evidences()
         self.closing = False
+        self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
 
@@ -141,8 +150,33 @@ class Session:
     def close(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
         self._analyses.pop(uri, None)
+        for cell in document.documents if isinstance(document, Notebook) else ():
+            self._notebook_of.pop(cell, None)
         if document is not None:
             document.touch()
+
+    def open_notebook(self, uri: str, path: str, version: int | None) -> Notebook:
+        notebook = Notebook(uri, path, version)
+        self.documents[uri] = notebook
+        return notebook
+
+    def rejoin(self, notebook: Notebook, version: int | None) -> None:
+        """Follow a change of a notebook's cells."""
+        notebook.rejoin(version)
+        for cell in [cell for cell, uri in self._notebook_of.items() if uri == notebook.uri]:
+            del self._notebook_of[cell]
+        self._notebook_of |= dict.fromkeys(notebook.documents, notebook.uri)
+
+    def program(self, uri: str) -> str:
+        """The uri of what is analysed for a document: the notebook of a cell, else the document itself."""
+        return self._notebook_of.get(uri, uri)
+
+    def version(self, uri: str) -> int | None:
+        """The version of an open file or cell."""
+        document = self.documents.get(self.program(uri))
+        if isinstance(document, Notebook) and document.uri != uri:
+            document = document.documents.get(uri)
+        return document.version if document is not None else None
 
     def configure(self, settings: Settings, folders: Mapping[str, Settings] | None = None) -> None:
         """Take new settings, for everything and for single folders (by path); what was cached is dropped."""
@@ -192,7 +226,9 @@ class Session:
             return None
         document = self.documents[uri]
         settings = self.settings_for(document.path)
-        return Snapshot(uri, document.path, document.text, document.digest, document.generation, settings)
+        return Snapshot(
+            uri, document.path, document.text, document.digest, document.generation, settings, document.cells
+        )
 
     def outdated(self, snapshot: Snapshot) -> bool:
         """Whether the file was edited or closed, or its settings changed, since the snapshot."""
@@ -215,7 +251,7 @@ class Session:
         if known is not None:
             return known
         try:
-            report = self._run_check(snapshot.text, snapshot.path, snapshot.settings, lambda: self.outdated(snapshot))
+            report = self._run_check(snapshot.source(), snapshot.settings, lambda: self.outdated(snapshot))
         except Exception:
             if self.outdated(snapshot):
                 return None
@@ -229,12 +265,11 @@ class Session:
             kept.pop(next(iter(kept)))
         return analysis
 
-    def _run_check(self, text: str, path: str, settings: Settings, cancelled: Callable[[], bool]) -> Report:
+    def _run_check(self, source: Source, settings: Settings, cancelled: Callable[[], bool]) -> Report:
         if self._check is None:
             from tapecheck.check import check
 
             self._check = check
-        source = from_text(text, path)
         return self._check(source, select=settings.select, ignore=settings.ignore, cancelled=cancelled)
 
     # What is shown
@@ -264,14 +299,13 @@ class Session:
             lenses += [Lens(line, f"{text} · {offer}") for line, text in told.items()]
         return sorted(lenses, key=lambda lens: lens.line)
 
-    def inlays(self, analysis: Analysis) -> list[tuple[int, int, str, str]]:
-        """What stands behind backward calls where the user wants it: line, column, the hint, its explanation."""
+    def inlays(self, analysis: Analysis) -> list[tuple[Span, str, str]]:
+        """What stands behind backward calls where the user wants it: the call, the hint, its explanation."""
         if not analysis.snapshot.settings.inlay_hints:
             return []
         words = {"freed": "graph freed", "kept": "graph kept"}
         return [
-            (call.span.end_line, call.span.end_column, words.get(call.fate, call.fate), call.text)
-            for call in calls(analysis.explainer)
+            (call.span, words.get(call.fate, call.fate), call.text) for call in calls(analysis.explainer)
         ]
 
     def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
@@ -313,7 +347,7 @@ class Session:
         """
         snapshot = analysis.snapshot
         report = analysis.report
-        text = snapshot.text
+        text = report.source.text
         for _ in range(_MAX_FIX_ROUNDS):
             for finding in report.findings:
                 fixes = self._find_fixes(report, finding, snapshot)
@@ -325,8 +359,21 @@ class Session:
             if any(edit.span.file != snapshot.path for edit in fix.edits) or self.outdated(snapshot):
                 return None
             text = apply_edits(text, [(edit.span, edit.content) for edit in fix.edits])
-            report = self._run_check(text, snapshot.path, snapshot.settings, lambda: self.outdated(snapshot))
-        return text if text != snapshot.text and not self.outdated(snapshot) else None
+            source = from_text(text, snapshot.path)
+            report = self._run_check(source, snapshot.settings, lambda: self.outdated(snapshot))
+        return text if text != analysis.report.source.text and not self.outdated(snapshot) else None
+
+    def disabling(self, analysis: Analysis, finding: Finding, what: str) -> tuple[Span, str] | None:
+        """The edit that switches a finding's rule off for its line or for the "file"; None where none can."""
+        source, span = analysis.report.source, finding.span
+        if what == "line":
+            edit = ignore_line(source, finding.code, span.line, max(span.line, span.end_line))
+        else:
+            edit = ignore_file(source, finding.code)
+        if edit is None:
+            return None
+        row, start, end, content = edit
+        return Span(source.path, row, start, row, end), content
 
     # Recorded runs
 
@@ -344,7 +391,7 @@ class Session:
         def stopped() -> bool:
             return self.closing or stop()
 
-        report = self._run_check(order.text, order.path, order.settings, stopped)
+        report = self._run_check(from_text(order.text, order.path), order.settings, stopped)
         recording = self._record(order, report, on_output, on_progress, stopped)
         self.recordings[order.path] = recording
         return recording

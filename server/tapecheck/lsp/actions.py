@@ -1,0 +1,158 @@
+"""Code actions: the fixes of a finding, and what else can be done about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types as t
+
+from tapecheck.fixes import available
+from tapecheck.lsp import convert
+from tapecheck.lsp.session import Analysis
+from tapecheck.rules.finding import Finding
+
+if TYPE_CHECKING:
+    from tapecheck.lsp.evidence import Shown
+    from tapecheck.lsp.server import Server
+
+SECTION = "tapecheck"
+FIX_ALL = "source.fixAll.tapecheck"
+NOTEBOOK_FIX_ALL = f"notebook.{FIX_ALL}"
+KINDS: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL, NOTEBOOK_FIX_ALL]
+
+
+async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeAction]:
+    """Quick fixes where a finding is, and where it is asked for the one action that makes all safe fixes."""
+    analysis = await ls.analysis(ls.session.program(params.text_document.uri))
+    if analysis is None:
+        return []
+    only = [str(getattr(kind, "value", kind)) for kind in params.context.only or []]
+    actions: list[t.CodeAction] = []
+    if not only or any(_asked(t.CodeActionKind.QuickFix.value, kind) for kind in only):
+        actions += await _quick_fixes(ls, analysis, params)
+    for kind in (FIX_ALL, NOTEBOOK_FIX_ALL):
+        if any(_asked(kind, wanted) for wanted in only):
+            text = await ls.fix_all(analysis)
+            edit = ls.converter.replacement(analysis, text) if text is not None else None
+            if edit is not None:
+                actions.append(t.CodeAction(title="Fix all safe Tapecheck findings", kind=kind, edit=edit))
+            break
+    return actions
+
+
+async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
+    """The edit of an action that was offered without; none where the text is another one by now."""
+    data = action.data
+    if action.edit is not None or not isinstance(data, dict):
+        return action
+    analysis = await ls.analysis(str(data.get("uri")))
+    if analysis is None or analysis.digest != data.get("digest"):
+        return action
+    wanted = tuple(data.get("finding") or ())
+    finding = next((one.finding for one in ls.session.shown(analysis) if convert.identity(one.finding) == wanted), None)
+    if finding is None:
+        return action
+    what = data.get("disable")
+    if isinstance(what, str):
+        action.edit = _disabling(ls, analysis, finding, what)
+        return action
+    number = data.get("fix")
+    static = next((one for one in analysis.report.findings if convert.identity(one) == wanted), None)
+    fixes = await ls.fixes(analysis, static) if static is not None else []
+    if isinstance(number, int) and 0 <= number < len(fixes):
+        action.edit = ls.converter.fix_edit(fixes[number], analysis)
+    return action
+
+
+async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParams) -> list[t.CodeAction]:
+    fixes: list[t.CodeAction] = []
+    more: list[t.CodeAction] = []
+    others: dict[str, list[str]] = {}
+    given = [item for item in params.context.diagnostics if item.source == SECTION]
+    for shown in ls.session.shown(analysis):
+        location, drawn = ls.converter.diagnostic(shown, analysis, others)
+        if location.uri != params.text_document.uri or not convert.overlap(drawn.range, params.range):
+            continue
+        about = [item for item in given if item.code == drawn.code and item.range == drawn.range] or [drawn]
+        fixes += await _fixes(ls, analysis, shown, about)
+        more += _more(ls, analysis, shown, about)
+    if more and not available():
+        more.append(_without_libcst(ls))
+    return fixes + more
+
+
+async def _fixes(
+    ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]
+) -> list[t.CodeAction]:
+    """The fixes of a finding that hold, preferred first."""
+    if shown.static is None:
+        return []
+    found = await ls.fixes(analysis, shown.static)
+    preferred = next((fix for fix in found if fix.applicability == "safe"), None)
+    actions = []
+    for number, fix in enumerate(found):
+        action = t.CodeAction(
+            title=ls.converter.words(fix.title, analysis),
+            kind=t.CodeActionKind.QuickFix,
+            diagnostics=about,
+            is_preferred=True if fix is preferred else None,
+        )
+        if ls.client.action_resolve:
+            action.data = _late(analysis, shown.finding, fix=number)
+        else:
+            action.edit = ls.converter.fix_edit(fix, analysis)
+        if ls.client.action_resolve or action.edit is not None:
+            actions.append(action)
+    return actions
+
+
+def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:
+    """What can be done about any finding: run it, read about it, switch it off."""
+    finding = shown.finding
+    code = finding.code
+    commands = ls.client.commands
+    uri = analysis.snapshot.uri
+    actions: list[t.CodeAction] = []
+
+    def add(title: str, command: str, argument: Any) -> None:
+        called = t.Command(title=title, command=command, arguments=[argument])
+        actions.append(t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=called))
+
+    if analysis.snapshot.cells is None and (finding.evidence is None or shown.stale):
+        add("Confirm by running this file", commands.get("confirm", "tapecheck.run"), {"uri": uri})
+    add(f"Explain {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
+    for what, where in (("line", "for this line"), ("file", "in this file")):
+        if what == "file" and analysis.snapshot.cells is not None:
+            where = "in this notebook"
+        action = t.CodeAction(title=f"Disable {code} {where}", kind=t.CodeActionKind.QuickFix, diagnostics=about)
+        if ls.client.action_resolve:
+            action.data = _late(analysis, finding, disable=what)
+            actions.append(action)
+        else:
+            action.edit = _disabling(ls, analysis, finding, what)
+            actions += [action] if action.edit is not None else []
+    if "disable" in commands:
+        add(f"Disable {code} in the workspace", commands["disable"], {"code": code, "uri": uri})
+    return actions
+
+
+def _disabling(ls: Server, analysis: Analysis, finding: Finding, what: str) -> t.WorkspaceEdit | None:
+    edit = ls.session.disabling(analysis, finding, what)
+    return ls.converter.workspace_edit([edit], analysis) if edit is not None else None
+
+
+def _without_libcst(ls: Server) -> t.CodeAction:
+    title = "Why is there no fix? libcst is not installed…"
+    command = t.Command(title=title, command=ls.client.commands.get("install", "tapecheck.explainFixes"))
+    return t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, command=command)
+
+
+def _late(analysis: Analysis, finding: Finding, **more: Any) -> dict[str, Any]:
+    """What `codeAction/resolve` needs to make an action's edit."""
+    named = {"uri": analysis.snapshot.uri, "digest": analysis.digest, "finding": list(convert.identity(finding))}
+    return named | more
+
+
+def _asked(kind: str, only: str) -> bool:
+    """Whether a kind is one of those that the client asked for: "source" asks for "source.fixAll.x" too."""
+    return kind == only or kind.startswith(only + ".")

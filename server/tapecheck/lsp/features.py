@@ -1,0 +1,114 @@
+"""What the client asks about an open document: diagnostics, hovers, lenses, hints, highlights, a rule's page."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types as t
+from pygls import uris
+
+from tapecheck.lsp.session import Analysis
+
+if TYPE_CHECKING:
+    from tapecheck.lsp.server import Server
+
+
+async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.DocumentDiagnosticReport:
+    uri = params.text_document.uri
+    if ls.session.program(uri) != uri:
+        # A cell's findings change with any other cell: those of notebooks are pushed.
+        return t.RelatedFullDocumentDiagnosticReport(items=[])
+    analysis = await ls.analysis(uri)
+    if analysis is None:
+        if ls.session.analysable(uri) and params.previous_result_id is not None:
+            return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
+        return t.RelatedFullDocumentDiagnosticReport(items=[])
+    result = f"{analysis.digest}.{ls.revision}"
+    if params.previous_result_id == result:
+        return t.RelatedUnchangedDocumentDiagnosticReport(result)
+    return t.RelatedFullDocumentDiagnosticReport(items=ls.converter.diagnostics(analysis), result_id=result)
+
+
+async def hover(ls: Server, params: t.HoverParams) -> t.Hover | None:
+    analysis = await _analysis(ls, params)
+    if analysis is None:
+        return None
+    place = ls.converter.place(analysis, params.text_document.uri, params.position)
+    found = await ls.off_loop(ls.session.hover, analysis, *place)
+    if found is None:
+        return None
+    return t.Hover(ls.converter.hover_text(found.markdown, analysis), ls.converter.at(found.span, analysis).range)
+
+
+async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
+    analysis = await _analysis(ls, params)
+    if analysis is None:
+        return []
+    lines = analysis.report.source.lines
+    command = ls.client.commands.get("confirm", "tapecheck.run")
+    arguments = [{"uri": params.text_document.uri}]
+    return [
+        t.CodeLens(
+            range=t.Range(
+                ls.converter.position(lines, lens.line, 1),
+                ls.converter.position(lines, lens.line, len(lines[min(lens.line, len(lines)) - 1]) + 1),
+            ),
+            command=t.Command(title=lens.title, command=command, arguments=arguments),
+        )
+        for lens in await ls.off_loop(ls.session.lenses, analysis)
+    ]
+
+
+async def inlay_hint(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]:
+    analysis = await _analysis(ls, params)
+    if analysis is None:
+        return []
+    hints = []
+    for span, text, told in await ls.off_loop(ls.session.inlays, analysis):
+        location = ls.converter.at(span, analysis)
+        end = location.range.end
+        if location.uri == params.text_document.uri and params.range.start.line <= end.line <= params.range.end.line:
+            tooltip = ls.converter.words(told, analysis)
+            hints.append(t.InlayHint(position=end, label=text, padding_left=True, tooltip=tooltip))
+    return hints
+
+
+async def document_highlight(ls: Server, params: t.DocumentHighlightParams) -> list[t.DocumentHighlight] | None:
+    analysis = await _analysis(ls, params)
+    if analysis is None:
+        return None
+    uri = params.text_document.uri
+    place = ls.converter.place(analysis, uri, params.position)
+    marked = await ls.off_loop(ls.session.highlights, analysis, *place)
+    kinds = {True: t.DocumentHighlightKind.Write, False: t.DocumentHighlightKind.Read}
+    found = [(ls.converter.at(span, analysis), kinds[own]) for span, own in marked]
+    # Nothing is another answer than an empty list: the editor then marks the word as it always does.
+    return [t.DocumentHighlight(at.range, kind) for at, kind in found if at.uri == uri] or None
+
+
+def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
+    """The page of a rule: answered as markdown, and shown where the client can show a file."""
+    from tapecheck.rules import ALL
+    from tapecheck.rules.finding import DOCS_URL
+    from tapecheck.rules.pages import file_name, page
+
+    rule = next((rule for rule in ALL if code in (rule.code, rule.name)), None)
+    if rule is None:
+        return None
+    name, text = file_name(rule), page(rule)
+    if "explain" not in ls.client.commands and ls.client.show_document:
+        file = uris.from_fs_path(str(ls.page(name, text)))
+        shown = t.ShowDocumentParams(file or "", take_focus=True)
+        ls.spawn(ls.window_show_document_async(shown))
+    return {"code": rule.code, "name": rule.name, "markdown": text, "url": DOCS_URL + name.removesuffix(".md") + "/"}
+
+
+def explain_fixes(ls: Server) -> None:
+    """Why there are no quick fixes, for clients that have no better way to say it."""
+    message = f"Quick fixes need libcst, which {sys.executable} lacks: {sys.executable} -m pip install libcst"
+    ls.window_show_message(t.ShowMessageParams(t.MessageType.Info, message))
+
+
+async def _analysis(ls: Server, params: Any) -> Analysis | None:
+    return await ls.analysis(ls.session.program(params.text_document.uri))
