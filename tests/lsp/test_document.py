@@ -11,7 +11,8 @@ from lsprotocol import types as t
 
 from tapecheck.lsp.convert import Converter
 from tapecheck.lsp.document import Document, Encoding, split_lines, to_characters, to_units
-from tapecheck.lsp.server import Server, create_server, did_change, did_open
+from tapecheck.lsp.server import Server, create_server
+from tapecheck.lsp.sync import did_change, did_open
 from tapecheck.source import from_text
 
 ENCODINGS: list[Encoding] = ["utf-8", "utf-16", "utf-32"]
