@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    View,
     concrete,
 )
 
@@ -67,6 +68,31 @@ def container_operator(machine: Machine, op: ast.operator, left: Value, right: V
         except constants.NotPlain:
             return Unknown("text")
     return Unknown("result")
+
+
+def augment(machine: Machine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:
+    """`+=`, `|=` and the like, where they change the container itself."""
+    if isinstance(owner, List):
+        if isinstance(op, ast.Add):
+            extend(machine, owner, value, node)
+            return True
+        made = container_operator(machine, op, owner, value, node) if isinstance(op, ast.Mult) else None
+        if isinstance(made, List):
+            owner.items[:] = made.items
+            owner.more = owner.more or made.more
+            return True
+        return False
+    if isinstance(owner, Dict):
+        if isinstance(op, ast.BitOr) and owner.kind == "dict":
+            dict_update(machine, owner, [value], {}, node)
+            return True
+        return False
+    name = _SET_OPERATORS.get(type(op))
+    if name == "union":
+        _set_update(machine, owner, [value], {}, node)
+    elif name is not None:
+        _set_update_by(name)(machine, owner, [value], {}, node)
+    return name is not None
 
 
 # -- sets -------------------------------------------------------------------------------------------------------
@@ -254,6 +280,9 @@ def guessed_items(machine: Machine, value: Value, count: int, node: ast.AST) -> 
 def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
     """A container or unknown value as a stream of elements."""
     value_now = concrete(value) if not isinstance(value, Unknown) else value
+    if isinstance(value_now, View):
+        # Python does not let a dict grow while it is gone over.
+        value_now = List(value_now.items, value_now.more)
     if isinstance(value_now, List):
         listed = value_now
 
@@ -361,6 +390,9 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
 
 def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Value:
     index = concrete(index)
+    if isinstance(index, Instance):
+        method = machine.find_method(index, "__index__")
+        index = concrete(machine.call(method, [], {}, node)) if method is not None else index
     owner = concrete(owner) if isinstance(owner, Unknown) and owner.concrete is not None else owner
     if isinstance(owner, (List, tuple)):
         items = list(owner) if isinstance(owner, tuple) else owner.items
@@ -659,15 +691,15 @@ def _dict_setdefault(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: 
 
 
 def _dict_items(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List([(unkey(key), value) for key, value in owner.items.items()], owner.more)
+    return View(owner, "items", lambda of: [(unkey(key), value) for key, value in of.items.items()])
 
 
 def _dict_keys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List([unkey(key) for key in owner.items], owner.more, kind="keys")
+    return View(owner, "keys", lambda of: [unkey(key) for key in of.items])
 
 
 def _dict_values(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return List(list(owner.items.values()), owner.more)
+    return View(owner, "values", lambda of: list(of.items.values()))
 
 
 def dict_update(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

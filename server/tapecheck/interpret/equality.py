@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    View,
     concrete,
 )
 
@@ -50,10 +51,6 @@ def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | N
         return None
     if isinstance(left, tuple) and isinstance(right, tuple):
         return _all_equal(left, right, machine)
-    if isinstance(left, List) and isinstance(right, List):
-        if left is right:
-            return True
-        return None if left.more or right.more else _all_equal(left.items, right.items, machine)
     if isinstance(left, Dict) and isinstance(right, Dict):
         if left is right:
             return True
@@ -62,12 +59,20 @@ def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | N
         if left.items.keys() != right.items.keys():
             return False
         return _all_equal(list(left.items.values()), [right.items[key] for key in left.items], machine)
+    if isinstance(left, View) and left.kind == "keys":
+        left = Set(left.items, left.more)
+    if isinstance(right, View) and right.kind == "keys":
+        right = Set(right.items, right.more)
     if isinstance(left, Set) and isinstance(right, Set):
         if left is right:
             return True
         if left.more or right.more or unsure_items(left) or unsure_items(right):
             return None
         return {hashable(item) for item in left.items} == {hashable(item) for item in right.items}
+    if isinstance(left, List) and isinstance(right, List):
+        if left is right:
+            return True
+        return None if left.more or right.more else _all_equal(left.items, right.items, machine)
     if isinstance(left, Range) and isinstance(right, Range):
         return left == right
     if isinstance(left, Lib) and isinstance(right, Lib):

@@ -7,8 +7,8 @@ import builtins as python
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret.containers import guessed_items, known_items
-from tapecheck.interpret.equality import identical
-from tapecheck.interpret.values import Class, Env, Instance, Lib, List, Signal, Unknown, Value
+from tapecheck.interpret.equality import hashable, identical
+from tapecheck.interpret.values import Class, Dict, Env, Instance, Lib, List, Signal, Unknown, Value, unwrapped
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -126,24 +126,102 @@ def match_pattern(machine: Machine, pattern: ast.pattern, subject: Value, env: E
     if isinstance(pattern, ast.MatchSingleton):
         return identical(subject, pattern.value)
     if isinstance(pattern, ast.MatchOr):
-        results = [match_pattern(machine, option, subject, env) for option in pattern.patterns]
-        if any(results):
-            return True
-        return None if any(result is None for result in results) else False
+        unsure = False
+        for option in pattern.patterns:
+            result = match_pattern(machine, option, subject, env)
+            if result:
+                return True
+            unsure = unsure or result is None
+        return None if unsure else False
     if isinstance(pattern, ast.MatchSequence):
-        items = known_items(machine, subject, pattern) if isinstance(subject, (tuple, List)) else None
-        if items is None:
-            if not isinstance(subject, Unknown):
-                return False
-            items = guessed_items(machine, subject, len(pattern.patterns), pattern)
-        elif len(items) != len(pattern.patterns) and not any(isinstance(p, ast.MatchStar) for p in pattern.patterns):
-            return False
-        results = [match_pattern(machine, p, item, env) for p, item in zip(pattern.patterns, items)]
-        if any(result is False for result in results):
-            return False
-        return None if isinstance(subject, Unknown) or any(result is None for result in results) else True
-    if isinstance(pattern, ast.MatchStar):
-        if pattern.name is not None:
-            machine.store_name(pattern.name, Unknown(pattern.name), env, pattern)
-        return True
+        return _match_sequence(machine, pattern, subject, env)
+    if isinstance(pattern, ast.MatchMapping):
+        return _match_mapping(machine, pattern, subject, env)
+    if isinstance(pattern, ast.MatchClass):
+        return _match_class(machine, pattern, subject, env)
     return None
+
+
+def _all_match(results: list[bool | None]) -> bool | None:
+    if any(result is False for result in results):
+        return False
+    return None if None in results else True
+
+
+def _match_sequence(machine: Machine, pattern: ast.MatchSequence, subject: Value, env: Env) -> bool | None:
+    parts = pattern.patterns
+    star = next((place for place, part in enumerate(parts) if isinstance(part, ast.MatchStar)), None)
+    known = known_items(machine, subject, pattern) if isinstance(subject, (tuple, List)) else None
+    if known is None:
+        if not isinstance(subject, (Unknown, List)):
+            return False
+        known = guessed_items(machine, subject, len(parts), pattern)
+        if star is not None:
+            known[star] = List([known[star]], more=True)
+    elif star is None:
+        if len(known) != len(parts):
+            return False
+    else:
+        after = len(parts) - star - 1
+        if len(known) < len(parts) - 1:
+            return False
+        known = [*known[:star], List(known[star : len(known) - after]), *known[len(known) - after :]]
+    results: list[bool | None] = [None if isinstance(subject, Unknown) or getattr(subject, "more", False) else True]
+    for part, item in zip(parts, known):
+        if isinstance(part, ast.MatchStar):
+            if part.name is not None:
+                machine.store_name(part.name, item, env, part)
+        else:
+            results.append(match_pattern(machine, part, item, env))
+            if results[-1] is False:
+                return False
+    return _all_match(results)
+
+
+def _match_mapping(machine: Machine, pattern: ast.MatchMapping, subject: Value, env: Env) -> bool | None:
+    subject = unwrapped(subject)
+    if isinstance(subject, Unknown):
+        for part in pattern.patterns:
+            match_pattern(machine, part, Unknown("item"), env)
+        return None
+    if not isinstance(subject, Dict):
+        return False
+    results: list[bool | None] = []
+    taken = set()
+    for key_node, part in zip(pattern.keys, pattern.patterns):
+        key = hashable(machine.eval(key_node, env))
+        taken.add(key)
+        if key in subject.items:
+            results.append(match_pattern(machine, part, subject.items[key], env))
+        else:
+            results.append(None if subject.more else False)
+        if results[-1] is False:
+            return False
+    if pattern.rest is not None:
+        rest = Dict({key: item for key, item in subject.items.items() if key not in taken}, subject.more)
+        machine.store_name(pattern.rest, rest, env, pattern)
+    return _all_match(results)
+
+
+def _match_class(machine: Machine, pattern: ast.MatchClass, subject: Value, env: Env) -> bool | None:
+    cls = machine.eval(pattern.cls, env)
+    fits = machine.torch.is_instance(subject, cls)
+    if fits is False:
+        return False
+    results: list[bool | None] = [fits]
+    names: list[str] = []
+    if isinstance(cls, Class):
+        listed = machine.class_attribute(cls, "__match_args__", cls, pattern)
+        names = [field.name for field in cls.fields or () if field.init and not field.keyword]
+        if isinstance(listed, tuple):
+            names = [name for name in listed if isinstance(name, str)]
+    for place, part in enumerate(pattern.patterns):
+        if not isinstance(cls, Class) and place == 0:
+            # `int(x)`, `str(x)`: the subject itself.
+            value = subject
+        else:
+            value = machine.get_attribute(subject, names[place], pattern) if place < len(names) else Unknown("field")
+        results.append(match_pattern(machine, part, value, env))
+    for name, part in zip(pattern.kwd_attrs, pattern.kwd_patterns):
+        results.append(match_pattern(machine, part, machine.get_attribute(subject, name, pattern), env))
+    return _all_match(results)

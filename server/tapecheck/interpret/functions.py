@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     List,
     Native,
+    Signal,
     Tensor,
     Unknown,
     Value,
@@ -98,6 +99,23 @@ def data_descriptor(cls: Class, name: str) -> Value:
     return None
 
 
+def _fits(arguments: ast.arguments, function: Function, args: Args, kwargs: Kwargs) -> bool:
+    """Whether a call gives every parameter a value, once, and nothing else."""
+    positional = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+    if len(args) > len(positional) and arguments.vararg is None:
+        return False
+    filled = set(positional[: len(args)])
+    only_named = {parameter.arg for parameter in arguments.kwonlyargs}
+    by_position = {parameter.arg for parameter in arguments.posonlyargs}
+    for name in kwargs:
+        if name in filled or name in by_position or (name not in positional and name not in only_named):
+            if arguments.kwarg is None or name in filled:
+                return False
+    wanted = positional[: len(positional) - len(function.defaults)]
+    needed = [p.arg for p, default in zip(arguments.kwonlyargs, arguments.kw_defaults) if default is None]
+    return all(name in filled or name in kwargs for name in (*wanted, *needed))
+
+
 def bind_arguments(machine: Machine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
     """Bind arguments to parameters; a parameter that got nothing is unknown where a call was open-ended."""
     arguments: ast.arguments = function.node.args
@@ -106,6 +124,8 @@ def bind_arguments(machine: Machine, function: Function, args: Args, kwargs: Kwa
     open_ended = kwargs.pop("**", None) is not None
     site: Site | None = None
     values = env.vars
+    if machine.handlers and not open_ended and not _fits(arguments, function, args, kwargs):
+        raise Signal("TypeError")
     for parameter, value in zip(positional, args):
         values[parameter.arg] = value
     rest = args[len(positional) :]

@@ -604,8 +604,7 @@ class Machine:
     def augment(self, node: ast.AugAssign, current: Value, value: Value) -> Value:
         if isinstance(current, Tensor):
             return self.torch.augmented(type(node.op).__name__, current, value, node)
-        if isinstance(current, List) and isinstance(node.op, ast.Add):
-            containers.extend(self, current, value, node)
+        if isinstance(current, (List, Dict, Set)) and containers.augment(self, node.op, current, value, node):
             return current
         if isinstance(current, Instance):
             method = self.find_method(current, f"__i{_DUNDER.get(type(node.op), '')}__")
@@ -913,7 +912,7 @@ class Machine:
                 if found is not None:
                     return found
         if self.handlers and "__star__" not in env.globals.vars:
-            raise Signal("NameError")
+            raise Signal("NameError" if env is env.globals else "UnboundLocalError")
         value = Unknown(name)
         env.globals.vars[name] = value
         return value
@@ -1328,6 +1327,8 @@ class Machine:
 
     def binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(left, Tensor) or isinstance(right, Tensor):
+            if isinstance(left, str) and isinstance(op, ast.Mod):
+                return Unknown("text")
             if isinstance(left, Instance) or isinstance(right, Instance):
                 result = self._dunder(op, left, right, node)
                 if result is not None:
@@ -1337,7 +1338,7 @@ class Machine:
         if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
             return constants.arithmetic(self, op, _BINARY.get(type(op)), left, right)
         if isinstance(left, Unknown) or isinstance(right, Unknown):
-            if isinstance(op, ast.Mod) and isinstance(left, str):
+            if isinstance(left, str) or isinstance(right, str):
                 return Unknown("text")
             return self.torch.unknown_operator(type(op).__name__, left, right, node)
         if isinstance(left, Instance) or isinstance(right, Instance):

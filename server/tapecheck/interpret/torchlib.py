@@ -1074,6 +1074,11 @@ class Torch:
         value = concrete(value)
         name = kind.path if isinstance(kind, Lib) else (kind.name if isinstance(kind, (Class, Native)) else "")
         if isinstance(value, Unknown):
+            short = name.rsplit(".", 1)[-1]
+            if value.name == "text" and isinstance(kind, (Native, Lib)):
+                return short in ("str", "Sequence", "Iterable", "object")
+            if value.name in ("number", "len") and short in ("str", "Tensor", "list", "tuple", "dict", "NoneType"):
+                return False
             return None
         if isinstance(value, Instance):
             if isinstance(kind, Class):

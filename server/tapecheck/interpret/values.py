@@ -189,6 +189,28 @@ class Dict:
     kind: str = "dict"
 
 
+class View(List):
+    """What `keys()`, `values()` and `items()` of a dict give: it follows the dict. `kind` is the method's name."""
+
+    __slots__ = ("of", "part")
+
+    def __init__(self, of: Dict, kind: str, part: Callable[[Dict], list[Value]]) -> None:
+        self.of = of
+        self.part = part
+        self.kind = kind
+        self.bound = None
+        self.stored_at = None
+        self.born = of.born
+
+    @property
+    def items(self) -> list[Value]:  # type: ignore[override]
+        return self.part(self.of)
+
+    @property
+    def more(self) -> bool:  # type: ignore[override]
+        return self.of.more
+
+
 @dataclass(eq=False, slots=True)
 class Set:
     items: list[Value]
