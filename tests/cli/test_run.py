@@ -124,6 +124,67 @@ def test_modules_and_their_arguments(script: Path) -> None:
     assert "arguments ['--twice', '--select', 'x']" in done.stderr
 
 
+NOTEBOOK = {
+    "nbformat": 4,
+    "metadata": {"kernelspec": {"language": "python"}},
+    "cells": [
+        {"cell_type": "markdown", "source": "# Training"},
+        {"cell_type": "code", "source": ["%matplotlib inline\n", "import torch, helper\n", "files = !ls"]},
+        {"cell_type": "code", "source": "w = torch.ones(3, requires_grad=True)\nloss = helper.loss(w)\ndisplay('up')"},
+        {"cell_type": "code", "source": "!pip list\nloss.backward()\nloss.backward()"},
+    ],
+}
+
+
+def test_notebooks_run_as_one_program_and_are_told_of_their_cells(script: Path) -> None:
+    folder = script / "books"
+    folder.mkdir()
+    (folder / "helper.py").write_text("def loss(w):\n    return (w * w).sum()\n")
+    (folder / "train.ipynb").write_text(json.dumps(NOTEBOOK))
+    done = run(script, "--output-format", "json", "books/train.ipynb")
+    assert done.returncode == 1, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert (row["code"], row["filename"], row["cell"], row["location"]["row"]) == (
+        "TAPE101", "books/train.ipynb", 4, 3,
+    )  # fmt: skip
+    assert row["evidence"]["verdict"] == "confirmed" and "line 2 of cell 4" in row["evidence"]["detail"]
+    assert "up\n" in done.stderr and "    loss.backward()" in done.stderr, "the traceback shows the cell's text"
+    (folder / "broken.ipynb").write_text("{}")
+    refused = run(script, "books/broken.ipynb")
+    assert refused.returncode == 2 and "not a notebook" in refused.stderr
+
+
+SEEDLESS = """\
+import torch
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0
+for step in range(6):
+    loss = model(torch.randn(8, 3)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss
+"""
+
+
+def test_a_fix_is_verified_by_running_it(script: Path) -> None:
+    (script / "seedless.py").write_text(SEEDLESS)
+    arguments = [*command("--verify-fix", "--output-format", "json", "--html", "out/page.html", "seedless.py")]
+    arguments.remove("--no-fixes")
+    done = subprocess.run(arguments, cwd=script, env=ENV, capture_output=True, text=True, timeout=240, check=False)
+    (row,) = json.loads(done.stdout)
+    assert row["code"] == "TAPE201" and row["evidence"]["verdict"] == "confirmed"
+    tried = row["fix_run"]
+    assert tried["parameters_identical"] is True
+    assert tried["before"]["learned"] == tried["after"]["learned"] != ""
+    assert tried["before"]["rules"] == ["graph-kept-across-iterations"] and tried["after"]["rules"] == []
+    assert tried["text"].startswith("graph-kept-across-iterations no longer happens; the parameters are identical")
+    page = (script / "out" / "page.html").read_text()
+    assert "seedless.py" in page and "no longer happens" in page
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_ends_the_script_and_still_reports(script: Path) -> None:
     marker = script / "ready"

@@ -32,6 +32,15 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None) -> Check
 
     What is found in a notebook is told of its cells.
     """
+    checked, source = check_program(path, wanted, source)
+    return checked if source is None or source.cells is None else by_cell(checked, source.cells)
+
+
+def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tuple[Checked, Source | None]:
+    """Check one file as `check_file` does, a notebook as the one program that its cells are.
+
+    Answers the source, too, None where there is none.
+    """
     from tapecheck.check import check
     from tapecheck.source import SourceError, read_source
 
@@ -41,10 +50,10 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None) -> Check
         report = check(source, select=wanted.select, ignore=wanted.ignore)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
-        return checked
+        return checked, None
     except Exception as error:  # the boundary: one file's failure is reported, the others go on
         checked.problems.append(Problem("internal-error", _internal("the analysis", error)))
-        return checked
+        return checked, None
     if report.error is not None:
         line = source.error_line or 1
         message = report.error.removeprefix(f"line {line}: ")
@@ -62,7 +71,7 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None) -> Check
                 checked.fixes.append([])
                 message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
-    return checked if source.cells is None else by_cell(checked, source.cells)
+    return checked, source
 
 
 def by_cell(checked: Checked, cells: Cells) -> Checked:
@@ -86,6 +95,8 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
                 span=local(finding.span),
                 message=cells.words(finding.message),
                 help=cells.words(finding.help),
+                evidence=finding.evidence
+                and replace(finding.evidence, detail=cells.words(finding.evidence.detail)),
                 labels=tuple(
                     replace(label, span=local(label.span), message=cells.words(label.message))
                     for label in finding.labels
@@ -107,6 +118,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
         ],
         [problem(one) for one in checked.problems],
         {cell_name(path, cell.number): list(cell.lines) for cell in cells.parts},
+        checked.trials,
     )
 
 

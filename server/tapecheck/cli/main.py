@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
         help="execute a module as `python -m` does; what follows are its arguments",
     )  # fmt: skip
-    _add_common(run)
+    _add_common(run, ("text", "json", "html"))
     run.add_argument(
         "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
     )
@@ -112,6 +112,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--max-backward", type=_positive, metavar="N", help="stop after N backward calls")
     run.add_argument("--tape", metavar="FILE", help="keep the recorded tape as JSON lines")
+    run.add_argument("--html", metavar="FILE", help="write the report as one HTML page, too")
+    run.add_argument(
+        "--verify-fix", action="store_true",
+        help="run the program again as it is and as mended, with the same seed, and say what changed",
+    )  # fmt: skip
 
     explain = verbs.add_parser("explain", help="the page of a rule", description="Print the page of a rule.")
     explain.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name (default: list all rules)")
@@ -120,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
+def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...] = ("text", "json")) -> None:
+    parser.add_argument("--output-format", choices=formats, default="text", help="(default: text)")
     parser.add_argument(
         "--select",
         action="extend",

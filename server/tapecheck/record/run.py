@@ -30,6 +30,7 @@ _DRAIN_SECONDS = 5.0
 _MOMENT_SECONDS = 0.25
 _GRACE_SECONDS = 5.0
 _LONGEST_LINE = 64_000
+_MAX_SITES = 200_000
 
 Stream = Literal["stdout", "stderr"]
 How = Literal["finished", "raised", "stopped", "timeout", "cancelled", "died"]
@@ -47,7 +48,10 @@ class RunRequest:
     interpreter, `cwd` the working directory (this process's where None) and `env` what is added to the environment.
     `timeout` is in seconds from the start of the interpreter on; `max_iterations` counts iterations of the loop that
     trains. A limit ends the program at once: none of its handlers runs. `watch` are (file, line) pairs whose
-    executions are counted. `tape` is a file to keep the tape in.
+    executions are counted. `tape` is a file to keep the tape in. `name` is what the script is called on the tape, and
+    `text` runs in place of what the file holds; with `notebook` it has the names that IPython gives to cells. `seed` is
+    set for every generator of random numbers before the program begins, and the tape ends with a digest of what was
+    learned.
     """
 
     script: str
@@ -61,6 +65,10 @@ class RunRequest:
     watch: Collection[tuple[str, int]] = ()
     tape: str | None = None
     module: bool = False
+    name: str = ""
+    text: str | None = None
+    notebook: bool = False
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,10 @@ def run(
             except OSError as error:
                 raise RunError(f"the tape cannot be written to {tape}: {error.strerror or error}") from error
         began = time.monotonic()
+        if request.text is not None:
+            folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
+            (folder / "text.py").write_text(request.text, encoding="utf-8", newline="")
+            command[3:3] = ["--text", str(folder / "text.py")]
         alive = cleanup.enter_context(_alive())
         options = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [*command[:3], *options, *command[3:]], alive)
@@ -154,6 +166,9 @@ def _command(request: RunRequest) -> list[str]:
         ("--max-iterations", request.max_iterations),
         ("--max-backward", request.max_backward),
         ("--timeout", request.timeout),
+        ("--seed", request.seed),
+        ("--name", request.name or None),
+        ("--notebook", 1 if request.notebook else None),
     ):
         if value is not None:
             command += [option, str(value)]
@@ -279,7 +294,7 @@ class _Follower:
         self._rest = b""
         self._training: set[int] = set()
         self._counts: dict[int, int] = {}
-        self._current: int | None = None
+        self._sites: dict[int, int] = {}
         self._readers = [
             threading.Thread(target=self._read, args=(name, pipe), daemon=True)
             for name, pipe in zip(self.tails, (process.stdout, process.stderr), strict=True)
@@ -351,18 +366,24 @@ class _Follower:
             self.on_event(Progress(self.iterations, self.backwards, time.monotonic() - self.began))
 
     def _count(self, line: bytes) -> None:
-        if line.startswith(b'{"event":"Iteration"'):
-            with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError, IndexError, TypeError):
+            if line.startswith(b'{"event":"Site"'):
+                site = json.loads(line)
+                if site["iteration"]:
+                    if len(self._sites) > _MAX_SITES:
+                        self._sites.clear()
+                    self._sites[site["id"]] = site["iteration"][-1][0]
+            elif line.startswith(b'{"event":"Iteration"'):
                 loop = int(json.loads(line)["loop"])
-                self._current = loop
                 self._counts[loop] = self._counts.get(loop, 0) + 1
                 self.iterations += loop in self._training
-        elif line.startswith(b'{"event":"Backward"'):
-            self.backwards += 1
-            if self._current is not None and self._current not in self._training:
-                # Iterations count from the first backward of a loop on, those before it included.
-                self._training.add(self._current)
-                self.iterations += self._counts[self._current]
+            elif line.startswith(b'{"event":"Backward"'):
+                self.backwards += 1
+                around = self._sites.get(json.loads(line)["at"])
+                if around is not None and around not in self._training:
+                    # Iterations count from the first backward of a loop on, those before it included.
+                    self._training.add(around)
+                    self.iterations += self._counts.get(around, 0)
 
 
 def _result(

@@ -1,6 +1,6 @@
-"""What was found, for people (`text`) and for programs (`json`).
+"""What was found, for people (`text`), for programs (`json`), and as a page of a recorded run (`html`).
 
-Renderers read findings and fixes only: they run no analysis and know nothing of tapes.
+Renderers run no analysis. Text and JSON read findings and fixes only, the page draws the tape of the run, too.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tapecheck.rules.finding import Finding
 
@@ -27,12 +28,21 @@ class Problem:
     file: str = ""
 
 
+class Tried(Protocol):
+    """What running a fix showed."""
+
+    def text(self) -> str: ...
+
+    def measured(self) -> dict[str, Any]: ...
+
+
 @dataclass(slots=True)
 class Checked:
     """What one file's check came to.
 
     `fixes` holds the fixes of each finding, preferred first, in the order of `findings`; it is empty where
-    none were asked for. `texts` holds the lines of the cells of a notebook by the names that spans have.
+    none were asked for. `trials` holds what running the preferred fix of each showed, in the same order. `texts`
+    holds the lines of the cells of a notebook by the names that spans have.
     """
 
     path: str
@@ -40,7 +50,12 @@ class Checked:
     fixes: list[list[Fix]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     texts: dict[str, list[str]] = field(default_factory=dict)
+    trials: Sequence[Tried | None] = ()
 
     def fixes_of(self, index: int) -> list[Fix]:
         """The fixes of the finding at `index`, preferred first."""
         return self.fixes[index] if index < len(self.fixes) else []
+
+    def trial_of(self, index: int) -> Tried | None:
+        """What running the preferred fix of the finding at `index` showed."""
+        return self.trials[index] if index < len(self.trials) else None

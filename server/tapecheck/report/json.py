@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.report.checked import Checked, Problem
+from tapecheck.report.checked import Checked, Problem, Tried
 from tapecheck.rules.finding import Finding
 from tapecheck.source.notebook import split_cell
 from tapecheck.tape import Span
@@ -28,13 +28,13 @@ def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
     for file in files:
         rows.extend(_problem(file.path, problem, evidence=evidence) for problem in file.problems)
         rows.extend(
-            _finding(finding, file.fixes_of(index), evidence=evidence)
+            _finding(finding, file.fixes_of(index), file.trial_of(index), evidence=evidence)
             for index, finding in enumerate(file.findings)
         )
     return json.dumps(rows, indent=2) + "\n"
 
 
-def _finding(finding: Finding, fixes: list[Fix], *, evidence: bool) -> dict[str, Any]:
+def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, Any]:
     span = finding.span
     row: dict[str, Any] = {
         "code": finding.code,
@@ -53,6 +53,8 @@ def _finding(finding: Finding, fixes: list[Fix], *, evidence: bool) -> dict[str,
             for label in finding.labels
         ],
     }
+    if trial is not None:
+        row["fix_run"] = trial.measured()
     if evidence:
         said = finding.evidence
         row["evidence"] = said and {

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes.edit import Change, TextIndex, apply
-from tapecheck.report.checked import Checked, Problem
+from tapecheck.report.checked import Checked, Problem, Tried
 from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.tape import Span
@@ -46,7 +46,9 @@ def render(
             pieces.append(render_problem(problem.file or file.path, problem, sources, paint=paint, width=width))
         for index, finding in enumerate(file.findings):
             pieces.append(
-                render_finding(finding, sources, fixes=file.fixes_of(index), paint=paint, width=width)
+                render_finding(
+                    finding, sources, fixes=file.fixes_of(index), trial=file.trial_of(index), paint=paint, width=width
+                )
             )
             paths.add(file.path)
         found.extend(file.findings)
@@ -58,10 +60,11 @@ def render_finding(
     sources: Sources,
     *,
     fixes: list[Fix] | None = None,
+    trial: Tried | None = None,
     paint: Paint | None = None,
     width: int = DEFAULT_WIDTH,
 ) -> str:
-    """One finding: header, excerpts with all labels, help, what a recorded run said, the preferred fix."""
+    """One finding: header, excerpts with all labels, help, what a recorded run said, the preferred fix and its run."""
     paint = paint or Paint()
     first, *notes = finding.message.splitlines() or [""]
     labels = list(finding.labels)
@@ -97,13 +100,15 @@ def render_finding(
     preferred = fixes[0] if fixes else None
     if preferred is not None:
         tail.append((f"fix ({preferred.applicability})", _fix_line(preferred)))
+    if trial is not None:
+        tail.append(("fix run", trial.text()))
     tail.extend((f"or ({fix.applicability})", _fix_line(fix)) for fix in (fixes or [])[1:])
     tail = [(name, text) for name, text in tail if text]
     if tail:
         rows.append(f"{' ' * gutter} {paint('gutter', '|')}")
     for name, text in tail:
         rows.extend(_remark(name, text, gutter, paint))
-        if name.startswith("fix") and preferred is not None:
+        if name.startswith("fix (") and preferred is not None:
             rows.extend(_diff(preferred, sources, gutter, limit, paint))
     return "\n".join(rows) + "\n"
 

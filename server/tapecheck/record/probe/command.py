@@ -5,9 +5,12 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import io
+import linecache
 import os
 import signal
 import sys
+import tokenize
+import traceback
 import types
 from importlib.machinery import SourceFileLoader
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
@@ -20,7 +23,7 @@ from .writer import Writer
 NO_TORCH = 97
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
        [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD]
-       SCRIPT | -m MODULE [ARGS...]
+       [--text FILE] [--notebook 1] [--seed N] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -31,6 +34,7 @@ class Options:
     def __init__(self, arguments: List[str]) -> None:
         self.tape = "tapecheck-run.jsonl"
         self.name = ""
+        self.text = ""
         self.watch: List[str] = []
         self.module = False
         self.alive = -1
@@ -51,6 +55,8 @@ class Options:
                 self.tape = value
             elif option == "--name":
                 self.name = value
+            elif option == "--text":
+                self.text = value
             elif option == "--watch":
                 self.watch.append(value)
             else:
@@ -64,6 +70,8 @@ class Options:
         if not rest:
             fail("no script given")
         self.alive = int(numbers.get("--alive", -1))
+        self.notebook = bool(numbers.get("--notebook"))
+        self.seed = int(numbers["--seed"]) if "--seed" in numbers else None
         self.script = rest[0]
         self.arguments = rest
         self.limits = Limits(
@@ -74,6 +82,7 @@ class Options:
 
 _OPTIONS = (
     "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
+    "--text", "--notebook", "--seed",
 )  # fmt: skip
 
 
@@ -211,22 +220,26 @@ def main() -> None:
             sys.path.insert(0, os.getcwd())
         program = Module(options.script)
     else:
-        program = Script(absolute(options.script))
+        program = Script(absolute(options.script), options.text, options.notebook)
         if not safe:
             sys.path.insert(0, os.path.dirname(os.path.realpath(program.path)))
     writer = Writer(options.tape, PRODUCER)
-    sources = Sources(program.path, options.name or (program.path if options.module else options.script))
-    recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
-    if importlib.util.find_spec("torch") is None:
-        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
-        sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
-        raise SystemExit(NO_TORCH)
     try:
         program.find()
     except OSError as error:
         sys.stderr.write("tapecheck: can't open file %r: %s\n" % (options.script, error))
-        recorder.finish("stopped", "can't open the script: %s" % error)
+        writer.event("End", how="stopped", detail="can't open the script: %s" % error)
+        writer.flush()
         raise SystemExit(2) from None
+    sources = Sources(program.path, options.name or (program.path if options.module else options.script))
+    if program.lines is not None:
+        sources.give(program.path, program.lines)
+    recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
+    recorder.seed = options.seed
+    if importlib.util.find_spec("torch") is None:
+        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
+        sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
+        raise SystemExit(NO_TORCH)
     ending = Ending(recorder)
     # Registered first, so run last: what the user's own exit handlers do is still on the tape.
     atexit.register(ending.write)
@@ -237,9 +250,10 @@ def main() -> None:
 
 
 class Program:
-    """What is run as `__main__`: `path` is its file."""
+    """What is run as `__main__`: `path` is its file, `lines` its text where that is not the file's."""
 
     path: str
+    lines: Optional[List[str]] = None
 
     def find(self) -> None:
         """Read it; raises OSError."""
@@ -252,13 +266,20 @@ class Program:
 class Script(Program):
     """A file, as `python FILE` runs it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, other: str = "", notebook: bool = False) -> None:
         self.path = path
         self.text = b""
+        self.other = other
+        self.notebook = notebook
 
     def find(self) -> None:
-        with io.open_code(self.path) as file:
+        with io.open_code(self.other or self.path) as file:
             self.text = file.read()
+        if self.other:
+            with tokenize.open(self.other) as source:
+                self.lines = source.read().splitlines(True)
+            # For tracebacks and `inspect`; an entry without a time of change is never looked up on disk.
+            linecache.cache[self.path] = (len(self.text), None, self.lines, self.path)
 
     def code(self, space: Dict[str, Any]) -> types.CodeType:
         space["__file__"] = self.path
@@ -266,6 +287,9 @@ class Script(Program):
         if sys.version_info < (3, 14):
             space["__annotations__"] = {}
             space["__cached__"] = None
+        if self.notebook:
+            space["get_ipython"] = lambda: None
+            space["display"] = print
         code: types.CodeType = compile(self.text, self.path, "exec", dont_inherit=True)
         return code
 
@@ -352,19 +376,25 @@ def run(program: Program, recorder: Recorder, ending: Ending) -> None:
         except Exception:
             recorder.failed()
         strip(error)
-        report(error)
+        report(error, shown_here=program.lines is not None)
     finally:
         del keep
 
 
-def report(error: BaseException) -> NoReturn:
-    """Show an uncaught exception and end as Python does."""
+def report(error: BaseException, shown_here: bool) -> NoReturn:
+    """Show an uncaught exception and end as Python does.
+
+    Python's own hook reads lines from disk: `shown_here` where those are not what was run.
+    """
     kind, trace = type(error), error.__traceback__
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     if sys.version_info >= (3, 12):
         sys.last_exc = error
     try:
-        sys.excepthook(kind, error, trace)
+        if shown_here and sys.excepthook is sys.__excepthook__:
+            traceback.print_exception(kind, error, trace)
+        else:
+            sys.excepthook(kind, error, trace)
     finally:
         if isinstance(error, KeyboardInterrupt):
             # Python ends by the signal itself then, so that a shell sees an interrupt.

@@ -87,6 +87,9 @@ class Recorder(Listener):
         self.lock = threading.RLock()
         self.ended = False
         self.disabled = False
+        self.seed: Optional[int] = None
+        self.learning: Dict[int, Any] = {}
+        self.ended_at: Dict[Any, Tuple[int, float, float]] = {}
         self._pid = os.getpid()
 
     # Life
@@ -100,6 +103,8 @@ class Recorder(Listener):
         for lines in self.tracer.threads.values():
             lines.seen = self.tracer.sequence()
         install(torch, self)
+        if self.seed is not None:
+            seed_everything(torch, self.seed)
 
     def forked(self) -> None:
         """In a forked child (a data-loader worker): watch nothing, write nothing."""
@@ -398,6 +403,9 @@ class Recorder(Listener):
                     self.holds.iteration_ended(self, lines, loop, frame)
         if loop.text in self.training_loops:
             count = self.training_iterations[loop.text] = self.training_iterations.get(loop.text, 0) + 1
+            if self.seed is not None:
+                now = time.monotonic()
+                self.ended_at[loop.text] = (count, self.ended_at.get(loop.text, (0, now, 0.0))[1], now)
             if self.limits.iterations and count >= self.limits.iterations:
                 self.stop_program("after %d iterations of the loop on line %d, as asked" % (count, loop.text.first))
         self.check_limits()
@@ -643,6 +651,9 @@ class Recorder(Listener):
             params = [p for group in optimizer.param_groups for p in group["params"]]
             self.writer.event("Step", at=self.here(lines), optimizer=number)
             self.stepping[number] = [(TensorRef(p), version_of(p)) for p in params]
+            if self.seed is not None:
+                # Only a run whose results are compared keeps what it looks at.
+                self.learning.update((id(p), p) for p in params)
             for p in params:
                 if p.requires_grad:
                     entry = self.reader.leaves.get(id(p))
@@ -687,6 +698,13 @@ class Recorder(Listener):
 
     # The end
 
+    def _learned(self) -> List[Any]:
+        """The parameters that optimizers stepped, else the leaves that a backward reached, in the order of making."""
+        if self.learning:
+            return list(self.learning.values())
+        leaves = sorted(self.reader.leaves.values(), key=lambda entry: entry[1])
+        return [tensor for reference, _, _ in leaves for tensor in (reference(),) if tensor is not None]
+
     def _summary(self) -> None:
         lines = self.tracer.lines()
         for key in self.tracer.watched:
@@ -697,6 +715,18 @@ class Recorder(Listener):
             if steps and not with_gradient:
                 name = "never-a-gradient:%d" % leaf
                 self.writer.event("Measure", at=self.here(lines), name=name, value=steps, unit="steps")
+        if self.seed is not None and self.torch is not None:
+            at = self.here(lines)
+            params = self._learned()
+            digest = digest_of(params)
+            self.writer.event("Measure", at=at, name="learned:" + digest, value=len(params), unit="parameters")
+            ends = max(self.ended_at.values(), key=lambda entry: entry[0], default=(0, 0.0, 0.0))
+            if ends[0] >= 3:
+                # The first iteration sets things up: torch loads a part of itself at the first step.
+                seconds = (ends[2] - ends[1]) / (ends[0] - 1)
+                self.writer.event("Measure", at=at, name="iteration-seconds", value=seconds, unit="seconds")
+            if peak_memory():
+                self.writer.event("Measure", at=at, name="peak-memory", value=peak_memory(), unit="bytes")
         if self.torch is not None and self.torch.cuda.is_initialized():
             at = self.here(lines)
             peak = self.torch.cuda.max_memory_allocated()
@@ -705,3 +735,36 @@ class Recorder(Listener):
             self.writer.event(
                 "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"
             )
+
+
+def seed_everything(torch: Any, seed: int) -> None:
+    """Seed Python's, torch's and, where it is loaded, NumPy's generator; the program's own seeds come later."""
+    import random
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % (1 << 32))
+
+
+def digest_of(tensors: List[Any]) -> str:
+    """A digest of the values of tensors, bit for bit."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        value = tensor.detach().cpu().contiguous()
+        digest.update(repr((tuple(value.shape), str(value.dtype))).encode())
+        digest.update(bytes(value.untyped_storage())[: value.numel() * value.element_size()])
+    return digest.hexdigest()[:16]
+
+
+def peak_memory() -> int:
+    """The most memory this process ever had, in bytes; 0 where that is not known."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -52,7 +52,7 @@ class CallText(NamedTuple):
 class SourceText:
     """One user file, parsed once. A file that cannot be read or parsed gives no loops and whole-line spans."""
 
-    def __init__(self, filename: str) -> None:
+    def __init__(self, filename: str, given: Optional[List[str]] = None) -> None:
         self.filename = filename
         self.lines: List[str] = []
         self.loops: Dict[Tuple[str, int], List[LoopText]] = {}
@@ -61,10 +61,13 @@ class SourceText:
         self.inplace: Dict[int, Tuple[Tuple[str, ...], ...]] = {}
         self.clears: FrozenSet[int] = frozenset()
         try:
-            if os.path.getsize(filename) > _MAX_BYTES:
+            if given is not None:
+                text = "".join(given)
+            elif os.path.getsize(filename) > _MAX_BYTES:
                 return
-            with tokenize.open(filename) as file:
-                text = file.read()
+            else:
+                with tokenize.open(filename) as file:
+                    text = file.read()
             self.lines = text.split("\n")
             tree = _parse_quietly(text, filename)
         except (OSError, SyntaxError, ValueError, RecursionError, LookupError, MemoryError):
@@ -332,6 +335,10 @@ class Sources:
         if path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path:
             return False
         return path.startswith(self._roots)
+
+    def give(self, filename: str, lines: List[str]) -> None:
+        """Say what a file's code was compiled from, where that is not what the file holds."""
+        self._texts[filename] = SourceText(filename, lines)
 
     def text(self, filename: str) -> SourceText:
         text = self._texts.get(filename)

@@ -1,0 +1,131 @@
+"""Tries a fix: the program as it is and the program as mended, run with the same seed, held beside each other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
+from tapecheck.record.evidence import judge
+from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
+from tapecheck.tape import Measure, Raised
+
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two runs: how it ended, the rules it broke, and what was measured.
+
+    `learned` is a digest of the parameters at the end, "" where there were none; `memory` is in bytes, 0 where it is
+    not known, `seconds` per iteration after the first, None where there were fewer than three.
+    """
+
+    ended: str
+    exception: str
+    rules: tuple[str, ...]
+    learned: str
+    memory: int
+    seconds: float | None
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What running a fix showed."""
+
+    before: Side
+    after: Side
+
+    @property
+    def same_parameters(self) -> bool | None:
+        """Whether both runs learned the same, bit for bit; None where one of them did not come to its end."""
+        sides = (self.before, self.after)
+        if any(side.ended != "finished" or not side.learned for side in sides):
+            return None
+        return self.before.learned == self.after.learned
+
+    def text(self) -> str:
+        """What changed, in one line."""
+        before, after = self.before, self.after
+        parts = []
+        if before.exception:
+            told = f"it raises {after.exception}" if after.exception else "the exception is gone"
+            parts.append(told if after.exception != before.exception else "the same exception is raised")
+        elif after.exception:
+            parts.append(f"it raises {after.exception}, which the program before did not")
+        gone = [rule for rule in before.rules if rule not in after.rules]
+        new = [rule for rule in after.rules if rule not in before.rules]
+        if gone:
+            parts.append(f"{', '.join(gone)} no longer happens")
+        if new:
+            parts.append(f"{', '.join(new)} happens now")
+        same = self.same_parameters
+        if same is None:
+            parts.append("the parameters cannot be compared, since not both runs came to their end")
+        else:
+            parts.append("the parameters are identical" if same else "the parameters are not the same")
+        if before.memory and after.memory:
+            parts.append(f"peak memory {before.memory / 1e6:.0f} MB before, {after.memory / 1e6:.0f} MB after")
+        if before.seconds is not None and after.seconds is not None:
+            parts.append(f"{_time(before.seconds)} an iteration before, {_time(after.seconds)} after")
+        return "; ".join(parts)
+
+    def measured(self) -> dict[str, Any]:
+        """The same as data."""
+        return {
+            "text": self.text(),
+            "parameters_identical": self.same_parameters,
+            "before": dataclasses.asdict(self.before),
+            "after": dataclasses.asdict(self.after),
+        }
+
+
+def edited(text: str, file: str, edits: Sequence[Edit]) -> str | None:
+    """A text with the edits of a fix made; None where some are in other files."""
+    if not edits or any(edit.span.file != file for edit in edits):
+        return None
+    index = TextIndex(text)
+    changes = settle(
+        text,
+        (
+            Change(
+                index.offset(edit.span.line, edit.span.column),
+                index.offset(edit.span.end_line, edit.span.end_column),
+                edit.content,
+            )
+            for edit in edits
+        ),
+    )
+    return None if changes is None else apply(text, changes)
+
+
+def side(
+    request: RunRequest,
+    on_event: Callable[[Union[Output, Progress]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Side:
+    """Run one of the two programs; raises RunError as `run` does."""
+    return side_of(run(dataclasses.replace(request, seed=SEED), on_event, cancelled), request.cwd)
+
+
+def side_of(result: RunResult, directory: str | None) -> Side:
+    """What a run that was made with a seed came to."""
+    measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
+    learned = next((name.partition(":")[2] for name in measures if name.startswith("learned:")), "")
+    last = next((event for event in reversed(result.tape.events) if isinstance(event, Raised)), None)
+    return Side(
+        ended=result.how_ended,
+        exception=last.message if last is not None and result.how_ended == "raised" else "",
+        rules=tuple(dict.fromkeys(finding.name for finding in judge([], result.tape, directory=directory))),
+        learned=learned if measures.get(f"learned:{learned}") else "",
+        memory=int(measures.get("cuda-peak-memory", 0) or measures.get("peak-memory", 0)),
+        seconds=measures.get("iteration-seconds"),
+        iterations=result.iterations,
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
