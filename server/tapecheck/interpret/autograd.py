@@ -101,7 +101,7 @@ class Autograd:
                     found[saved.of] = None
                     certain = "yes"
             if not node.saved and node.keeps != "no":
-                for source in node.inputs:
+                for source in node.inputs or (number,):
                     found[source] = None
                 certain = "may" if certain == "no" and node.linked != "yes" else "yes"
         return list(found), certain
@@ -113,6 +113,9 @@ class Autograd:
         names = ("gradient", "retain_graph", "create_graph", "inputs")
         given = {**dict(zip(names, args)), **kwargs}
         given.pop("**", None)
+        if "retain_variables" in given:
+            # What the argument was called before torch 0.2: no torch of today gets past this call.
+            given.setdefault("retain_graph", given.pop("retain_variables"))
         self._backward([root], given, node, self._argument(node, "retain_graph", 1))
         return None
 
@@ -125,12 +128,7 @@ class Autograd:
         return None
 
     def _backward(self, roots: list[Value], given: Kwargs, node: ast.AST, span: Span | None) -> None:
-        for root in roots:
-            if isinstance(root, Unknown) and root.node is None and not root.data and root.concrete is None:
-                # What a backward is called on has a graph, wherever it comes from.
-                built = self.world.build(f"graph of {root.name}", node, (), keeps="may")
-                root.node, root.oldest, root.certain = built.node, built.oldest, False
-                self.world.kept += 1
+        self._give_graphs(roots, node)
         inputs = given.get("inputs")
         wanted = self._sequence(inputs, node) if inputs is not None else None
         event = self._event("backward", roots, wanted, given, node, span)
@@ -144,12 +142,24 @@ class Autograd:
         self._accumulate(event, traversal, wanted)
         self._fire_hooks(traversal, node)
 
+    def _give_graphs(self, roots: list[Value], node: ast.AST) -> None:
+        """What a backward is called on has a graph, wherever it comes from."""
+        for root in roots:
+            unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
+            if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
+                built = self.world.build(f"graph of {root.name}", node, (), keeps="may")
+                root.node, root.oldest = built.node, built.oldest
+                if isinstance(root, Unknown):
+                    root.certain = False
+                self.world.kept += 1
+
     def grad_function(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """`torch.autograd.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, ...)`: the gradients."""
         names = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused")
         given = {**dict(zip(names, args)), **kwargs}
         given.pop("**", None)
         roots = self._sequence(given.pop("outputs", None), node)
+        self._give_graphs(roots, node)
         whole = given.pop("inputs", None)
         wanted = self._sequence(whole, node)
         event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3))
@@ -178,6 +188,9 @@ class Autograd:
         roots = tuple(root.node for root in event.roots if root.node is not None)
         if event.create != "no" and world.grad_mode != "no":
             sources, certain = self.gradient_inputs(traversal)
+            if not sources and any(root.graph == "may" for root in event.roots):
+                # Where nobody knows what lies behind, there may be a graph to the gradient.
+                sources, certain = list(roots), "may"
             if sources:
                 stand_ins = [_Source(number, world, self) for number in sources]
                 built = world.build(

@@ -26,7 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of
-from tapecheck.tape import Optimizer, Step
+from tapecheck.tape import Fact, Optimizer, Step, both, either
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 if TYPE_CHECKING:
@@ -752,16 +752,20 @@ class Modules:
         if name in ("sample", "sample_n"):
             return Native(name, lambda m, args, kwargs, at: self._sample(owner, at))
         if name in ("rsample", "log_prob", "entropy", "cdf", "icdf", "kl_divergence"):
-            return Native(name, lambda m, args, kwargs, at: self._density(owner, name, args, at))
-        if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode", "base_dist"):
+            return Native(name, lambda m, args, kwargs, at: self.density(owner, name, args, at))
+        if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
             if name not in owner.attrs:
                 self.world.kept += 1
                 values = owner.facts["parameters"]
-                owner.attrs[name] = (
-                    values[0] if values and name in ("loc", "mean") else self._density(owner, name, [], ast.Pass())
-                )
+                if values and name in ("loc", "mean"):
+                    owner.attrs[name] = values[0]
+                else:
+                    # Only of one that has a single parameter is it known what its attributes are made of.
+                    owner.attrs[name] = self.density(
+                        owner, name, [], owner.facts["at"], "yes" if name in ("probs", "logits") else "may"
+                    )
             return owner.attrs[name]
-        return None
+        return Unknown(name) if name == "base_dist" else None
 
     def _sample(self, owner: Instance, node: ast.AST) -> Value:
         cuts: tuple[int, ...] = ()
@@ -770,15 +774,23 @@ class Modules:
                 cuts = self.world.cut("nondifferentiable", node, value, name="sample")
         return self.world.data("sample", cuts)
 
-    def _density(self, owner: Instance, name: str, args: Args, node: ast.AST) -> Value:
+    def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
+        """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
         values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in self.machine.torch.tensors(arg)]]
         carriers = [value for value in values if value.node is not None]
-        if not carriers or self.world.grad_mode == "no":
+        required: Fact = "no"
+        for value in values:
+            required = either(required, self.machine.torch.requires(value))
+        required = both(required, sure)
+        if required == "no" or self.world.grad_mode == "no":
             return self.world.data(name, cuts_of(*values))
-        if not hasattr(node, "lineno"):
-            return self.world.data(name, cuts_of(*values))
+        if not carriers:
+            # Nobody knows whether the parameters of the distribution have a graph.
+            return Unknown(f"{owner.lib}.{name}()", None, cuts_of(*values))
         saved = [self.world.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
-        return self.world.build(f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes")
+        return self.world.build(
+            f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes", exists=required
+        )
 
 
 _RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}

@@ -333,16 +333,13 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
             if not isinstance(cls, Class):
                 return
             function = cls.namespace.get(node.name)
-            inner = function
-            while isinstance(inner, Wrapped):
-                inner = inner.function
             if not (isinstance(function, Wrapped) and function.kind == "staticmethod"):
                 try:
                     owner = machine.call(cls, [], {"**": Unknown("**")}, node)
                 except Signal:
                     owner = Instance(cls)
                 args.append(owner)
-            function = inner
+        started = function
         while isinstance(function, Wrapped):
             function = function.function
         if not isinstance(function, Function):
@@ -361,13 +358,26 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                     held = args[0].attrs.get(attribute[5:])
                     if isinstance(held, Unknown):
                         machine.torch.opaque_parameters(held, node)
-        result = machine.call(function, args, {"**": Unknown("**")}, node)
+        result = machine.call(_in_its_mode(started, function), args, {"**": Unknown("**")}, node)
         # The caller gets the result and still has what it passed in.
         passed = tuple(value for value in args if isinstance(value, Unknown))
         machine.escape((result, *passed), node, "the caller")
     finally:
         machine.world.pop()
         machine.envs.pop()
+
+
+def _in_its_mode(started: Value, function: Function) -> Value:
+    """A function within the grad modes that its decorators set; other wrappers want arguments of their own."""
+    modes = []
+    while isinstance(started, Wrapped):
+        if started.kind in ("no_grad", "enable_grad", "inference_mode"):
+            modes.append(started.kind)
+        started = started.function
+    wrapped: Value = function
+    for mode in reversed(modes):
+        wrapped = Wrapped(mode, wrapped)
+    return wrapped
 
 
 def _called_models(node: ast.AST) -> set[str]:

@@ -245,6 +245,8 @@ class Torch:
             elif name == "detach":
                 how = "detach"
             if how:
+                if name == "detach":
+                    cuts = self._constant_cuts(name, cuts)
                 for value in every:
                     if value.node is not None:
                         cuts = merge_cuts(world.cut(how, node, value, name=getattr(value, "name", "")), cuts)
@@ -678,7 +680,7 @@ class Torch:
         if name == "detach_":
             cuts = world.cut("detach", node, owner, name=owner.name)
             owner.node, owner.graph, owner.is_leaf, owner.oldest, owner.cuts = None, "no", False, None, cuts
-            owner.constant_terms = ()
+            owner.constant_terms, owner.of_leaf = (), None
             return owner
         if name == "requires_grad_":
             return self.requires_grad(owner, args[0] if args else kwargs.get("requires_grad", True), node)
@@ -734,6 +736,9 @@ class Torch:
             self.change(owner, node, name)
             return owner
         if self.facts.op(name) is None:
+            if owner.graph == "no" and not name.startswith("is_"):
+                # A method of other torch versions, of a subclass: it may have given the tensor a graph.
+                owner.graph = "may"
             return self.opaque_result(name, [owner, *args], kwargs, node)
         return self.op(name, [owner, *args], kwargs, node)
 
@@ -1210,10 +1215,20 @@ class Torch:
 
     def _distribution(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         result = Instance(None, path)
-        result.facts["parameters"] = [tensor for arg in (*args, *kwargs.values()) for tensor in self.tensors(arg)]
+        result.facts["parameters"] = [value for arg in (*args, *kwargs.values()) for value in self._parameters(arg)]
+        result.facts["at"] = node
+        if path.endswith("kl_divergence"):
+            return self.nn.density(result, "kl_divergence", [], node)
         for name, value in kwargs.items():
             result.attrs[name] = value
         return result
+
+    def _parameters(self, value: Value) -> list[Value]:
+        """The tensors that a distribution is made of, those of the distributions in it included."""
+        if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
+            found: list[Value] = value.facts["parameters"]
+            return found
+        return self.tensors(value)
 
     def functional(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """torch.func and autograd.functional: functions of functions; their results may carry a graph."""

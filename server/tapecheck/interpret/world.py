@@ -260,14 +260,16 @@ class World:
         graph_node = getattr(value, "node", None)
         before: tuple[int, ...] = getattr(value, "cuts", ())
         leaves = tuple(leaves)
+        # Detached once more, a gradient is a constant that somebody wanted.
+        wanted = tuple(one for one in before if self.ledger.cuts[one].how != "grad") if before else before
         if graph_node is None and not leaves:
-            return before
+            return wanted
         self._cuts += 1
         nodes = (graph_node,) if graph_node is not None else ()
         # What a function under @torch.no_grad() computes is cut where it is called.
         at = self.cut_site if self.cut_site is not None and how == "no_grad" else self.site(node)
         self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before))
-        return merge_cuts((self._cuts,), before)
+        return merge_cuts((self._cuts,), wanted)
 
     def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
         """A further cut of a value that is cut already; answers the cuts of the result."""

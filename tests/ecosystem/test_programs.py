@@ -1,0 +1,46 @@
+"""What was once judged wrongly in public code: the findings of minimal programs, and torch's verdict on them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.ecosystem.programs import PROGRAMS
+from tests.interpret.truth import PRELUDE, torch_raises_at
+
+STAND_INS = """\
+import sys, types
+writers = sys.modules["writers"] = types.ModuleType("writers")
+writers.Writer = type("Writer", (), {"__init__": lambda self, name: None, "add_scalar": lambda self, *a, **k: None})
+"""
+
+
+def marked(text: str, mark: str) -> list[tuple[str, int]]:
+    """The lines whose last comment says so, with the mark found."""
+    lines = enumerate(text.splitlines(), 1)
+    return [(found, number) for number, line in lines for found in re.findall(rf"(?<=[# ]){mark}\b", line)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_findings(name: str) -> None:
+    text = PRELUDE + PROGRAMS[name].text
+    findings = check(from_text(text, "program.py")).findings
+    assert [(one.code, one.span.line) for one in findings] == marked(text, r"TAPE\d+"), [f.message for f in findings]
+
+
+@pytest.fixture(scope="module")
+def truth() -> dict[str, tuple[int | None, str]]:
+    pytest.importorskip("torch")
+    programs = {name: PRELUDE + STAND_INS + program.text + program.run for name, program in PROGRAMS.items()}
+    return torch_raises_at(programs)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_torch_raises_where_the_program_says(name: str, truth: dict[str, tuple[int | None, str]]) -> None:
+    program = PROGRAMS[name]
+    wanted = [number for _, number in marked(PRELUDE + STAND_INS + program.text + program.run, "raises")]
+    line, message = truth[name]
+    assert line == next(iter(wanted), None), message
