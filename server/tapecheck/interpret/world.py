@@ -205,7 +205,8 @@ class World:
         pattern = self.policy.patterns.get(place)
         answer = default if pattern is None else pattern[min(asked.times, len(pattern) - 1)]
         asked.times += 1
-        self.emit(Decision(self.site(node), text, answer))
+        last = statement.end_lineno if isinstance(statement, ast.stmt) else None
+        self.emit(Decision(self.site(node), text, answer, last or 0))
         return answer
 
     # -- the graph ------------------------------------------------------------------------------------------

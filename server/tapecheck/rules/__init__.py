@@ -14,6 +14,7 @@ from tapecheck.rules.growing_chain import GrowingChain
 from tapecheck.rules.leaf_inplace import LeafInplace
 from tapecheck.rules.missing_create_graph import MissingCreateGraph
 from tapecheck.rules.needless_retain_graph import NeedlessRetainGraph
+from tapecheck.rules.path import explain
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.stale_saved_tensor import StaleSavedTensor
@@ -47,7 +48,11 @@ def judge(
     if not chosen:
         return []
     readings = [Reading(tape) for tape in tapes]
-    findings = merged(finding for rule in chosen for finding in rule.judge(readings))
+    findings = []
+    for rule in chosen:
+        found = merged(rule.judge(readings))
+        explain(rule, found, readings)
+        findings += found
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     return findings
 

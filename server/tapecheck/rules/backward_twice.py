@@ -7,17 +7,15 @@ from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.origin import Origin, carried_text, trace
+from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
-    always,
     built_text,
     call_text,
     called_from,
-    deciding,
     freed_text,
     line,
-    path_label,
     quoted,
     span_facts,
 )
@@ -236,9 +234,8 @@ for step in range(3):
         elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
             what = "is computed once, before the loop" if origin.kind == "outside" else "belongs to both graphs"
             labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
-        decision = None if certain else deciding(readings, reading, run)
-        if decision is not None:
-            labels.append(path_label(decision))
+        if not certain:
+            labels += path_labels(readings, reading, run)
         swallowed = reading.caught(run)
         if swallowed is not None:
             message += "; the exception is swallowed, so this step is silently skipped"

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
     CUT_ADVICE,
     CUT_WORDS,
-    always,
     call_text,
     called_from,
-    deciding,
     line,
-    path_label,
     quoted,
     root_text,
     span_facts,
@@ -175,9 +173,8 @@ optimizer.step()
             words = CUT_WORDS.get(cut.how, "{value} leaves its graph here")
             labels.append(Label(cut.at.span, words.format(value=quoted(cut.name, "the value")), "cut"))
             labels += called_from(cut.at, home, 1)
-        decision = None if certain else deciding(readings, reading, run)
-        if decision is not None:
-            labels.append(path_label(decision))
+        if not certain:
+            labels += path_labels(readings, reading, run)
         if reading.caught(run) is not None:
             message += "; the exception is swallowed, so this step is silently skipped"
         labels += called_from(run.at, home)

@@ -15,7 +15,7 @@ DOCS_URL = "https://tapecheck.readthedocs.io/en/latest/rules/"
 class Label:
     """Another line of the story: where the graph was built, freed, changed, cut or kept.
 
-    `role` is one of built, freed, changed, cut, kept, carried, called, step, path.
+    `role` is one of built, freed, changed, cut, kept, carried, called, step, path, condition.
     """
 
     span: Span

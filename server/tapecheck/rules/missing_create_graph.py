@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
-    always,
     call_text,
     called_from,
-    deciding,
     line,
-    path_label,
     quoted,
     root_text,
     span_facts,
@@ -206,9 +204,8 @@ print(importance.abs().sum().item())
                 f"one leads through the gradient taken on {taken} without `create_graph=True`"
             )
         labels = _labels(cuts)
-        decision = None if certain else deciding(readings, reading, run)
-        if decision is not None:
-            labels.append(path_label(decision))
+        if not certain:
+            labels += path_labels(readings, reading, run)
         labels += called_from(run.at, home)
         return Finding(
             self.code, self.name, "error", home, message,

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.origin import Origin, carried_text, trace
+from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
-    always,
     call_text,
     called_from,
-    deciding,
     line,
-    path_label,
     quoted,
     span_facts,
     when,
@@ -202,9 +200,8 @@ loss.backward()
         labels += [
             Label(span, "the change is called from here", "called") for span in change.at.stack[:2] if span != home
         ]
-        decision = None if certain else deciding(readings, reading, run)
-        if decision is not None:
-            labels.append(path_label(decision))
+        if not certain:
+            labels += path_labels(readings, reading, run)
         swallowed = reading.caught(run)
         if swallowed is not None:
             message += "; the exception is swallowed, so this step is silently skipped"

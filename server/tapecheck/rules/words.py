@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.reading import Reading, Run
-from tapecheck.tape import Backward, Decision, Node, Root, Site, Span
+from tapecheck.rules.reading import Run
+from tapecheck.tape import Backward, Node, Root, Site, Span
 
 MAX_LABELS = 8
 
@@ -136,44 +136,3 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         best.labels = deduped([*best.labels, *(label for other in group for label in other.labels)])
         answer.append(best)
     return answer
-
-
-# -- several ways through one program -----------------------------------------------------------------------
-
-
-def ordinal(reading: Reading, run: Run) -> int:
-    """How many times the call had run before in its tape."""
-    return next(number for number, other in enumerate(reading.runs_by_site[run.at.span]) if other is run)
-
-
-def always(readings: Iterable[Reading], reading: Reading, run: Run) -> bool:
-    """Whether this call certainly raises in every tape that reaches it as often."""
-    return not _passing(readings, run, ordinal(reading, run))
-
-
-def _passing(readings: Iterable[Reading], run: Run, count: int) -> list[tuple[Reading, Run]]:
-    """The tapes that get past the call the same number of times."""
-    found = []
-    for other in readings:
-        runs = other.runs_by_site.get(run.at.span, ())
-        if len(runs) > count and not runs[count].failed:
-            found.append((other, runs[count]))
-    return found
-
-
-def deciding(readings: Iterable[Reading], reading: Reading, run: Run) -> Decision | None:
-    """The undecided condition that tells the failing way from one that passes, if there is just that."""
-    passing = _passing(readings, run, ordinal(reading, run))
-    if not passing:
-        return None
-    other, there = passing[0]
-    taken = {(decision.at.span, decision.taken) for position, decision in other.decisions if position < there.position}
-    for position, decision in reading.decisions:
-        if position < run.position and (decision.at.span, decision.taken) not in taken:
-            return decision
-    return None
-
-
-def path_label(decision: Decision) -> Label:
-    way = "true" if decision.taken else "false"
-    return Label(decision.at.span, f"this happens where `{decision.text}` is {way}", "path")

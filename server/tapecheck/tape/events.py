@@ -284,11 +284,15 @@ class Escape:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A condition that the dry run could not decide, and the way this tape took."""
+    """A condition that the dry run could not decide, and the way this tape took.
+
+    `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one.
+    """
 
     at: Site
     text: str
     taken: bool
+    end_line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,100 @@
+"""Why a finding is one of some ways through the program only: the undecided conditions that lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Rule
+from tapecheck.tape import Decision, Span
+
+MAX_CONDITIONS = 3
+_TIMES = ("first", "second", "third", "fourth", "fifth")
+
+
+def always(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
+    """Whether this call certainly raises in every tape that reaches it as often."""
+    return not _passing(readings, run, _ordinal(reading, run))
+
+
+def path_labels(readings: Sequence[Reading], reading: Reading, run: Run) -> list[Label]:
+    """The conditions that tell the way on which this call fails from the closest one on which it passes."""
+    ways = [(other, there.position) for other, there in _passing(readings, run, _ordinal(reading, run))]
+    return _labels(_deciding(reading, run.position, ways, run.at.span))
+
+
+def explain(rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]) -> None:
+    """Add the conditions to those of a rule's findings that some ways through the program do not show."""
+    wanting = [finding for finding in findings if not any(label.role == "condition" for label in finding.labels)]
+    if not wanting or len(readings) < 2:
+        return
+    shown = [{finding.key for finding in rule.judge([reading])} for reading in readings]
+    for finding in wanting:
+        having = [reading for reading, keys in zip(readings, shown) if finding.key in keys]
+        lacking = [
+            (reading, len(reading.tape.events))
+            for reading, keys in zip(readings, shown)
+            if finding.key not in keys and reading.ended == "finished"
+        ]
+        if having and lacking:
+            conditions = _deciding(having[0], len(having[0].tape.events), lacking, finding.span)
+            finding.labels += tuple(_labels(conditions))
+
+
+def _ordinal(reading: Reading, run: Run) -> int:
+    """How many times the call had run before in its tape."""
+    return next(number for number, other in enumerate(reading.runs_by_site[run.at.span]) if other is run)
+
+
+def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Reading, Run]]:
+    """The tapes that get past the call the same number of times."""
+    found = []
+    for other in readings:
+        runs = other.runs_by_site.get(run.at.span, ())
+        if len(runs) > count and not runs[count].failed:
+            found.append((other, runs[count]))
+    return found
+
+
+def _deciding(
+    reading: Reading, until: int, others: Sequence[tuple[Reading, int]], home: Span
+) -> list[tuple[Decision, int, bool]]:
+    """What this way decides otherwise than the closest of the others, before a position in each.
+
+    Each decision comes with how often its condition had been asked before, and whether the answers differ in time.
+    A condition that only decides whether the line of the finding is reached at all explains nothing.
+    """
+    mine = _answers(reading, until)
+    best: list[tuple[Decision, int, bool]] = []
+    for other, end in others:
+        theirs = {span: [decision.taken for decision in asked] for span, asked in _answers(other, end).items()}
+        found: list[tuple[Decision, int, bool]] = []
+        for span, asked in mine.items():
+            if span.file == home.file and span.line <= home.line <= asked[0].end_line:
+                continue
+            answers = theirs.get(span, [])
+            for count, decision in enumerate(asked):
+                if count >= len(answers) or answers[count] != decision.taken:
+                    found.append((decision, count, len({each.taken for each in asked}) > 1))
+                    break
+        if found and (not best or len(found) < len(best)):
+            best = found
+    return best
+
+
+def _answers(reading: Reading, until: int) -> dict[Span, list[Decision]]:
+    answers: dict[Span, list[Decision]] = {}
+    for position, decision in reading.decisions:
+        if position < until:
+            answers.setdefault(decision.at.span, []).append(decision)
+    return answers
+
+
+def _labels(conditions: Sequence[tuple[Decision, int, bool]]) -> list[Label]:
+    labels = []
+    for decision, count, varies in conditions[:MAX_CONDITIONS]:
+        way = "true" if decision.taken else "false"
+        when = f" the {_TIMES[count]} time it is asked" if varies and count < len(_TIMES) else ""
+        labels.append(Label(decision.at.span, f"this happens where `{decision.text}` is {way}{when}", "condition"))
+    return labels
