@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tapecheck.interpret.containers import (
     ordered,
     set_item,
 )
-from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown
+from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, derived, remembered, resolved
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -53,6 +54,15 @@ def _print(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return None
 
 
+def length_of(owner: Instance) -> Value:
+    """The length of an object nobody knows the length of; while it is gone over, that of the loop."""
+    if "__len__" not in owner.facts:
+        owner.facts["__len__"] = Unknown("len")
+    if "iterated" in owner.facts:
+        bound_length(owner.facts["__len__"])
+    return owner.facts["__len__"]
+
+
 def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown()
     if isinstance(value, Instance):
@@ -66,11 +76,15 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             length = known.length()
             if length is not None:
                 return length
-        if "__len__" not in value.facts:
-            value.facts["__len__"] = Unknown("len")
-        return value.facts["__len__"]
+        return length_of(value)
     if isinstance(value, (List, Set, Dict)):
-        return len(value.items) if not value.more else Unknown("len")
+        missing = getattr(value, "cut", 0)
+        if value.more or missing is None:
+            unknown_length = Unknown("len")
+            unknown_length.bounds = (len(value.items), math.inf)
+            return unknown_length
+        whole = len(value.items) + missing
+        return min(whole, value.bound) if isinstance(value, List) and value.bound is not None else whole
     if isinstance(value, (tuple, str, bytes)):
         return len(value)
     if isinstance(value, Class) and value.members is not None:
@@ -86,8 +100,13 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(value, Unknown):
         length = attribute_of_unknown(value, "__len__()")
         if isinstance(length, Unknown):
-            length.node = None
+            length.node, length.data = None, True
+            length.bounds = length.bounds or (0, math.inf)
+            if length.concrete is None and value.truth is False:
+                length.concrete = 0
         return concrete(length)
+    if isinstance(value, Lib):
+        return remembered(m.world, ("len", value.path), "len")
     return Unknown("len")
 
 
@@ -102,10 +121,13 @@ def make_range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             start = values[0] if values else 0
             if index == (0 if len(args) == 1 else 1):
                 # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
-                value.concrete = start + LOOP_BOUND * (step if isinstance(step, int) and step else 1)
+                value = resolved(m, value, node)
+                if isinstance(value, Unknown):
+                    times = LOOP_BOUND * (step if isinstance(step, int) and step else 1)
+                    value.concrete = bound_length(value, start + times)
             else:
                 value.concrete = 0 if index == 0 else 1
-            value = value.concrete
+            value = concrete(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int):
@@ -285,7 +307,11 @@ def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
         for item in items:
             if isinstance(item, (Tensor, Instance)):
                 return item
-        return Unknown(name, None, cuts_of(*items))
+        numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
+        result = derived("number" if numbers else name, name, *items)
+        result.cuts = cuts_of(*items)
+        result.data = all(item.data for item in items if isinstance(item, Unknown))
+        return result
 
     return choose
 
@@ -309,7 +335,12 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Machine, Args, Kwargs, a
                 raise Signal("ValueError") from None
         if isinstance(value, Unknown) and value.node is not None:
             return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
-        return Unknown("number", None, cuts_of(value))
+        if isinstance(value, Instance):
+            method = m.find_method(value, f"__{getattr(kind, '__name__', '')}__")
+            return m.call(method, [], {}, node) if method is not None else Unknown("number")
+        result = derived("number", getattr(kind, "__name__", "number"), value)
+        result.cuts = cuts_of(value)
+        return result
 
     return convert
 
@@ -369,7 +400,9 @@ def _round(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return round(*values)
         except (TypeError, ValueError, OverflowError):
             return Unknown("number")
-    return Unknown("number", None, cuts_of(*args))
+    result = derived("number", "round", *args)
+    result.cuts = cuts_of(*args)
+    return result
 
 
 def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -381,7 +414,8 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return True
     if any(result is None for result in results):
         if isinstance(args[0], Unknown):
-            return m._unknown_test(ast.Is(), args[0], Unknown("type"))
+            names = tuple(kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted)
+            return m._unknown_test(ast.Is(), args[0], ("isinstance", *names))
         return Unknown("isinstance")
     return False
 

@@ -12,12 +12,14 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
     Dict,
+    Generator,
     Instance,
     Kwargs,
     List,
     Range,
     Set,
     Signal,
+    Stream,
     Unknown,
     Value,
     concrete,
@@ -115,6 +117,8 @@ def arithmetic(
 
 def method_of_constant(machine: Machine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A method of a number or text, run where all its arguments are known."""
+    if name == "join" and args and isinstance(args[0], (Generator, Stream)):
+        args = [List(list(machine.elements(args[0], ast.Pass())))]
     try:
         values = [plain(arg) for arg in args]
         named = {key: plain(value) for key, value in kwargs.items()}

@@ -33,6 +33,7 @@ from tapecheck.interpret.values import (
     Value,
     View,
     concrete,
+    unwrapped,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 def container_operator(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    left, right = unwrapped(left), unwrapped(right)
     if isinstance(op, ast.Add):
         if isinstance(left, tuple) and isinstance(right, tuple):
             return left + right
@@ -313,7 +315,11 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
         return _generator_stream(machine, value_now)
     if isinstance(value, Unknown):
         child = value
-        bound_length(attribute_of_unknown(child, "__len__()"))
+        size = attribute_of_unknown(child, "__len__()")
+        if child.truth is False and size.concrete is None:
+            size.concrete = 0
+        if bound_length(size) and child.truth is None:
+            child.truth = True
         fresh: dict[int, Value] = {}
 
         def unknown_item(index: int) -> Value:
@@ -325,8 +331,14 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
                 fresh[index] = made
             return fresh[index]
 
-        length = attribute_of_unknown(child, "__len__()").concrete
-        return Stream(lambda: length if isinstance(length, int) and length > LOOP_BOUND else None, unknown_item)
+        length = attribute_of_unknown(child, "__len__()")
+
+        def known_length() -> int | None:
+            # Whoever has asked for the length reckons with it: the loop has to come to that end.
+            size = length.concrete
+            return size if isinstance(size, int) and (size != LOOP_BOUND or length.bounds is not None) else None
+
+        return Stream(known_length, unknown_item)
     return Stream(lambda: None, lambda index: Unknown("item"))
 
 
@@ -369,14 +381,17 @@ def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:
 
 def _append(machine: Machine, target: List, items: list[Value], node: ast.AST) -> None:
     target.items.extend(items)
+    if machine.world.iteration:
+        machine.world.counted.append(("grown", target, None, len(items)))
     if target.bound is not None and len(target.items) > target.bound:
         del target.items[: len(target.items) - target.bound]
     if any(True for item in items if not isinstance(item, CONSTANTS)):
         target.stored_at = machine.world.site(node)
 
 
+_TYPES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))
 _MAX_ITEMS = 64
-_MAX_DRAINED = 1_024
+_MAX_DRAINED = 256
 
 
 def exception_signal(args: Args, node: ast.AST) -> Signal:
@@ -431,9 +446,12 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
         if not isinstance(index, CONSTANTS) and owner.items:
             return next(iter(owner.items.values()))
         return Unknown("item")
-    if isinstance(owner, Range) and isinstance(index, int):
+    if isinstance(owner, Range) and isinstance(index, (int, slice)):
         try:
-            return range(owner.start, owner.stop, owner.step)[index]
+            found = range(owner.start, owner.stop, owner.step)[constants.plain(index)]
+            return found if isinstance(found, int) else Range(found.start, found.stop, found.step)
+        except constants.NotPlain:
+            return Unknown("range")
         except IndexError:
             raise Signal("IndexError") from None
     if isinstance(owner, str) and isinstance(index, (int, slice)):
@@ -517,6 +535,17 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
         if name in ("value", "name"):
             return owner if name == "value" else Unknown("text")
         return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
+    if isinstance(owner, Native) and owner.name in _TYPES:
+        if name == "fromkeys":
+            return Native(name, lambda m, args, kwargs, at: from_keys(m, args, kwargs, at))
+        if name in ("__name__", "__qualname__"):
+            return owner.name
+        # `str.lower` as a function: the method of its first argument.
+        return Native(
+            name, lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at)
+        )
+    if owner is None and machine.handlers:
+        raise Signal("AttributeError")
     if isinstance(owner, Generator):
         if name in ("send", "__next__", "asend", "__anext__"):
             return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))

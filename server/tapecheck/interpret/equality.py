@@ -77,6 +77,9 @@ def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | N
         return left == right
     if isinstance(left, Lib) and isinstance(right, Lib):
         return left.path == right.path
+    if isinstance(left, Lib) or isinstance(right, Lib):
+        # A constant of a library, perhaps.
+        return None
     for owner, other in ((left, right), (right, left)):
         if isinstance(owner, Instance) and owner.cls is not None and owner.cls.defines("__eq__"):
             if machine is None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tapecheck.interpret import builtin
 from tapecheck.interpret.values import Args, Context, Instance, Kwargs, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if "__len__" not in owner.facts:
-        owner.facts["__len__"] = Unknown("len")
-    return owner.facts["__len__"]
+    return builtin.length_of(owner)
 
 
 OBJECTS: dict[str, dict[str, Handler]] = {

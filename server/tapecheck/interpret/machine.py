@@ -65,6 +65,7 @@ Run = PyGenerator[Value, Value, Any]
 
 MAX_DEPTH = 48
 MAX_RECURSION = 3
+MAX_COUNTED_RECURSION = 12
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
@@ -98,6 +99,9 @@ _NUMBERS = (int, float, complex)
 _RICH: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__"), ast.Lt: ("__lt__", "__gt__"),
     ast.LtE: ("__le__", "__ge__"), ast.Gt: ("__gt__", "__lt__"), ast.GtE: ("__ge__", "__le__"),
+}  # fmt: skip
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.Eq, ast.NotEq: ast.NotEq, ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
 }  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
 _DUNDER = {
@@ -216,6 +220,8 @@ class Machine:
         value = self.eval(node.value, env)
         for target in node.targets:
             self.assign(target, value, env, node)
+            if isinstance(node.value, ast.BinOp):
+                self._count(target, value, env)
         return None
         yield
 
@@ -231,6 +237,7 @@ class Machine:
         world = self.world
         stream = self.stream(self.eval(node.iter, env), node.iter)
         outside = world.iteration
+        counted = len(world.counted)
         enough = self._enough_iterations(node)
         varying = world.varying
         loop = world.enter_loop(node)
@@ -273,7 +280,10 @@ class Machine:
         length = stream.length()
         more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
         if signal is None and more != "no":
-            self._forget_counters(node, env)
+            self._forget_counters(node, env, counted, done, None if length is None else length - index)
+            self._end_of(node, stream, env)
+        if not outside:
+            del world.counted[:]
         world.leave_loop(loop, outside, done, more)
         if isinstance(signal, Returned):
             return signal
@@ -281,11 +291,61 @@ class Machine:
             return (yield from self.block(node.orelse, env))
         return None
 
-    def _forget_counters(self, node: ast.For | ast.While, env: Env) -> None:
-        """A loop was left before its end: what it counted up has another value in the real program."""
+    def _forget_counters(self, node: ast.For | ast.While, env: Env, first: int, done: int, left: int | None) -> None:
+        """A loop was left before its end: what it counted up has another value in the real program.
+
+        `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run, `left`
+        how many more the real program makes where that is known.
+        """
+        rows: dict[tuple[str, int, Any], list[Any]] = {}
+        grown: dict[int, tuple[List, int]] = {}
+        for kind, owner, key, value in self.world.counted[first:]:
+            if kind == "grown":
+                grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
+            else:
+                rows.setdefault((kind, id(owner), key), [owner]).append(value)
+        for owner, count in grown.values():
+            if left is None or done < 2 or count % done or owner.cut is None:
+                owner.cut = None
+            else:
+                owner.cut += left * (count // done)
+        for (kind, _, key), (owner, *values) in rows.items():
+            held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
+            if isinstance(held.get(key), (int, float)) and not isinstance(held[key], bool):
+                held[key] = _extrapolated(values, done, left)
         for name in flow.counted_names(node):
-            if isinstance(env.vars.get(name), (int, float)) and not isinstance(env.vars[name], bool):
+            value = env.vars.get(name)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
                 env.vars[name] = Unknown("number")
+
+    def _count(self, target: ast.expr, value: Value, env: Env) -> None:
+        """Note a number that a statement of a loop counts up: `self.step += 1`."""
+        if not self.world.iteration or not isinstance(value, (int, float)):
+            return
+        counted = self.world.counted
+        if isinstance(target, ast.Attribute):
+            owner = self.eval(target.value, env)
+            if isinstance(owner, Instance):
+                counted.append(("attribute", owner, target.attr, value))
+        elif isinstance(target, ast.Subscript):
+            owner = self.eval(target.value, env)
+            if isinstance(owner, Dict):
+                counted.append(("item", owner, equality.hashable(self.eval(target.slice, env)), value))
+        elif isinstance(target, ast.Name):
+            home = self.home_of(target.id, env)
+            counted.append(("name", home, target.id, value))
+
+    def _end_of(self, node: ast.For, stream: Stream, env: Env) -> None:
+        """A loop was cut short: its variable has the last value that the real loop gives it."""
+        target = node.target
+        if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
+            return
+        length = stream.length()
+        last: Value = Unknown("number")
+        if length is not None and length > 0 and not stream.sequential:
+            last = stream.item(length - 1)
+        if isinstance(last, (int, float, Unknown)):
+            env.vars[target.id] = last
 
     def _enough_iterations(self, node: ast.AST) -> int:
         """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
@@ -296,6 +356,7 @@ class Machine:
     def _while(self, node: ast.While, env: Env) -> Run:
         world = self.world
         outside = world.iteration
+        counted = len(world.counted)
         enough = self._enough_iterations(node)
         varying = world.varying
         loop = world.enter_loop(node)
@@ -331,7 +392,9 @@ class Machine:
                 break
             signal = None
         if not known and signal is None:
-            self._forget_counters(node, env)
+            self._forget_counters(node, env, counted, done, None)
+        if not outside:
+            del world.counted[:]
         world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
         if isinstance(signal, Returned):
             return signal
@@ -589,17 +652,22 @@ class Machine:
         value = self.eval(node.value, env)
         if isinstance(target, ast.Name):
             current = self._name(target, env)
-            self.store_name(target.id, self.augment(node, current, value), env, node)
+            result = self.augment(node, current, value)
+            self.store_name(target.id, result, env, node)
+            self._count(target, result, env)
         elif isinstance(target, ast.Attribute):
             owner = self.eval(target.value, env)
             current = self.get_attribute(owner, target.attr, target)
-            self.set_attribute(owner, target.attr, self.augment(node, current, value), node)
+            result = self.augment(node, current, value)
+            self.set_attribute(owner, target.attr, result, node)
+            self._count(target, result, env)
         elif isinstance(target, ast.Subscript):
             owner = self.eval(target.value, env)
             index = self.eval(target.slice, env)
             current = self.get_item(owner, index, target)
             result = self.augment(node, current, value)
             self.set_item(owner, index, result, node)
+            self._count(target, result, env)
 
     def augment(self, node: ast.AugAssign, current: Value, value: Value) -> Value:
         if isinstance(current, Tensor):
@@ -714,15 +782,10 @@ class Machine:
 
     def store_name(self, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None) -> None:
         home = env
-        if name in env.names_global:
-            home = env.globals
-        elif name in env.names_outer:
-            outer = env.parent
-            while outer is not None and name not in outer.vars:
-                outer = outer.parent
-            home = outer or env
-        if home is not env:
-            self.touched(home)
+        if env.names_global or env.names_outer:
+            home = self.home_of(name, env)
+            if home is not env:
+                self.touched(home)
         before = home.vars.get(name)
         home.vars[name] = value
         if isinstance(value, _HOLDERS):
@@ -735,6 +798,17 @@ class Machine:
                 if value.node is not None or value.cuts:
                     at = self.world.site(target if target is not None else statement)
                     self.world.emit(Bind(at, name, value.node, value.cuts))
+
+    def home_of(self, name: str, env: Env) -> Env:
+        """The namespace that a store to a name goes to."""
+        if name in env.names_global:
+            return env.globals
+        if name in env.names_outer:
+            outer = env.parent
+            while outer is not None and name not in outer.vars:
+                outer = outer.parent
+            return outer or env
+        return env
 
     def set_attribute(self, owner: Value, name: str, value: Value, node: ast.AST) -> None:
         if isinstance(owner, Instance):
@@ -831,6 +905,8 @@ class Machine:
                 return None if inner is None else not inner
             if value.concrete is not None:
                 return bool(value.concrete)
+            if value.truth is None and value.parts is not None:
+                return self.world.truths.get(unknowns.expression(value))
             return value.truth
         if isinstance(value, (List, Set)):
             return True if value.items else (None if value.more else False)
@@ -860,6 +936,8 @@ class Machine:
                 self.settle(value.negated, not answer)
             else:
                 value.truth = answer
+                if value.parts is not None:
+                    self.world.truths[unknowns.expression(value)] = answer
                 unknowns.settled(value, answer)
 
     def test(self, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool:
@@ -1197,7 +1275,7 @@ class Machine:
     ) -> Value:
         world = self.world
         body = function.node
-        if self.depth >= MAX_DEPTH or self.running.count(id(body)) >= MAX_RECURSION:
+        if self.depth >= MAX_DEPTH or self._too_deep(body, args):
             return self.torch.opaque_result(function.name, args, kwargs, node)
         self.called.add(id(body))
         self.called_names.add(function.name.rsplit(".", 1)[-1])
@@ -1235,6 +1313,13 @@ class Machine:
             self.envs.pop()
             self.running.pop()
             self.depth -= 1
+
+    def _too_deep(self, body: ast.AST, args: Args) -> bool:
+        """Whether a function calls itself too often to go on: further where a known number may count down."""
+        running = self.running.count(id(body))
+        if running < MAX_RECURSION:
+            return False
+        return running >= MAX_COUNTED_RECURSION or not any(type(arg) is int for arg in args)
 
     def _run_generator(self, function: Function, env: Env, frame: Frame) -> Run:
         """Run a generator function; its loops and frames are put in place whenever it is resumed."""
@@ -1343,7 +1428,7 @@ class Machine:
             return self.torch.unknown_operator(type(op).__name__, left, right, node)
         if isinstance(left, Instance) or isinstance(right, Instance):
             result = self._dunder(op, left, right, node)
-            return Unknown("result") if result is None else result
+            return containers.container_operator(self, op, left, right, node) if result is None else result
         return containers.container_operator(self, op, left, right, node)
 
     def _dunder(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -1476,20 +1561,20 @@ class Machine:
 
     def _unknown_test(self, op: ast.cmpop, left: Value, right: Value) -> Value:
         """An undecided comparison; the same question about the same unknown is the same value."""
-        owner, other = (left, right) if isinstance(left, Unknown) else (right, left)
         kind: type[ast.cmpop] = type(op)
+        if not isinstance(left, Unknown) and kind in _MIRRORED:
+            left, right, kind = right, left, _MIRRORED[kind]
         positive = _NEGATED.get(kind, kind)
-        if isinstance(owner, Unknown) and (isinstance(other, (CONSTANTS, Unknown))):
-            if owner.tests is None:
-                owner.tests = {}
-            key = (positive.__name__, other if isinstance(other, CONSTANTS) else id(other), owner is left)
-            value = owner.tests.get(key)
-            if value is None:
-                value = owner.tests[key] = Unknown("test")
-                if positive in (ast.Eq, ast.Is) and isinstance(other, CONSTANTS):
-                    value.attrs = {"__equal__": (owner, other)}
-        else:
-            value = Unknown("test")
+        key = (positive.__name__, unknowns.expression(left), unknowns.expression(right))
+        value = self.world.known.get(key)
+        if value is None:
+            value = self.world.known[key] = Unknown("test")
+            # The parts keep what the key speaks of alive.
+            value.parts = ("test", left, right)
+            if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
+                value.compared = (positive.__name__, left, right)
+        if value.truth is None and value.compared is not None:
+            value.truth = unknowns.decided(*value.compared)
         if positive is kind:
             return value
         result = Unknown("not")
@@ -1673,7 +1758,8 @@ class Machine:
                     return self.stream(made, node)
             following = self.find_method(value, "__next__")
             if following is not None:
-                return Stream(lambda: None, lambda i: self._next(following, node), sequential=True)
+                # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
+                return Stream(lambda: 1_000_000, lambda i: self._next(following, node), sequential=True)
             getter = self.find_method(value, "__getitem__")
             if getter is not None:
                 length = self.find_method(value, "__len__")
@@ -1728,6 +1814,14 @@ _EMPTY_BASES = frozenset((
 ))  # fmt: skip
 _CONTAINER_TYPES = [builtin.NAMES[name] for name in ("dict", "list", "set")]
 _HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
+
+
+def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
+    """What a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
+    steps = {after - before for before, after in zip(values, values[1:])}
+    if left is None or done < 2 or len(steps) != 1 or len(values) % done:
+        return Unknown("number")
+    return values[-1] + steps.pop() * left * (len(values) // done)
 
 
 def _text(node: ast.expr) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import containers, equality, frameworks
+from tapecheck.interpret import containers, equality, frameworks, unknowns
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -471,7 +471,10 @@ class Modules:
         return None
 
     def _batches(self, owner: Instance) -> int | None:
-        return None
+        """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
+        owner.facts["iterated"] = True
+        asked = owner.facts.get("__len__")
+        return unknowns.bound_length(asked) if isinstance(asked, Unknown) else None
 
     def _batch(self, owner: Instance, node: ast.AST) -> Value:
         dataset = owner.facts.get("dataset")

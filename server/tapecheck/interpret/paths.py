@@ -176,6 +176,7 @@ def _explore(
     seen: set[tuple[int, ...]] = set()
     shapes: set[tuple[int, ...]] = set()
     dull: set[Place] = set()
+    met: set[Place] = set()
     runs = 0
     while queue and runs < max_runs and budget.left > 0:
         way = queue.popleft()
@@ -198,13 +199,20 @@ def _explore(
             seen.add(signature)
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
                 result.tapes.append(world.tape)
+        fresh = world.asked.keys() - met
+        met |= fresh
         if shape in shapes:
-            # No graph hangs on the condition that was turned round: go no further from here.
+            # No graph hangs on the condition that was turned round: go no further from here, except for what only
+            # this way comes to (the second half of an `or`, an `elif`).
             if way.turned is not None and len(policy.patterns) == 1:
                 dull.add(way.turned)
-            continue
-        shapes.add(shape)
-        following = following or _following(way, world, dull, _names_that_matter(machine))
+            if not fresh:
+                continue
+            names = _names_that_matter(machine)
+            following = [way for way in _following(way, world, dull, names) if way.turned in fresh]
+        else:
+            shapes.add(shape)
+            following = following or _following(way, world, dull, _names_that_matter(machine))
         queue.extend(way for way in following if way.policy.key() not in tried)
         tried.update(way.policy.key() for way in following)
         queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))

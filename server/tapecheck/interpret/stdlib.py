@@ -13,6 +13,7 @@ from tapecheck.interpret import contexts, records
 from tapecheck.interpret.builtin import make_dict, make_range, unknown
 from tapecheck.interpret.constants import NotPlain, computed, plain
 from tapecheck.interpret.containers import counter, known_items, nothing
+from tapecheck.interpret.unknowns import expression, remembered
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -191,6 +192,10 @@ def _gathered(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _copy(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.torch.deep_copy(args[0] if args else None, node)
+
+
+def _environment(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return remembered(m.world, ("os.getenv", expression(args[0]) if args else None), "os.getenv()")
 
 
 def _listed(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
@@ -455,7 +460,7 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _same, "typing.cast": lambda m, a, k, n: a[1],
     "tqdm.std.tqdm": _same, "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
     "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
-    "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
+    "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
     "operator.methodcaller": _method_caller, "operator.neg": lambda m, a, k, n: m.binary(ast.Mult(), a[0], -1, n),
     "operator.not_": lambda m, a, k, n: Unknown("not") if m.known_truth(a[0]) is None else not m.known_truth(a[0]),
     "operator.truth": lambda m, a, k, n: m.known_truth(a[0]), "operator.abs": lambda m, a, k, n: abs(a[0]),

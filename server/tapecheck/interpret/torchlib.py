@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import autograd, containers, flow, nnlib, records, stdlib, unknowns
 from tapecheck.interpret.values import (
+    CONSTANTS,
     INERT,
     Args,
     Bound,
@@ -514,6 +515,7 @@ class Torch:
             "number" if all(value.name == "number" for value in unknowns) else "result", None, cuts_of(*unknowns)
         )
         result.data = all(value.data for value in unknowns)
+        result.parts = (op, left, right)
         return result
 
     def comparison(self, op: str, left: Value, right: Value, node: ast.AST) -> Value:
@@ -923,6 +925,13 @@ class Torch:
 
     def call_unknown(self, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
+        if function.attr in _PURE and function.owner is not None and function.owner.node is None:
+            if all(isinstance(arg, CONSTANTS) for arg in args) and not kwargs:
+                # Text and settings answer the same question the same way.
+                key = (unknowns.expression(function.owner), function.attr, *args)
+                result = unknowns.remembered(self.world, key, f"{function.name}()")
+                result.parts = (function.attr, function.owner, *args)
+                return result
         if function.owner is not None:
             known = self._unknown_method(function.owner, function.attr, args, kwargs, node)
             if known is not NotImplemented:
@@ -1062,6 +1071,8 @@ class Torch:
         if isinstance(value, Lib):
             if value.path in _CONSTANTS:
                 return _CONSTANTS[value.path]
+            if value.path in _GIVEN:
+                return unknowns.remembered(self.world, value.path, value.path)
             if value.path.startswith("torch.optim.lr_scheduler."):
                 return value
         return value
@@ -1296,6 +1307,11 @@ _CONTAINER_BASES: dict[str, Callable[[], Value]] = {
     "collections.OrderedDict": lambda: Dict({}), "collections.UserDict": lambda: Dict({}),
     "collections.UserList": lambda: List([]), "collections.defaultdict": lambda: Dict({}),
 }  # fmt: skip
+_GIVEN = frozenset(("sys.argv", "os.environ", "sys.platform", "sys.version_info", "torch.__version__", "os.name"))
+"""What a program is given from outside."""
+_PURE = frozenset((
+    "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
+))  # fmt: skip
 _GRAD_MODES = {
     "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
     "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",

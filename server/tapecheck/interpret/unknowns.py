@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from tapecheck.interpret.equality import hashable
-from tapecheck.interpret.values import CONSTANTS, Unknown, Value
+from tapecheck.interpret.values import CONSTANTS, List, Unknown, Value
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
+    from tapecheck.interpret.world import World
 
+_MOST = 1_000
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
 
@@ -45,32 +49,92 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
     return owner.items[key]
 
 
+def expression(value: Value) -> Hashable:
+    """What a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
+    if isinstance(value, Unknown):
+        if value.concrete is not None:
+            return ("=", hashable(value.concrete))
+        if value.parts is not None:
+            return (value.parts[0], *(expression(part) for part in value.parts[1:]))
+        return ("?", id(value))
+    if isinstance(value, CONSTANTS):
+        return ("=", value)
+    if isinstance(value, (tuple, List)) and not getattr(value, "more", False):
+        items = value if isinstance(value, tuple) else value.items
+        return ("()", *(expression(item) for item in items))
+    return ("?", id(value))
+
+
+def derived(name: str, what: str, *parts: Value) -> Unknown:
+    """An unknown that is worked out from other values: `what` says how."""
+    result = Unknown(name)
+    result.parts = (what, *parts)
+    result.data = True
+    return result
+
+
+def remembered(world: World, key: Hashable, name: str) -> Unknown:
+    """The unknown that stands for something outside the program, the same whenever it is asked for."""
+    value = world.known.get(key)
+    if value is None:
+        value = world.known[key] = Unknown(name)
+        value.data = True
+    return value
+
+
 def settled(value: Unknown, answer: bool) -> None:
-    """An equality test came out true: the unknown has that value from now on."""
-    if answer and value.attrs and "__equal__" in value.attrs:
-        owner, constant = value.attrs["__equal__"]
-        if isinstance(owner, Unknown) and constant is not None and owner.concrete is None:
+    """A test came out one way: what is known of the unknown that was tested from now on."""
+    if value.compared is None:
+        return
+    kind, owner, constant = value.compared
+    if kind in ("Eq", "Is"):
+        if answer and constant is not None and owner.concrete is None:
             owner.concrete = constant
+    elif isinstance(constant, (int, float)):
+        low, high = owner.bounds or (-math.inf, math.inf)
+        step = 1 if isinstance(constant, int) else 0
+        if (kind == "Gt") == answer:
+            low = max(low, constant + step if kind == "Gt" else constant)
+        else:
+            high = min(high, constant if kind == "Gt" else constant - step)
+        owner.bounds = (low, high)
 
 
-def bound_length(value: Unknown) -> int:
-    """Settle on a length for an unknown iterable or number."""
+def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
+    """The answer of a test that follows from what earlier tests of the same unknown came out as."""
+    if owner.bounds is None or not isinstance(constant, (int, float)):
+        return None
+    low, high = owner.bounds
+    if kind == "Gt":
+        return True if low > constant else (False if high <= constant else None)
+    if kind == "Lt":
+        return True if high < constant else (False if low >= constant else None)
+    return False if kind == "Eq" and not low <= constant <= high else None
+
+
+def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
+    """Settle on a length for an unknown iterable or number, one that fits what is known of it."""
     if isinstance(value.concrete, int):
         return value.concrete
+    if value.truth is False:
+        times = 0
+    elif value.bounds is not None:
+        low, high = value.bounds
+        times = int(max(min(times, high), low, 0)) if max(min(times, high), low) < _MOST else times
     if value.concrete is None:
-        value.concrete = LOOP_BOUND
-    return LOOP_BOUND
+        value.concrete = times
+    return times
 
 
 def resolved(machine: Machine, value: Value, node: ast.AST) -> Value:
     """The constant that an unknown has been settled on, or that follows from what its parts were settled on."""
     if not isinstance(value, Unknown):
         return value
-    if value.concrete is None and value.parts is not None:
-        op, left, right = value.parts
-        left, right = resolved(machine, left, node), resolved(machine, right, node)
-        if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
-            result = machine.binary(op, left, right, node)
+    if value.concrete is None and value.parts is not None and len(value.parts) == 3:
+        kind = getattr(ast, value.parts[0], None)
+        left, right = (resolved(machine, part, node) for part in value.parts[1:])
+        if kind is not None and isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+            result = machine.binary(kind(), left, right, node)
             if isinstance(result, CONSTANTS):
                 value.concrete = result
     return value if value.concrete is None else value.concrete

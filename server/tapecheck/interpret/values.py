@@ -127,12 +127,13 @@ class Unknown:
     the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
     model, which is trained as one opaque differentiable module. `data` says that it is data: no graph.
     `owner` and `attr` say which attribute of which unknown value it is; `certain` whether it surely carries the
-    graph of `node`.
+    graph of `node`. `parts` is what it was worked out from: the name of an operation and its operands. For the result
+    of a test `compared` says what was compared with what; `bounds` is what tests have shown of a number.
     """
 
     __slots__ = (
-        "attr", "attrs", "certain", "concrete", "cuts", "data", "items", "leaf", "name", "negated", "node", "oldest",
-        "owner", "parts", "storage", "tests", "trained", "truth",
+        "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "leaf", "name",
+        "negated", "node", "oldest", "owner", "parts", "storage", "trained", "truth",
     )  # fmt: skip
 
     def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:
@@ -142,9 +143,10 @@ class Unknown:
         self.oldest: int | None = None
         self.attrs: dict[str, Value] | None = None
         self.items: dict[Any, Value] | None = None
-        self.tests: dict[Any, Value] | None = None
         self.truth: bool | None = None
-        self.parts: tuple[ast.operator, Value, Value] | None = None
+        self.parts: tuple[Any, ...] | None = None
+        self.compared: tuple[str, Unknown, Value] | None = None
+        self.bounds: tuple[float, float] | None = None
         self.negated: Unknown | None = None
         self.concrete: Value = None
         self.leaf: Tensor | None = None
@@ -169,6 +171,8 @@ class List:
     stored_at: Site | None = None
     kind: str = "list"
     born: int = 0
+    cut: int | None = 0
+    """How many more elements it has because a loop that fills it was cut short; None where nobody knows."""
 
 
 @dataclass(eq=False, slots=True)
@@ -201,6 +205,7 @@ class View(List):
         self.bound = None
         self.stored_at = None
         self.born = of.born
+        self.cut = 0
 
     @property
     def items(self) -> list[Value]:  # type: ignore[override]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tapecheck.interpret.values import Storage, Tensor, Unknown, Value
 from tapecheck.tape import (
@@ -96,6 +97,10 @@ class World:
         self.grad_modes: list[Fact] = ["yes"]
         self.asked: dict[Place, Asked] = {}
         self.varying = 0
+        self.known: dict[Hashable, Unknown] = {}
+        self.truths: dict[Hashable, bool] = {}
+        self.counted: list[tuple[str, Any, Any, Any]] = []
+        """What loops that are running counted up or let grow, oldest first."""
         self.operands: dict[int, object] = {}
         self._ids = 0
         self._storages = 0
