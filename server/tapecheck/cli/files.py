@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tapecheck.report import Checked, Problem
-from tapecheck.source.notebook import SUFFIX
+from tapecheck.source.files import walk
 
-SKIPPED = frozenset(
-    {"__pycache__", "__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"}
-)
 STDIN = "-"
 
 
@@ -42,17 +39,6 @@ def find_files(paths: Sequence[str]) -> Iterator[str | Checked]:
 
 def _walk(top: str) -> Iterator[str | Checked]:
     broken: list[OSError] = []
-    for folder, folders, names in os.walk(top, onerror=broken.append):
-        folders[:] = sorted(name for name in folders if _holds_code(Path(folder, name)))
-        for name in sorted(names):
-            if name.endswith((".py", SUFFIX)):
-                # Joined as text: pathlib would drop a leading "./" that the user wrote.
-                yield os.path.join(folder, name)  # noqa: PTH118
+    yield from walk(top, broken.append)
     for error in broken:
         yield Checked(str(error.filename), problems=[Problem("io-error", str(error.strerror))])
-
-
-def _holds_code(folder: Path) -> bool:
-    if folder.name.startswith(".") or folder.name in SKIPPED:
-        return False
-    return not (folder / "pyvenv.cfg").exists()

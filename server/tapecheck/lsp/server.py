@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
 
 from tapecheck import __version__
-from tapecheck.lsp import actions, convert, features, sync
+from tapecheck.lsp import actions, convert, features, sync, workspace
 from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
 from tapecheck.lsp.convert import Converter, path_of
@@ -127,6 +128,9 @@ class Server(LanguageServer):
         self.analysing = _deep_executor("tapecheck-analysis")
         self.fixing = _deep_executor("tapecheck-fixes")
         self.running = ThreadPoolExecutor(RUNS_AT_ONCE, "tapecheck-run")
+        self.scanning = _deep_executor("tapecheck-workspace")
+        self.closed_files = workspace.Workspace()
+        self._edited = float("-inf")
         self._pages: tempfile.TemporaryDirectory[str] | None = None
 
     # Errors and messages
@@ -175,6 +179,11 @@ class Server(LanguageServer):
             self._took[snapshot.uri] = loop.time() - started
         return analysis
 
+    def quiet(self, seconds: float) -> bool:
+        """Whether nobody has typed for some seconds and no open file is being analysed."""
+        busy = any(not running.task.done() for running in list(self._running.values()))
+        return not busy and time.monotonic() - self._edited > seconds and not self.session.closing
+
     async def off_loop(self, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
         """Run what reads whole tapes where analyses run, so that typing is not held up."""
         loop = asyncio.get_running_loop()
@@ -182,6 +191,7 @@ class Server(LanguageServer):
 
     def refresh(self, uri: str, *, at_once: bool = False) -> None:
         """See to it that the client gets the diagnostics of the present text, soon."""
+        self._edited = time.monotonic()
         if self.client.pull and not isinstance(self.session.documents.get(uri), Notebook):
             return
         previous = self._published.pop(uri, None)
@@ -220,6 +230,7 @@ class Server(LanguageServer):
     def refresh_all(self) -> None:
         """Settings or evidence changed: show everything anew."""
         self.revision += 1
+        self.closed_files.changed.set()
         for uri in list(self.session.documents):
             self.refresh(uri, at_once=True)
         if self.client.pull and self.client.refresh_diagnostics:
@@ -325,6 +336,7 @@ class Server(LanguageServer):
         self.analysing.shutdown(wait=False, cancel_futures=True)
         self.fixing.shutdown(wait=False, cancel_futures=True)
         self.running.shutdown(wait=False, cancel_futures=True)
+        self.scanning.shutdown(wait=False, cancel_futures=True)
         if self._pages is not None:
             self._pages.cleanup()
         super().shutdown()  # type: ignore[no-untyped-call]
@@ -367,8 +379,9 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
     if ls.client.pull:
         ls.feature(
             t.TEXT_DOCUMENT_DIAGNOSTIC,
-            t.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False, identifier=SECTION),
+            t.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=True, identifier=SECTION),
         )(features.diagnostic)
+        ls.feature(t.WORKSPACE_DIAGNOSTIC)(workspace.workspace_diagnostic)
     if ls.client.action_literals:
         options_for = t.CodeActionOptions(code_action_kinds=actions.KINDS, resolve_provider=ls.client.action_resolve)
         ls.feature(t.TEXT_DOCUMENT_CODE_ACTION, options_for)(actions.code_action)

@@ -272,6 +272,10 @@ class Session:
             self._check = check
         return self._check(source, select=settings.select, ignore=settings.ignore, cancelled=cancelled)
 
+    def check_closed(self, source: Source, settings: Settings, cancelled: Callable[[], bool]) -> Report:
+        """The report on a file that is not open; raises where it is cancelled."""
+        return self._run_check(source, settings, cancelled)
+
     # What is shown
 
     def shown(self, analysis: Analysis) -> list[Shown]:

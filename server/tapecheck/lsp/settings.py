@@ -22,6 +22,7 @@ class Settings:
     """
 
     enable: bool = True
+    whole_workspace: bool = False
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     severity: Mapping[str, Severity] = field(default_factory=dict)
@@ -70,6 +71,13 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
             problems.append(f"tapecheck.{key} must be a number above 0, not {given!r}")
         return default
 
+    def one_of(key: str, *allowed: str) -> str:
+        given = flat.get(key)
+        if given is None or given in allowed:
+            return given or allowed[0]
+        problems.append(f"tapecheck.{key}: {given!r} is none of {', '.join(allowed)}")
+        return allowed[0]
+
     severity: dict[str, Severity] = {}
     chosen = flat.get("severity")
     if isinstance(chosen, Mapping):
@@ -82,6 +90,7 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
     settings = Settings(
         enable=flag("enable", True),
+        whole_workspace=one_of("diagnosticMode", "openFilesOnly", "workspace") == "workspace",
         select=words("select") or None,
         ignore=words("ignore"),
         severity=severity,

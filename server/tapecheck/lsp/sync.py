@@ -51,6 +51,7 @@ def did_change_files(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
 
 def files_changed(ls: Server, changed: set[str]) -> None:
     """Files changed on disk: the open ones that may import them are analysed anew."""
+    ls.closed_files.changed.set()
     if ls.session.forget_importers(changed):
         ls.refresh_all()
 

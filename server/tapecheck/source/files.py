@@ -1,0 +1,33 @@
+"""The Python files and notebooks of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tapecheck.source.notebook import SUFFIX
+
+SKIPPED = frozenset(
+    {"__pycache__", "__pypackages__", "_build", "build", "dist", "node_modules", "site-packages", "venv"}
+)
+
+
+def walk(top: str, on_error: Callable[[OSError], object] | None = None) -> Iterator[str]:
+    """The Python files and notebooks under a folder, in the order of names.
+
+    Folders that hold no code of the project (hidden ones, virtual environments, build outputs) are left out, and
+    links to folders are not followed. Folders that cannot be read are told to `on_error`.
+    """
+    for folder, folders, names in os.walk(top, onerror=on_error):
+        folders[:] = sorted(name for name in folders if _holds_code(Path(folder, name)))
+        for name in sorted(names):
+            if name.endswith((".py", SUFFIX)):
+                # Joined as text: pathlib would drop a leading "./" that the user wrote.
+                yield os.path.join(folder, name)  # noqa: PTH118
+
+
+def _holds_code(folder: Path) -> bool:
+    if folder.name.startswith(".") or folder.name in SKIPPED:
+        return False
+    return not (folder / "pyvenv.cfg").exists()

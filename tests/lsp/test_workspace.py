@@ -1,0 +1,87 @@
+"""Diagnostics of files that are not open, pulled for the whole workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types as t
+
+from tests.lsp.harness import WAIT, Editor, captured, editor
+
+TWICE = "loss.backward()\nloss.backward()\n"
+WORKSPACE = {"diagnosticMode": "workspace"}
+
+
+async def pull(connected: Editor, told: dict[str, str], token: str | None = None) -> list[Any]:
+    previous = [t.PreviousResultId(uri, value) for uri, value in told.items()]
+    params = t.WorkspaceDiagnosticParams(previous, partial_result_token=token)
+    report = await asyncio.wait_for(connected.client.workspace_diagnostic_async(params), WAIT)
+    for item in report.items:
+        told[item.uri] = item.result_id or ""
+    return list(report.items)
+
+
+def counts(items: list[Any]) -> dict[str, int]:
+    return {item.uri.rpartition("/")[2]: len(item.items) for item in items}
+
+
+async def test_closed_files_are_checked_and_only_what_changed_is_told_again(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TWICE)
+    (tmp_path / "b.py").write_text("x = 1\n")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "c.py").write_text(TWICE)
+    (tmp_path / "open.py").write_text(TWICE)
+    async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path) as connected:
+        assert connected.result.capabilities.diagnostic_provider is not None
+        opened = connected.open("open.py", TWICE)
+        await connected.diagnostics(opened)
+        told: dict[str, str] = {}
+        assert counts(await pull(connected, told)) == {"a.py": 1, "b.py": 0}
+
+        waiting = asyncio.ensure_future(pull(connected, told))
+        await asyncio.sleep(0.5)
+        assert not waiting.done(), "nothing has changed: the request is kept until something does"
+        (tmp_path / "b.py").write_text(TWICE)
+        (tmp_path / "a.py").unlink()
+        change = t.FileEvent(connected.uri("b.py"), t.FileChangeType.Changed)
+        connected.client.workspace_did_change_watched_files(t.DidChangeWatchedFilesParams([change]))
+        found = counts(await asyncio.wait_for(waiting, WAIT))
+        assert (found["a.py"], found["b.py"]) == (0, 1)
+
+
+async def test_without_the_setting_closed_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TWICE)
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        waiting = asyncio.ensure_future(pull(connected, {}))
+        await asyncio.sleep(1.5)
+        assert not waiting.done()
+        # The setting takes effect at once, and its end takes the findings away.
+        connected.client.set_configuration(WORKSPACE, section="tapecheck")
+        connected.client.workspace_did_change_configuration(t.DidChangeConfigurationParams(settings={}))
+        assert counts(await asyncio.wait_for(waiting, WAIT)) == {"a.py": 1}
+
+
+async def test_many_files_are_told_in_parts(tmp_path: Path) -> None:
+    for number in range(45):
+        (tmp_path / f"f{number}.py").write_text(TWICE)
+    async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path) as connected:
+        parts: list[int] = []
+
+        def told(params: Any) -> None:
+            parts.append(len(params.value["items"] if isinstance(params.value, dict) else params.value.items))
+
+        connected.client.protocol.fm.features[t.PROGRESS] = told
+        rest = await pull(connected, {}, token="part")
+        assert (parts, len(rest)) == ([20, 20], 5)
+
+
+async def test_a_file_that_breaks_the_analysis_leaves_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("# crash\n")
+    (tmp_path / "b.py").write_text(TWICE)
+    (tmp_path / "c.py").write_bytes(b"\xff\xfe")
+    os.symlink(tmp_path / "nowhere.py", tmp_path / "d.py")
+    async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path) as connected:
+        assert counts(await pull(connected, {})) == {"a.py": 0, "b.py": 1, "c.py": 0}
