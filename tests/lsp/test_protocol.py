@@ -12,7 +12,7 @@ import pytest_asyncio
 from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 
-from tests.lsp.harness import CAPTURES, Editor, captured, editor
+from tests.lsp.harness import CAPTURES, REAL, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -506,3 +506,37 @@ async def test_nothing_is_highlighted_away_from_a_backward(any_editor: Editor) -
     uri = any_editor.open("train.py", "x = 1\n")
     asked = t.DocumentHighlightParams(t.TextDocumentIdentifier(uri), t.Position(0, 0))
     assert await any_editor.client.text_document_document_highlight_async(asked) is None
+
+
+async def test_on_save_a_file_is_left_alone_until_it_is_saved(tmp_path: Path) -> None:
+    settings = {"lint": {"run": "onSave"}}
+    for name in ("neovim-0.7.2", "vscode-1.139.1"):
+        async with editor(captured(name, tmp_path, settings), tmp_path) as connected:
+            uri = connected.open("train.py", TWICE)
+            assert len(await connected.diagnostics(uri)) == 1
+            connected.type(uri, 0, 0, "loss.backward()\n")
+            if not connected.pulls:
+                await asyncio.sleep(0.5)
+                assert connected.published[uri][0] == 1
+            else:
+                assert await connected.diagnostics(uri) == []
+            connected.client.text_document_did_save(t.DidSaveTextDocumentParams(t.TextDocumentIdentifier(uri)))
+            assert len(await connected.diagnostics(uri)) == 2
+
+
+async def test_a_run_has_what_it_is_given_in_place_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    program = "import os, sys\nprint('RAN', sys.argv[1:], os.path.basename(os.getcwd()), os.environ.get('SEED'))\n"
+    (tmp_path / "train.py").write_text(program)
+    settings = {"run": {"arguments": ["--from", "settings"], "env": {"SEED": "1"}}}
+    async with editor(captured("neovim-0.11.4", tmp_path, settings), tmp_path, REAL) as connected:
+        uri = connected.open("train.py", program)
+        await connected.run(uri)
+        await connected.run(uri, arguments=["--own"], cwd="sub", env={"SEED": "2"})
+        answer = await connected.run(uri, cwd="nowhere")
+        assert answer["exit"] == 2 and "nowhere" in answer["summary"]
+        said = [one.message for one in connected.client.log_messages if "RAN" in one.message]
+        assert said == [
+            f"train.py: RAN ['--from', 'settings'] {tmp_path.name} 1",
+            "train.py: RAN ['--own'] sub 2",
+        ]

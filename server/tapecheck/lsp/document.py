@@ -66,7 +66,7 @@ class Position:
 class Document:
     """The text of an open file. `path` is the name findings carry, `generation` changes with every edit.
 
-    `cells` are those of a notebook, None for any other file.
+    `cells` are those of a notebook, None for any other file. `dirty` says that it was edited and not saved since.
     """
 
     cells: tuple[tuple[int, str, str], ...] | None = None
@@ -76,6 +76,7 @@ class Document:
         self.path = path
         self.version = version
         self.language = language
+        self.dirty = False
         self._set(text)
 
     def _set(self, text: str) -> None:
@@ -117,6 +118,7 @@ class Document:
     def replace(self, text: str, version: int | None) -> None:
         """Take a whole new text."""
         self.version = version
+        self.dirty = True
         self._set(text)
 
     def edit(self, start: Position, end: Position, content: str, encoding: Encoding, version: int | None) -> None:
@@ -124,4 +126,5 @@ class Document:
         first = self.offset(start, encoding)
         last = max(first, self.offset(end, encoding))
         self.version = version
+        self.dirty = True
         self._set(self.text[:first] + content + self.text[last:])

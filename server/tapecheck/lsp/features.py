@@ -19,7 +19,7 @@ async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.Docume
     if ls.session.program(uri) != uri:
         # A cell's findings change with any other cell: those of notebooks are pushed.
         return t.RelatedFullDocumentDiagnosticReport(items=[])
-    analysis = await ls.analysis(uri)
+    analysis = None if ls.session.waits_for_save(uri) else await ls.analysis(uri)
     if analysis is None:
         if ls.session.analysable(uri) and params.previous_result_id is not None:
             return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)

@@ -42,6 +42,8 @@ class Notebook(Document):
             if (document := self.documents.get(uri)) is not None and document.language == "python"
         )
         self.replace("\n".join(text for _, text, _ in self.cells), version)
+        # Editors tell of saved notebooks by other ways than of files; they are analysed as they are typed.
+        self.dirty = False
         # One text may be cut into cells in different ways.
         parts = "\0".join(f"{number}\0{uri}\0{text}" for number, text, uri in self.cells)
         self.digest = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -107,7 +107,10 @@ Listen = Callable[[str], None]
 
 
 def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
-    """What to run for a file: the text on disk, started in its workspace folder, or else beside it."""
+    """What to run for a file: the text on disk, started where the settings say, else in its workspace folder.
+
+    A relative `run.cwd` counts from the workspace folder, and from beside the file where it is in none.
+    """
     file = Path(path)
     if not file.is_absolute():
         raise RunRefused("save the file first: only a file on disk can be run")
@@ -117,6 +120,10 @@ def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
         raise RunRefused(str(error)) from error
     around = [folder for folder in folders if Path(folder) in file.parents]
     directory = max(around, key=len, default=str(file.parent))
+    if settings.run_cwd:
+        directory = str(Path(directory, settings.run_cwd))
+        if not Path(directory).is_dir():
+            raise RunRefused(f"the directory to run in does not exist: {directory}")
     return RunOrder(path, text, directory, settings)
 
 
@@ -188,6 +195,7 @@ def record(
         args=order.settings.run_arguments,
         python=interpreter(order.settings),
         cwd=order.directory,
+        env=dict(order.settings.run_env),
         timeout=order.settings.run_timeout,
         max_iterations=order.settings.run_iterations,
     )

@@ -194,6 +194,8 @@ class Server(LanguageServer):
         self._edited = time.monotonic()
         if self.client.pull and not isinstance(self.session.documents.get(uri), Notebook):
             return
+        if self.session.waits_for_save(uri):
+            return
         previous = self._published.pop(uri, None)
         if previous is not None:
             previous.cancel()
@@ -421,7 +423,10 @@ async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersPara
 
 
 async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
-    """Run a file under the recorder: `[{"uri": …, "token"?: …}]`; answers counts and a summary."""
+    """Run a file under the recorder; answers counts and a summary.
+
+    `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}}]`: what is given stands in for the settings.
+    """
     asked = arguments[0] if arguments else None
     uri = asked if isinstance(asked, str) else _member(asked, "uri")
     if not isinstance(uri, str):
@@ -433,17 +438,20 @@ async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
     ls.runs[path] = under_way
     try:
         await under_way.begin()
-        return await _record(ls, path, under_way)
+        own = {name: value for name in ("arguments", "cwd") if (value := _member(asked, name)) is not None}
+        if (env := _member(asked, "env")) is not None:
+            own["env"] = env if isinstance(env, dict) else env._asdict()
+        return await _record(ls, path, under_way, own)
     finally:
         # Whoever cancels this handler does not want the program to go on either.
         under_way.stopped.set()
         del ls.runs[path]
 
 
-async def _record(ls: Server, path: str, under_way: RecordedRun) -> dict[str, Any]:
+async def _record(ls: Server, path: str, under_way: RecordedRun, own: dict[str, Any]) -> dict[str, Any]:
     summary = "it did not end"
     try:
-        order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()])
+        order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
         ls.log(f"running {path} in {order.directory}")
         recording = await asyncio.get_running_loop().run_in_executor(
             ls.running,

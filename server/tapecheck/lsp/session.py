@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.lsp import runs
@@ -17,8 +17,8 @@ from tapecheck.lsp.document import Document
 from tapecheck.lsp.evidence import Evidences, Shown
 from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.notebook import CellText, Notebook
-from tapecheck.lsp.runs import Listen, Recording, RunOrder
-from tapecheck.lsp.settings import Settings
+from tapecheck.lsp.runs import Listen, Recording, RunOrder, RunRefused
+from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
 from tapecheck.source.notebook import join
@@ -218,6 +218,11 @@ class Session:
             return False
         return self.settings_for(document.path).enable and len(document.text) <= MAX_BYTES
 
+    def waits_for_save(self, uri: str) -> bool:
+        """Whether a file has edits that its user wants to have analysed only once they are saved."""
+        document = self.documents.get(uri)
+        return document is not None and document.dirty and self.settings_for(document.path).on_save
+
     # Analysis
 
     def snapshot(self, uri: str) -> Snapshot | None:
@@ -381,9 +386,23 @@ class Session:
 
     # Recorded runs
 
-    def order(self, path: str, folders: list[str]) -> RunOrder:
-        """What a run of a file would be; raises RunRefused where there is nothing to run."""
-        return runs.make_order(path, folders, self.settings_for(path))
+    def order(self, path: str, folders: list[str], own: Mapping[str, object] | None = None) -> RunOrder:
+        """What a run of a file would be; raises RunRefused where there is nothing to run.
+
+        `own` holds what this run has instead of the settings: arguments, cwd, env.
+        """
+        settings = self.settings_for(path)
+        if own:
+            given, problems = read_settings({"run": own})
+            if problems:
+                raise RunRefused(problems[0])
+            settings = replace(
+                settings,
+                run_arguments=given.run_arguments if "arguments" in own else settings.run_arguments,
+                run_cwd=given.run_cwd if "cwd" in own else settings.run_cwd,
+                run_env=given.run_env if "env" in own else settings.run_env,
+            )
+        return runs.make_order(path, folders, settings)
 
     def record(self, order: RunOrder, on_output: Listen, on_progress: Listen, stop: Callable[[], bool]) -> Recording:
         """Execute a file under the recorder and keep what it says; `stop` ends the run.

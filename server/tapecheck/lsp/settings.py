@@ -18,7 +18,7 @@ class Settings:
     """What the `tapecheck` section of an editor's settings says; `run_timeout` is in seconds.
 
     `select` None means all rules. `interpreter` is the command for recorded runs, empty for the Python that
-    runs the server.
+    runs the server. `on_save` analyses a file when it is opened and saved, not while it is typed.
     """
 
     enable: bool = True
@@ -31,7 +31,10 @@ class Settings:
     lens_loops: bool = True
     lens_backwards: bool = True
     inlay_hints: bool = False
+    on_save: bool = False
     run_arguments: tuple[str, ...] = ()
+    run_cwd: str = ""
+    run_env: Mapping[str, str] = field(default_factory=dict)
     run_timeout: float = RUN_TIMEOUT
     run_iterations: int = RUN_ITERATIONS
 
@@ -71,6 +74,20 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
             problems.append(f"tapecheck.{key} must be a number above 0, not {given!r}")
         return default
 
+    def text(key: str) -> str:
+        given = flat.get(key)
+        if given is not None and not isinstance(given, str):
+            problems.append(f"tapecheck.{key} must be a text, not {given!r}")
+        return given if isinstance(given, str) else ""
+
+    def texts(key: str) -> dict[str, str]:
+        given = flat.get(key)
+        if isinstance(given, Mapping) and all(isinstance(value, str) for value in given.values()):
+            return {str(name): value for name, value in given.items()}
+        if given is not None:
+            problems.append(f"tapecheck.{key} must map names to texts, not {given!r}")
+        return {}
+
     def one_of(key: str, *allowed: str) -> str:
         given = flat.get(key)
         if given is None or given in allowed:
@@ -99,7 +116,10 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         lens_loops=flag("lens.loops", True),
         lens_backwards=flag("lens.backwards", True),
         inlay_hints=flag("inlayHints.enable", False),
+        on_save=one_of("lint.run", "onType", "onSave") == "onSave",
         run_arguments=words("run.arguments"),
+        run_cwd=text("run.cwd"),
+        run_env=texts("run.env"),
         run_timeout=float(positive("run.timeout", RUN_TIMEOUT)),
         run_iterations=int(positive("run.maxIterations", RUN_ITERATIONS)),
     )
@@ -111,7 +131,7 @@ def _flatten(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return flat
     for key, item in value.items():
-        if isinstance(item, Mapping) and key in ("run", "lens", "inlayHints"):
+        if isinstance(item, Mapping) and key in ("run", "lens", "inlayHints", "lint"):
             for inner, inner_item in item.items():
                 flat[f"{key}.{inner}"] = inner_item
         else:

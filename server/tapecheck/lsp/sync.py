@@ -41,6 +41,12 @@ def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
 
 
 def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
+    document = ls.session.documents.get(params.text_document.uri)
+    if document is not None:
+        waited = ls.session.waits_for_save(document.uri)
+        document.dirty = False
+        if waited:
+            ls.refresh(document.uri, at_once=True)
     if not ls.client.watches_files:
         files_changed(ls, {params.text_document.uri})
 
