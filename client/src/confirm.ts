@@ -8,6 +8,7 @@ import {
   WorkDoneProgress,
   WorkDoneProgressCancelNotification,
 } from 'vscode-languageclient/node';
+import type { RunConfigurations } from './runConfiguration';
 import type { Server } from './server';
 import { describeRun, type RunResult, readRunResult } from './summary';
 
@@ -17,7 +18,22 @@ export class Confirmer {
   constructor(
     private readonly server: Server,
     private readonly log: vscode.LogOutputChannel,
+    private readonly configurations: RunConfigurations,
   ) {}
+
+  /** Asks with which arguments, where and in which environment a file is to be run, and offers to do so. */
+  async configure(target?: unknown): Promise<void> {
+    const document = await openTarget(target);
+    if (document === undefined || document.uri.scheme !== 'file') {
+      void vscode.window.showInformationMessage('Tapecheck: open a Python file to configure its runs.');
+      return;
+    }
+    if (!(await this.configurations.ask(document.uri))) return;
+    const now = 'Confirm Now';
+    const file = path.basename(document.uri.fsPath);
+    const chosen = await vscode.window.showInformationMessage(`Tapecheck will run ${file} like that.`, now);
+    if (chosen === now) await this.confirm(document.uri);
+  }
 
   /**
    * Runs a file, or the one in the active editor.
@@ -107,7 +123,7 @@ export class Confirmer {
           try {
             return await client.sendRequest(ExecuteCommandRequest.type, {
               command: 'tapecheck.run',
-              arguments: [{ uri, token }],
+              arguments: [{ uri, token, ...this.configurations.of(vscode.Uri.parse(uri)) }],
               workDoneToken: token,
             });
           } finally {

@@ -3,7 +3,10 @@
 import * as vscode from 'vscode';
 import { Confirmer } from './confirm';
 import { showDebugInformation } from './debugInformation';
+import { disableRule } from './disable';
+import { Explainer } from './explain';
 import { watchInterpreter } from './pythonExtension';
+import { RunConfigurations } from './runConfiguration';
 import { Server } from './server';
 import { Status } from './status';
 
@@ -13,15 +16,26 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   const log = vscode.window.createOutputChannel('Tapecheck', { log: true });
   const status = new Status();
   const current = new Server(context, log, status);
-  const confirmer = new Confirmer(current, log);
+  const configurations = new RunConfigurations(context.workspaceState);
+  const confirmer = new Confirmer(current, log, configurations);
+  const explainer = new Explainer(current);
   server = current;
 
   context.subscriptions.push(
     log,
     status,
+    explainer,
     vscode.commands.registerCommand('tapecheck.restart', () => current.restart()),
     vscode.commands.registerCommand('tapecheck.showOutput', () => log.show()),
     vscode.commands.registerCommand('tapecheck.confirmFile', (target?: unknown) => confirmer.confirm(target)),
+    vscode.commands.registerCommand('tapecheck.configureRun', (target?: unknown) =>
+      confirmer.configure(target),
+    ),
+    vscode.commands.registerCommand('tapecheck.explain', (target?: unknown) => explainer.explain(target)),
+    vscode.commands.registerCommand('tapecheck.disableRule', disableRule),
+    vscode.commands.registerCommand('tapecheck.installFixes', () => current.installFixes()),
+    vscode.commands.registerCommand('tapecheck.fixAll', fixAll),
+    vscode.commands.registerCommand('tapecheck.selectInterpreter', () => current.selectInterpreter()),
     vscode.commands.registerCommand('tapecheck.debugInformation', () =>
       showDebugInformation(context, current, status),
     ),
@@ -37,6 +51,12 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     if (current.settings().interpreter.length === 0) void current.restart();
   });
   if (watch !== undefined) context.subscriptions.push(watch);
+}
+
+/** Makes all safe fixes in the active editor, notebook cells included. */
+async function fixAll(): Promise<void> {
+  const kind = 'source.fixAll.tapecheck';
+  await vscode.commands.executeCommand('editor.action.codeAction', { kind, apply: 'first' });
 }
 
 export async function deactivate(): Promise<void> {

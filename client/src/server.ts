@@ -19,7 +19,15 @@ import { type Attempt, describeFailure, installCommand, type LaunchPlan, planLau
 import { probe } from './probe';
 import { activeInterpreter, PYTHON_EXTENSION_ID } from './pythonExtension';
 import { RestartBudget } from './restarts';
-import { expandVariables, needsRestart, readSettings, type Settings, serverSettings } from './settings';
+import {
+  expandedSettings,
+  expandVariables,
+  needsRestart,
+  readSettings,
+  type Settings,
+  serverSettings,
+  type VariableContext,
+} from './settings';
 import { PYTHON_FILES, type Status } from './status';
 
 const SECTION = 'tapecheck';
@@ -32,6 +40,7 @@ export class Server implements vscode.Disposable {
   private plan: LaunchPlan | undefined;
   private attempts: readonly Attempt[] = [];
   private started: Settings | undefined;
+  private wasEnabled = true;
   private queue: Promise<void> = Promise.resolve();
 
   constructor(
@@ -74,13 +83,14 @@ export class Server implements vscode.Disposable {
   /** Tells the server of changed settings, or starts it anew where that is needed. */
   async settingsChanged(): Promise<void> {
     const now = this.settings(undefined, true);
-    if (this.started === undefined || needsRestart(this.started, now)) {
+    if (this.started === undefined || needsRestart(this.started, now) || this.enabled() !== this.wasEnabled) {
       await this.restart();
       return;
     }
     this.started = now;
+    const told = expandedSettings(now, this.variables());
     await this.running?.sendNotification(DidChangeConfigurationNotification.type, {
-      settings: { [SECTION]: serverSettings(now, this.plan?.runInterpreter ?? []) },
+      settings: { [SECTION]: serverSettings(told, this.plan?.runInterpreter ?? []) },
     });
   }
 
@@ -117,7 +127,8 @@ export class Server implements vscode.Disposable {
   private async launch(): Promise<void> {
     const settings = this.settings(undefined, true);
     this.started = settings;
-    if (!settings.enable) {
+    this.wasEnabled = this.enabled();
+    if (!this.wasEnabled) {
       this.status.show({ kind: 'off' });
       return;
     }
@@ -142,11 +153,23 @@ export class Server implements vscode.Disposable {
     if (plan.server?.libcst === false) void this.sayWhatFixesNeed(plan.command);
   }
 
+  /** Whether analysis is wanted in any folder. */
+  private enabled(): boolean {
+    const folders = vscode.workspace.workspaceFolders ?? [];
+    const places = folders.length > 0 ? folders.map(({ uri }) => uri) : [undefined];
+    return places.some((place) => this.settings(place).enable);
+  }
+
+  private variables(folder?: vscode.Uri): VariableContext {
+    const first = folder ?? vscode.workspace.workspaceFolders?.find(({ uri }) => uri.scheme === 'file')?.uri;
+    return { workspaceFolder: first?.fsPath, userHome: os.homedir(), env: process.env };
+  }
+
   private async findLaunch(settings: Settings): Promise<LaunchPlan | undefined> {
     const folders = (vscode.workspace.workspaceFolders ?? [])
       .filter((folder) => folder.uri.scheme === 'file')
       .map((folder) => folder.uri.fsPath);
-    const variables = { workspaceFolder: folders[0], userHome: os.homedir(), env: process.env };
+    const variables = this.variables();
     const lookUp = { platform: process.platform, env: process.env, isFile };
     const setting = expandVariables(settings.interpreter, variables);
     const active =
@@ -191,9 +214,16 @@ export class Server implements vscode.Disposable {
       traceOutputChannel: this.log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       initializationOptions: {
-        settings: serverSettings(settings, plan.runInterpreter),
-        confirmCommand: 'tapecheck.confirmFile',
+        settings: serverSettings(expandedSettings(settings, this.variables()), plan.runInterpreter),
+        commands: {
+          confirm: 'tapecheck.confirmFile',
+          explain: 'tapecheck.explain',
+          disable: 'tapecheck.disableRule',
+          install: 'tapecheck.installFixes',
+        },
       },
+      // The server keeps back what is not to be analysed before it is saved.
+      diagnosticPullOptions: { onChange: true, onSave: true },
       // Without this the client shows an error box of its own beside ours.
       initializationFailedHandler: () => false,
       errorHandler: {
@@ -228,7 +258,9 @@ export class Server implements vscode.Disposable {
             return answers.map((answer, index) => {
               const item = params.items[index];
               if (item?.section !== SECTION) return answer;
-              return serverSettings(readSettings(answer), this.plan?.runInterpreter ?? []);
+              const folder = item.scopeUri === undefined ? undefined : vscode.Uri.parse(item.scopeUri);
+              const own = expandedSettings(readSettings(answer), this.variables(folder));
+              return serverSettings(own, this.plan?.runInterpreter ?? []);
             });
           },
           // Sent by settingsChanged, which also knows the interpreter that was found.
@@ -269,11 +301,26 @@ export class Server implements vscode.Disposable {
     const message = `Tapecheck can offer quick fixes once libcst is installed in ${python}. All else works without it.`;
     const chosen = await vscode.window.showInformationMessage(message, terminal, never);
     if (chosen === never) await this.context.globalState.update(NEVER_SAY_LIBCST, true);
-    if (chosen === terminal) {
-      const shell = vscode.window.createTerminal('Tapecheck');
-      shell.show();
-      // Typed, not run: whether and where to install is the user's decision.
-      shell.sendText(installCommand(python, vscode.env.shell), false);
+    if (chosen === terminal) this.installFixes();
+  }
+
+  /** Opens a terminal with the line that installs what quick fixes need. */
+  installFixes(): void {
+    const python = this.plan?.command;
+    if (python === undefined) return;
+    const shell = vscode.window.createTerminal('Tapecheck');
+    shell.show();
+    // Typed, not run: whether and where to install is the user's decision.
+    shell.sendText(installCommand(python, vscode.env.shell), false);
+  }
+
+  /** Where an interpreter is chosen: the Python extension's list, else the setting. */
+  async selectInterpreter(): Promise<void> {
+    const own = this.settings().interpreter.length > 0;
+    if (!own && vscode.extensions.getExtension(PYTHON_EXTENSION_ID) !== undefined) {
+      await vscode.commands.executeCommand('python.setInterpreter');
+    } else {
+      await vscode.commands.executeCommand('workbench.action.openSettings', 'tapecheck.interpreter');
     }
   }
 
@@ -284,10 +331,9 @@ export class Server implements vscode.Disposable {
     const settings = 'Open Settings';
     const output = 'Show Output';
     const restart = 'Restart';
-    const hasPython = vscode.extensions.getExtension(PYTHON_EXTENSION_ID) !== undefined;
-    const buttons = interpreter ? [...(hasPython ? [select] : []), settings, output] : [restart, output];
+    const buttons = interpreter ? [select, settings, output] : [restart, output];
     void vscode.window.showErrorMessage(message, ...buttons).then((chosen) => {
-      if (chosen === select) return vscode.commands.executeCommand('python.setInterpreter');
+      if (chosen === select) return this.selectInterpreter();
       if (chosen === settings) {
         return vscode.commands.executeCommand('workbench.action.openSettings', 'tapecheck.interpreter');
       }

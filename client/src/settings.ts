@@ -11,14 +11,20 @@ export interface Settings {
   select: string[];
   ignore: string[];
   severity: Record<string, Severity>;
+  diagnosticMode: 'openFilesOnly' | 'workspace';
+  lint: { run: 'onType' | 'onSave' };
   run: {
     /** Seconds. */
     timeout: number;
     /** Training iterations. */
     maxIterations: number;
     arguments: string[];
+    /** Empty: the workspace folder. */
+    cwd: string;
+    env: Record<string, string>;
   };
-  lens: { enable: boolean };
+  lens: { enable: boolean; loops: boolean; backwards: boolean };
+  inlayHints: { enable: boolean };
   trace: { server: 'off' | 'messages' | 'verbose' };
 }
 
@@ -30,13 +36,18 @@ export const DEFAULTS: Settings = {
   select: [],
   ignore: [],
   severity: {},
-  run: { timeout: 300, maxIterations: 20, arguments: [] },
-  lens: { enable: true },
+  diagnosticMode: 'openFilesOnly',
+  lint: { run: 'onType' },
+  run: { timeout: 300, maxIterations: 20, arguments: [], cwd: '', env: {} },
+  lens: { enable: true, loops: true, backwards: true },
+  inlayHints: { enable: false },
   trace: { server: 'off' },
 };
 
 const SEVERITIES: readonly Severity[] = ['error', 'warning', 'info', 'hint'];
 const TRACES = ['off', 'messages', 'verbose'] as const;
+const MODES = ['openFilesOnly', 'workspace'] as const;
+const LINT_RUNS = ['onType', 'onSave'] as const;
 const STRATEGIES: readonly ImportStrategy[] = ['useBundled', 'fromEnvironment'];
 
 /**
@@ -47,6 +58,8 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
   const top = asRecord(raw);
   const run = asRecord(top.run);
   const lens = asRecord(top.lens);
+  const lint = asRecord(top.lint);
+  const inlayHints = asRecord(top.inlayHints);
   const trace = asRecord(top.trace);
 
   function check<T>(name: string, value: unknown, fallback: T, valid: (value: unknown) => value is T): T {
@@ -64,6 +77,8 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
     select: check('select', top.select, DEFAULTS.select, isStrings),
     ignore: check('ignore', top.ignore, DEFAULTS.ignore, isStrings),
     severity: check('severity', top.severity, DEFAULTS.severity, isSeverities),
+    diagnosticMode: check('diagnosticMode', top.diagnosticMode, DEFAULTS.diagnosticMode, oneOf(MODES)),
+    lint: { run: check('lint.run', lint.run, DEFAULTS.lint.run, oneOf(LINT_RUNS)) },
     run: {
       timeout: check('run.timeout', run.timeout, DEFAULTS.run.timeout, isPositive),
       maxIterations: check(
@@ -73,8 +88,17 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
         isPositiveInteger,
       ),
       arguments: check('run.arguments', run.arguments, DEFAULTS.run.arguments, isStrings),
+      cwd: check('run.cwd', run.cwd, DEFAULTS.run.cwd, isString),
+      env: check('run.env', run.env, DEFAULTS.run.env, isTexts),
     },
-    lens: { enable: check('lens.enable', lens.enable, DEFAULTS.lens.enable, isBoolean) },
+    lens: {
+      enable: check('lens.enable', lens.enable, DEFAULTS.lens.enable, isBoolean),
+      loops: check('lens.loops', lens.loops, DEFAULTS.lens.loops, isBoolean),
+      backwards: check('lens.backwards', lens.backwards, DEFAULTS.lens.backwards, isBoolean),
+    },
+    inlayHints: {
+      enable: check('inlayHints.enable', inlayHints.enable, DEFAULTS.inlayHints.enable, isBoolean),
+    },
     trace: { server: check('trace.server', trace.server, DEFAULTS.trace.server, oneOf(TRACES)) },
   };
 }
@@ -89,8 +113,25 @@ export function serverSettings(settings: Settings, runInterpreter: readonly stri
 
 /** Whether a change can only take effect in a new server process. */
 export function needsRestart(before: Settings, after: Settings): boolean {
-  const launch = (s: Settings) => JSON.stringify([s.enable, s.interpreter, s.path, s.importStrategy]);
+  const launch = (s: Settings) => JSON.stringify([s.interpreter, s.path, s.importStrategy]);
   return launch(before) !== launch(after);
+}
+
+/** The settings of a folder or file with the variables in them replaced. */
+export function expandedSettings(settings: Settings, context: VariableContext): Settings {
+  const expand = (values: readonly string[]) => expandVariables(values, context);
+  const { run } = settings;
+  return {
+    ...settings,
+    run: {
+      ...run,
+      arguments: expand(run.arguments),
+      cwd: expand([run.cwd])[0] ?? '',
+      env: Object.fromEntries(
+        Object.entries(run.env).map(([name, value]) => [name, expand([value])[0] ?? '']),
+      ),
+    },
+  };
 }
 
 export interface VariableContext {
@@ -118,6 +159,19 @@ function asRecord(value: unknown): Record<string, unknown> {
 
 function isBoolean(value: unknown): value is boolean {
   return typeof value === 'boolean';
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+function isTexts(value: unknown): value is Record<string, string> {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.values(value).every((item) => typeof item === 'string')
+  );
 }
 
 function isStrings(value: unknown): value is string[] {

@@ -11,6 +11,7 @@ export type ServerState =
 export const PYTHON_FILES: vscode.DocumentSelector = [
   { language: 'python', scheme: 'file' },
   { language: 'python', scheme: 'untitled' },
+  { language: 'python', scheme: 'vscode-notebook-cell' },
 ];
 
 export class Status implements vscode.Disposable {

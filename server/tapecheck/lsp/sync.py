@@ -14,12 +14,11 @@ from tapecheck.lsp.notebook import Notebook
 if TYPE_CHECKING:
     from tapecheck.lsp.server import Server
 
+# Cells of all languages are asked for: what is said counts them as the reader does.
 NOTEBOOKS = t.NotebookDocumentSyncOptions(
     notebook_selector=[
-        t.NotebookDocumentFilterWithCells(
-            notebook="jupyter-notebook", cells=[t.NotebookCellLanguage(language="python")]
-        ),
-        t.NotebookDocumentFilterWithCells(notebook="interactive", cells=[t.NotebookCellLanguage(language="python")]),
+        t.NotebookDocumentFilterWithNotebook(notebook="jupyter-notebook"),
+        t.NotebookDocumentFilterWithNotebook(notebook="interactive"),
     ],
     save=False,
 )

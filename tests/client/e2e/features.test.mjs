@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
-import { FIRST, SECOND, TRAIN, UNREACHED } from './programs.mjs';
+import { FIRST, NOTEBOOK, SECOND, TRAIN, UNREACHED } from './programs.mjs';
 import { findTools } from './tools.mjs';
 
 const found = findTools();
@@ -16,7 +16,7 @@ before(async () => {
   editor = await Editor.open({
     tools,
     extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
-    files: { 'train.py': TRAIN, 'unreached.py': UNREACHED },
+    files: { 'train.py': TRAIN, 'unreached.py': UNREACHED, 'closed.py': TRAIN, 'train.ipynb': NOTEBOOK },
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
 });
@@ -176,15 +176,6 @@ scenario(
   () => editor,
   'settings change what is shown at once',
   async () => {
-    const set = (/** @type {string} */ name, /** @type {unknown} */ value) =>
-      editor.inside(
-        async (vscode, [key, to]) => {
-          await vscode.workspace
-            .getConfiguration()
-            .update(String(key), to, vscode.ConfigurationTarget.Workspace);
-        },
-        /** @type {[string, unknown]} */ ([name, value]),
-      );
     await set('tapecheck.severity', { TAPE101: 'hint' });
     await diagnosticsOf('train.py', TRAIN, (items) => items[0]?.severity === 3);
     await set('tapecheck.severity', undefined);
@@ -192,6 +183,173 @@ scenario(
     await diagnosticsOf('train.py', TRAIN, (items) => items.length === 0);
     await set('tapecheck.ignore', undefined);
     await diagnosticsOf('train.py', TRAIN, (items) => items[0]?.severity === 0);
+  },
+);
+
+/**
+ * @param {string} name
+ * @param {unknown} value
+ */
+const set = (name, value) =>
+  editor.inside(
+    async (vscode, [key, to]) => {
+      await vscode.workspace.getConfiguration().update(String(key), to, vscode.ConfigurationTarget.Workspace);
+    },
+    /** @type {[string, unknown]} */ ([name, value]),
+  );
+
+scenario(
+  () => editor,
+  'a rule is switched off for a line, in the file and in the workspace',
+  async () => {
+    const titles = await editor.inside(async (vscode, file, { until }) => {
+      const uri = vscode.Uri.file(file);
+      const findings = () => vscode.languages.getDiagnostics(uri);
+      await until(() => findings().length === 1);
+      const offered = async () => {
+        /** @type {import('vscode').CodeAction[]} */
+        const actions = await vscode.commands.executeCommand(
+          'vscode.executeCodeActionProvider',
+          uri,
+          findings()[0]?.range,
+          vscode.CodeActionKind.QuickFix.value,
+          20,
+        );
+        return actions;
+      };
+      for (const where of ['for this line', 'in this file']) {
+        const action = (await offered()).find(({ title }) => title.endsWith(where));
+        if (action?.edit === undefined) throw new Error(`no edit ${where}`);
+        await vscode.workspace.applyEdit(action.edit);
+        await until(() => findings().length === 0);
+        await vscode.commands.executeCommand('undo');
+        await until(() => findings().length === 1);
+      }
+      const actions = await offered();
+      const { command } = actions.find(({ title }) => title.endsWith('in the workspace')) ?? {};
+      if (command === undefined) throw new Error('no command');
+      // It ends once its message is closed.
+      void vscode.commands.executeCommand(command.command, ...(command.arguments ?? []));
+      await until(() => findings().length === 0);
+      return actions.map(({ title }) => title);
+    }, editor.file('train.py'));
+    assert.deepEqual(titles.slice(-5), [
+      'Confirm by running this file',
+      'Explain TAPE101 (backward-twice)',
+      'Disable TAPE101 for this line',
+      'Disable TAPE101 in this file',
+      'Disable TAPE101 in the workspace',
+    ]);
+    const toast = editor.toasts.filter({ hasText: 'TAPE101 is no longer reported in this workspace' });
+    await toast.getByRole('button', { name: 'Undo' }).click();
+    await diagnosticsOf('train.py', TRAIN, (items) => items.length === 1);
+  },
+);
+
+scenario(
+  () => editor,
+  'inlay hints and highlights tell of the graph',
+  async () => {
+    await set('tapecheck.inlayHints.enable', true);
+    const { hints, marked } = await editor.inside(
+      async (vscode, [file, line], { until }) => {
+        const uri = vscode.Uri.file(String(file));
+        const all = new vscode.Range(0, 0, 30, 0);
+        /** @type {() => Promise<import('vscode').InlayHint[]>} */
+        const get = async () => vscode.commands.executeCommand('vscode.executeInlayHintProvider', uri, all);
+        await until(async () => (await get()).length > 0);
+        /** @type {import('vscode').DocumentHighlight[]} */
+        const highlights = await vscode.commands.executeCommand(
+          'vscode.executeDocumentHighlights',
+          uri,
+          new vscode.Position(Number(line), 18),
+        );
+        return {
+          hints: (await get()).map(({ label, position }) => [position.line, label]),
+          marked: highlights.map(({ range }) => range.start.line).sort((a, b) => a - b),
+        };
+      },
+      [editor.file('train.py'), TRAIN.split('\n').findIndex((line) => line.includes(FIRST))],
+    );
+    assert.deepEqual(hints, [
+      [16, 'graph freed'],
+      [17, 'fails'],
+    ]);
+    assert.deepEqual(marked, [12, 13, 16]);
+    await set('tapecheck.inlayHints.enable', undefined);
+  },
+);
+
+scenario(
+  () => editor,
+  'a notebook is one program, and its fixes are made in its cells',
+  async () => {
+    const { found, fixed } = await editor.inside(async (vscode, file, { until }) => {
+      const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(file));
+      await vscode.window.showNotebookDocument(notebook);
+      const cells = notebook.getCells().map(({ document }) => document);
+      const findings = () => cells.flatMap(({ uri }) => vscode.languages.getDiagnostics(uri));
+      await until(() => findings().length === 1);
+      const at = cells.findIndex(({ uri }) => vscode.languages.getDiagnostics(uri).length > 0);
+      const [finding] = findings();
+      const document = cells[at];
+      if (finding === undefined || document === undefined) throw new Error('no finding');
+      /** @type {import('vscode').CodeAction[]} */
+      const actions = await vscode.commands.executeCommand(
+        'vscode.executeCodeActionProvider',
+        document.uri,
+        finding.range,
+        vscode.CodeActionKind.QuickFix.value,
+        20,
+      );
+      const preferred = actions.find(({ isPreferred }) => isPreferred);
+      if (preferred?.edit === undefined) throw new Error(JSON.stringify(actions.map(({ title }) => title)));
+      await vscode.workspace.applyEdit(preferred.edit);
+      await until(() => findings().length === 0);
+      return {
+        found: {
+          cell: at,
+          text: document.getText(finding.range),
+          message: finding.message,
+          related: finding.relatedInformation?.map(({ location }) =>
+            cells.findIndex(({ uri }) => uri.toString() === location.uri.toString()),
+          ),
+        },
+        fixed: cells.map((cell) => cell.getText()),
+      };
+    }, editor.file('train.ipynb'));
+    assert.equal(found.cell, 4);
+    assert.equal(found.text, 'loss.backward()');
+    assert.match(
+      found.message,
+      /built on line \d+ of cell 3 and freed by the backward on line \d+ of cell 4/,
+    );
+    assert.ok(found.related?.every((cell) => cell >= 0));
+    assert.match(fixed.join('\n'), /%matplotlib inline/);
+    assert.match(fixed.join('\n'), /retain_graph=True|%time/);
+    await editor.inside((vscode) =>
+      vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor'),
+    );
+  },
+);
+
+scenario(
+  () => editor,
+  'files that are not open are reported on where that is wanted',
+  async () => {
+    await set('tapecheck.diagnosticMode', 'workspace');
+    await editor.inside(
+      (vscode, file, { until }) =>
+        until(() => vscode.languages.getDiagnostics(vscode.Uri.file(file)).length === 1, 40_000),
+      editor.file('closed.py'),
+    );
+    await set('tapecheck.diagnosticMode', undefined);
+    await editor.inside(
+      (vscode, file, { until }) =>
+        until(() => vscode.languages.getDiagnostics(vscode.Uri.file(file)).length === 0, 40_000),
+      editor.file('closed.py'),
+    );
+    await diagnosticsOf('train.py', TRAIN, (items) => items.length === 1);
   },
 );
 

@@ -39,3 +39,24 @@ for step in range(3):
         loss.backward()
 print("trained", step + 1, "steps")
 `;
+
+/** A notebook with magics and a broken cell; the backward in its last cell is one too many. */
+export const NOTEBOOK = JSON.stringify({
+  nbformat: 4,
+  nbformat_minor: 5,
+  metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
+  cells: [
+    ['markdown', '# A small model'],
+    ['code', '%matplotlib inline\n!echo ready\nimport torch\nfrom torch import nn'],
+    ['code', 'model = nn.Linear(4, 1)\nloss = model(torch.randn(8, 4)).pow(2).mean()'],
+    ['code', 'loss.backward()'],
+    ['code', '%time loss.backward()'],
+    ['code', 'print("unfinished'],
+  ].map(([kind, source], index) => ({
+    cell_type: kind,
+    id: `cell-${index}`,
+    metadata: {},
+    source,
+    ...(kind === 'code' ? { outputs: [], execution_count: null } : {}),
+  })),
+});

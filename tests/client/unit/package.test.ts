@@ -38,8 +38,13 @@ test('the types of VS Code are those of the oldest version that is supported', (
 
 test('files that the manifest names are packed', () => {
   const packed = readFileSync('.vscodeignore', 'utf8').split('\n');
-  for (const file of [manifest.icon, manifest.main.replace('./', '')]) {
+  const media = manifest.contributes.walkthroughs.flatMap(({ steps }: { steps: { media: object }[] }) =>
+    steps.map(
+      ({ media: { image, markdown } }: { media: { image?: string; markdown?: string } }) => image ?? markdown,
+    ),
+  );
+  for (const file of [manifest.icon, manifest.main.replace('./', ''), ...media]) {
     assert.ok(packed.includes(`!${file}`), file);
   }
-  assert.ok(existsSync(manifest.icon));
+  for (const file of [manifest.icon, ...media]) assert.ok(existsSync(file), file);
 });

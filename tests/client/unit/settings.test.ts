@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import {
   DEFAULTS,
+  expandedSettings,
   expandVariables,
   needsRestart,
   readSettings,
@@ -102,13 +103,21 @@ test('only settings of the launch need a new process', () => {
   assert.equal(needsRestart(before, readSettings({})), false);
   assert.equal(needsRestart(before, readSettings({ ignore: ['TAPE301'], run: { timeout: 9 } })), false);
   for (const change of [
-    { enable: false },
     { interpreter: ['python3'] },
     { path: ['tapecheck'] },
     { importStrategy: 'fromEnvironment' },
   ]) {
     assert.equal(needsRestart(before, readSettings(change)), true, JSON.stringify(change));
   }
+});
+
+test('variables in what a run is given', () => {
+  const context = { workspaceFolder: '/w', userHome: '/home/u', env: { DATA: '/data' } };
+  const settings = readSettings({
+    run: { arguments: ['${env:DATA}/a'], cwd: '${workspaceFolder}/sub', env: { ROOT: '${userHome}' } },
+  });
+  const { run } = expandedSettings(settings, context);
+  assert.deepEqual([run.arguments, run.cwd, run.env], [['/data/a'], '/w/sub', { ROOT: '/home/u' }]);
 });
 
 test('variables in commands', () => {
