@@ -14,7 +14,7 @@ help:
 	@echo "make demo    install into .venv, check and record the examples, apply a fix"
 	@echo "make test    install what the tests need and run all of them"
 	@echo "make lint    ruff and mypy only"
-	@echo "make vsix    build the VS Code extension"
+	@echo "make vsix    build the VS Code extension; TARGET=linux-x64 (or another platform) brings libcst along"
 	@echo "make bench   measure the speed of check"
 	@echo "make clean   remove .venv, node_modules and what was built"
 

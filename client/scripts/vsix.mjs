@@ -1,9 +1,11 @@
-// Builds tapecheck-VERSION.vsix: one package for every platform.
+// Builds tapecheck-VERSION.vsix, one package for every platform; with TARGET=linux-x64 (darwin-arm64, win32-x64, …)
+// tapecheck-TARGET-VERSION.vsix, which carries libcst for that one.
 import { spawnSync } from 'node:child_process';
-import { readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-const file = `tapecheck-${version}.vsix`;
+const target = process.env.TARGET || undefined;
+const file = target === undefined ? `tapecheck-${version}.vsix` : `tapecheck-${target}-${version}.vsix`;
 
 /** @param {string[]} args */
 function node(args) {
@@ -12,12 +14,17 @@ function node(args) {
 }
 
 rmSync(file, { force: true });
+mkdirSync('.build', { recursive: true });
+// In the package the page lies at the top, one folder above where it lies here.
+const page = '.build/README.md';
+writeFileSync(page, readFileSync('client/README.md', 'utf8').replaceAll('](images/', '](client/images/'));
 node(['client/scripts/bundle.mjs']);
 // The search for secrets takes minutes over what is bundled; all that is packed is public already.
 node([
   'node_modules/@vscode/vsce/vsce',
   ...['package', '--allow-package-all-secrets', '--allow-package-env-file'],
   ...['--no-dependencies', '--allow-missing-repository', '--no-rewrite-relative-links'],
-  ...['--out', file],
+  ...(target === undefined ? [] : ['--target', target]),
+  ...['--readme-path', page, '--out', file],
 ]);
 console.log(`${file}: ${(statSync(file).size / 1e6).toFixed(1)} MB`);

@@ -38,9 +38,14 @@ import json, sys
 sys.path[0:0] = sys.argv[1:]
 out = {"executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])), "missing": []}
 if sys.version_info >= (${REQUIRED_PYTHON.join(', ')}):
+    import os
+    from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
     out["missing"] = [name for name in ${JSON.stringify(REQUIRED_MODULES)} if find_spec(name) is None]
-    out["libcst"] = find_spec("libcst") is not None
+    found = find_spec("libcst")
+    folders = found.submodule_search_locations or [] if found else []
+    natives = [os.path.join(folder, "native" + end) for folder in folders for end in EXTENSION_SUFFIXES]
+    out["libcst"] = any(map(os.path.exists, natives))
     if "tapecheck" not in out["missing"]:
         try:
             import tapecheck

@@ -5,7 +5,7 @@ libcst rewrites the code; it is imported when a fix is asked for, and without it
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes.edit import Edit, Fix
@@ -27,8 +27,12 @@ __all__ = ["MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "available
 
 
 def available() -> bool:
-    """Whether fixes can be made here: libcst is installed."""
-    return importlib.util.find_spec("libcst") is not None
+    """Whether fixes can be made here: libcst is there, and for this Python."""
+    try:
+        importlib.import_module("libcst")
+    except ImportError:
+        return False
+    return True
 
 
 def fixes_for(

@@ -40,7 +40,10 @@ def _call(explainer: Explainer, span: Span, told: list[tuple[Reading, list[Run]]
     reading, runs = max(failing or told, key=lambda pair: len(pair[1]))
     first = runs[0]
     nodes = walked(reading, first)
-    spans = tuple(dict.fromkeys(one for node in nodes if (one := explainer.near(node.at, span.line)) is not None))
+    # A backward that fails half way was to walk all of it.
+    reached = reading.ledger.ancestry([root.node for root in first.backward.roots if root.node is not None])
+    sites = [reading.ledger.nodes[node].at for node in sorted(reached, reverse=True) if node in reading.ledger.nodes]
+    spans = tuple(dict.fromkeys(one for site in sites if (one := explainer.near(site, span.line)) is not None))
     if failing:
         problem = next(run for run in runs if run.failed)
         iteration = problem.at.iteration[-1][1] if problem.at.iteration else None

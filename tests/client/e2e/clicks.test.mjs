@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
-import { SECOND, TRAIN } from './programs.mjs';
+import { NOTEBOOK, SECOND, TRAIN } from './programs.mjs';
 import { findTools } from './tools.mjs';
 
 const found = findTools();
@@ -17,11 +17,14 @@ before(async () => {
   editor = await Editor.open({
     tools,
     extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
-    files: { 'train.py': TRAIN },
+    files: { 'train.py': TRAIN, 'train.ipynb': NOTEBOOK },
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
 });
 after(() => editor?.close());
+
+// What the README and the walkthrough show: the editor without its frame.
+const PART = { x: 352, y: 92, width: 928, height: 440 };
 
 const squiggles = () => editor.page.locator('.monaco-editor .squiggly-error');
 /** @param {string} text */
@@ -82,6 +85,7 @@ scenario(
     await hover.filter({ hasText: 'freed' }).first().waitFor();
     assert.ok((await hover.locator('a', { hasText: 'TAPE101' }).count()) > 0, 'the code is a link');
     await editor.screenshot('3-hover');
+    await editor.screenshot('marketplace-finding', PART);
     await page.keyboard.press('Escape');
   },
 );
@@ -108,7 +112,27 @@ scenario(
     await backward().hover();
     await page.locator('.monaco-hover:visible').filter({ hasText: 'confirmed' }).first().waitFor();
     await editor.screenshot('7-hover-confirmed');
+    await editor.screenshot('marketplace-confirmed', PART);
     await page.keyboard.press('Escape');
+  },
+);
+
+scenario(
+  () => editor,
+  'the page of a rule opens beside the code, from the menu of quick fixes',
+  async () => {
+    const { page } = editor;
+    await backward().click();
+    await page.keyboard.press('Control+.');
+    await page.locator('.action-widget .monaco-list-row.action', { hasText: 'Explain TAPE101' }).click();
+    const tab = page.locator('.tab', { hasText: 'backward-twice' });
+    await tab.first().waitFor();
+    const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
+    await frame.locator('h1', { hasText: 'backward-twice (TAPE101)' }).waitFor();
+    await editor.screenshot('8-explained');
+    await tab.first().click();
+    await page.keyboard.press('Control+W');
+    await backward().waitFor();
   },
 );
 
@@ -122,6 +146,7 @@ scenario(
     const entries = page.locator('.action-widget .monaco-list-row.action');
     await entries.first().waitFor();
     await editor.screenshot('8-quick-fixes');
+    await editor.screenshot('marketplace-fixes', { ...PART, height: 600 });
     await page.keyboard.press('Enter');
     await poll(async () => (await squiggles().count()) === 0, 'the squiggle to go');
     await page.keyboard.press('Control+S');
@@ -141,5 +166,35 @@ scenario(
     await editor.toasts.filter({ hasText: 'nothing found' }).waitFor({ timeout: 60_000 });
     await editor.screenshot('10-clean-run');
     assert.equal(await squiggles().count(), 0);
+  },
+);
+
+scenario(
+  () => editor,
+  'a finding in a notebook is underlined in its cell, and fixed there',
+  async () => {
+    const { page } = editor;
+    await editor.clearToasts();
+    await page.keyboard.press('Control+P');
+    await page.locator('.quick-input-widget input').first().waitFor({ state: 'visible' });
+    await page.keyboard.type('train.ipynb');
+    await page
+      .locator('.quick-input-list .monaco-list-row')
+      .filter({ hasText: 'train.ipynb' })
+      .first()
+      .waitFor();
+    await page.keyboard.press('Enter');
+    const inCells = page.locator('.notebookOverlay .squiggly-error');
+    await inCells.first().waitFor({ timeout: 60_000 });
+    await editor.screenshot('11-notebook');
+    const cell = page.locator('.notebookOverlay .view-line').filter({ hasText: '%time loss.backward' });
+    await cell.locator('span span').filter({ hasText: 'backward' }).first().click();
+    await page.keyboard.press('Control+.');
+    const fix = page.locator('.action-widget .monaco-list-row.action').first();
+    await fix.waitFor();
+    await editor.screenshot('12-notebook-fixes');
+    await page.keyboard.press('Enter');
+    await poll(async () => (await inCells.count()) === 0, 'the squiggle to go');
+    await editor.screenshot('13-notebook-fixed');
   },
 );

@@ -207,12 +207,15 @@ export class Editor {
     return information;
   }
 
-  /** @param {string} name */
-  async screenshot(name) {
+  /**
+   * @param {string} name
+   * @param {{ x: number, y: number, width: number, height: number }} [clip] a part of the window
+   */
+  async screenshot(name, clip) {
     fs.mkdirSync(SHOTS, { recursive: true });
     // Toasts and menus slide in.
     await this.page.waitForTimeout(400);
-    await this.page.screenshot({ path: path.join(SHOTS, `${name}.png`) });
+    await this.page.screenshot({ path: path.join(SHOTS, `${name}.png`), ...(clip ? { clip } : {}) });
   }
 
   /** The message boxes that are shown. */
