@@ -17,7 +17,9 @@ def outcome(source):
     try:
         exec(compile(source, "program.py", "exec"), {"__name__": "__main__"})
     except BaseException as error:
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == "program.py"]
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "program.py"]
+        # The engine calls a Function's own backward: the line to tell is that of the call that started the engine.
+        lines = [frame.lineno for frame in frames if frame.name != "backward"]
         return [lines[-1], (str(error).splitlines() or [""])[0][:80]]
     return [None, ""]
 

@@ -9,6 +9,7 @@ from tapecheck.interpret.values import (
     Args,
     Class,
     Dict,
+    Function,
     Instance,
     Kwargs,
     List,
@@ -18,6 +19,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    Wrapped,
     concrete,
 )
 from tapecheck.interpret.world import cuts_of
@@ -373,17 +375,21 @@ class Autograd:
     # -- custom functions -------------------------------------------------------------------------------------
 
     def apply_function(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """`MyFunction.apply(...)`: forward under no_grad, one node that saves what save_for_backward was given."""
+        """`MyFunction.apply(...)`: forward under no_grad, one node that saves what save_for_backward was given.
+
+        Only a backward that reads `ctx.saved_tensors` misses what was freed or changed.
+        """
         machine, world = self.machine, self.world
         context = Instance(None, "torch.autograd.FunctionCtx")
         saved_values: list[Value] = []
+        dirty: list[Value] = []
 
         def save(m: Machine, values: Args, named: Kwargs, at: ast.AST) -> Value:
             saved_values.extend(values)
             return None
 
         context.attrs["save_for_backward"] = Native("save_for_backward", save)
-        context.attrs["mark_dirty"] = Native("mark_dirty", lambda m, values, named, at: None)
+        context.attrs["mark_dirty"] = Native("mark_dirty", lambda m, values, named, at: dirty.extend(values))
         context.attrs["mark_non_differentiable"] = Native("mark_non_differentiable", lambda m, values, named, at: None)
         context.attrs["set_materialize_grads"] = Native("set_materialize_grads", lambda m, values, named, at: None)
         context.attrs["needs_input_grad"] = Unknown("needs_input_grad")
@@ -404,14 +410,17 @@ class Autograd:
         if not carriers or world.grad_mode == "no":
             return result
         outputs = list(result) if isinstance(result, tuple) else [result]
-        saved: list[Saved] = [
-            world.save(value, value.name or "saved", "yes") for value in saved_values if isinstance(value, Tensor)
-        ]
-        # What a Function keeps on ctx by attribute is never freed: only save_for_backward counts.
-        built = world.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps="yes" if saved else "no")
+        reads = _reads_saved(machine.class_attribute(cls, "backward", cls, node))
+        kept = [value for value in saved_values if isinstance(value, Tensor)] if reads != "no" else []
+        saved: list[Saved] = [world.save(value, value.name or "saved", reads) for value in kept]
+        # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
+        built = world.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads)
         made: list[Value] = []
         for value in outputs:
-            if isinstance(value, (Tensor, Unknown)):
+            if isinstance(value, Tensor) and any(value is each for each in dirty):
+                torch.rebase(value, built, node)
+                made.append(value)
+            elif isinstance(value, (Tensor, Unknown)):
                 alias = torch.alias(built)
                 alias.storage = value.storage if isinstance(value, Tensor) else Storage(built.storage.id)
                 made.append(alias)
@@ -428,6 +437,16 @@ class _Source:
     def __init__(self, number: int, world: Any, autograd: Autograd) -> None:
         self.node = number
         self.oldest = None if number in world.ledger.leaves else number
+
+
+def _reads_saved(backward: Value) -> Fact:
+    """Whether a Function's backward reads what save_for_backward saved."""
+    while isinstance(backward, Wrapped):
+        backward = backward.function
+    if not isinstance(backward, Function):
+        return "may"
+    names = {child.attr for child in ast.walk(backward.node) if isinstance(child, ast.Attribute)}
+    return "yes" if names & {"saved_tensors", "saved_variables"} else "no"
 
 
 def _true(value: Value) -> bool:

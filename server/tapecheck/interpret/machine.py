@@ -71,6 +71,7 @@ MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
 _MAX_ROUNDS = 64
 
+_FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
 
@@ -1090,6 +1091,8 @@ class Machine:
         if name in ("__mro__", "__bases__"):
             listed = cls.mro() if name == "__mro__" else tuple(cls.bases)
             return (*listed, Lib("builtins.object")) if name == "__mro__" and not cls.library_bases() else listed
+        if name == "apply" and any(base in _FUNCTION_BASES for base in cls.library_bases()):
+            return Native(name, lambda m, args, kwargs, at: m.torch.autograd.apply_function(cls, args, kwargs, at))
         known = records.class_attribute(self, cls, name)
         if known is not None:
             return known

@@ -107,4 +107,146 @@ for _ in range(3):
     out.sum().backward()
     net.kept = out.detach()[0]
 """,
+    "a Function's backward that reads what was saved": """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+w = torch.rand(3, requires_grad=True)
+y = Square.apply(w).sum()
+y.backward()
+y.backward()  # raises
+""",
+    "a Function that saves and never reads": """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, g):
+        pass
+        return g
+w = torch.rand(3, requires_grad=True)
+y = Square.apply(w).sum()
+y.backward()
+y.backward()
+""",
+    "what a Function keeps on ctx is never freed": """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        return x * x
+    @staticmethod
+    def backward(ctx, g):
+        x = ctx.x
+        return 2 * x * g
+w = torch.rand(3, requires_grad=True)
+y = Square.apply(w).sum()
+y.backward()
+y.backward()
+""",
+    "what a Function saved and somebody changed": """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+w = torch.rand(3, requires_grad=True)
+h = w * 1
+y = Square.apply(h).sum()
+h += 1
+y.backward()  # raises
+""",
+    "what a Function saved and never reads may change": """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, g):
+        pass
+        return g
+w = torch.rand(3, requires_grad=True)
+h = w * 1
+y = Square.apply(h).sum()
+h += 1
+y.backward()
+""",
+    "the graph behind a Function is freed with it": """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.scale = 2.0
+        return x * x
+    @staticmethod
+    def backward(ctx, g):
+        pass
+        return ctx.scale * g
+w = torch.rand(3, requires_grad=True)
+h = w.exp()
+a, b = h.sum(), Square.apply(h).sum()
+a.backward()
+b.backward()  # raises
+""",
+    "a Function with setup_context": """
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(x, by):
+        return x * by
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.by = inputs
+        ctx.save_for_backward(x)
+    @staticmethod
+    def backward(ctx, g):
+        ctx.saved_tensors
+        return g * ctx.by, None
+w = torch.rand(3, requires_grad=True)
+y = Scaled.apply(w, 2.0).sum()
+y.backward()
+y.backward()  # raises
+""",
+    "a Function that changes its input": """
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+w = torch.rand(3, requires_grad=True)
+h = w.exp()
+Doubled.apply(h)
+h.sum().backward()  # raises
+""",
+    "a Function that changes what nobody saved": """
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+w = torch.rand(3, requires_grad=True)
+h = w + 1
+Doubled.apply(h)
+h.sum().backward()
+h.sum().backward()
+""",
 }
