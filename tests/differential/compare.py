@@ -12,14 +12,16 @@ import ast
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tapecheck.check import check
 from tapecheck.interpret import interpret
 from tapecheck.source import from_text
 from tapecheck.tape import Backward, End, InPlace, Ledger, Raised, Tape
+from tests.differential import growth
 from tests.differential.generate import generate
 from tests.differential.truth import NAME, Outcome, Truth, kind_of
 
@@ -30,13 +32,14 @@ LEDGER_KINDS = {"freed": "second", "stale": "stale", "no-graph": "no-graph", "un
 class Verdict:
     """What the dry run says of a program: how its first way ends, and what else it holds possible.
 
-    `possible` are (kind, line) of errors that it says may happen, and those of its other ways. `ways` is the
-    number of tapes; `gave_up` says that the first one is not whole.
+    `possible` are (kind, line) of errors that it says may happen, and those of its other ways. `endings` are how
+    its ways end, the first included. `ways` is the number of tapes; `gave_up` says that the first one is not whole.
     """
 
     kind: str | None
     line: int | None
     possible: frozenset[tuple[str, int]] = frozenset()
+    endings: frozenset[tuple[str | None, int | None]] = frozenset()
     ways: int = 1
     gave_up: bool = False
 
@@ -54,7 +57,8 @@ def predict(text: str) -> Verdict:
     possible |= {(k, n) for k, n in map(_ending, tapes[1:]) if k is not None and n is not None}
     end = tapes[0].events[-1]
     gave_up = not isinstance(end, End) or end.how == "budget"
-    return Verdict(kind, line, frozenset(possible), len(tapes), gave_up)
+    endings = {_ending(tape) for tape in tapes if isinstance(tape.events[-1], End) and tape.events[-1].how != "budget"}
+    return Verdict(kind, line, frozenset(possible), frozenset(endings), len(tapes), gave_up)
 
 
 def _ending(tape: Tape) -> tuple[str | None, int | None]:
@@ -79,12 +83,23 @@ def _possible(tape: Tape) -> Iterator[tuple[str, int]]:
             yield "leaf", event.at.line
 
 
-def judge(outcome: Outcome, verdict: Verdict) -> str:
+def judge(outcome: Outcome, verdict: Verdict, ways: Sequence[Outcome] = ()) -> str:
     """How a verdict stands to the truth.
 
     "agree": the same ending at the same line. "unsure": another ending, but the true one is among those it holds
     possible, or the program goes on where it said "may". "differ": anything else.
+
+    `ways` are the outcomes of a program whose conditions hang on data, whichever way they go. Then "agree" asks that
+    the true ending is that of a way of the dry run, and that every error it says there may be is one of some way.
     """
+    if ways:
+        real = {(way.kind, way.line) for way in (outcome, *ways)}
+        claimed = {ending for ending in verdict.endings if ending[0] is not None}
+        if claimed <= real and (outcome.kind, outcome.line) in verdict.endings:
+            return "agree"
+        if claimed <= real and (outcome.kind, outcome.line) in verdict.possible:
+            return "unsure"
+        return "differ"
     if (outcome.kind, outcome.line) == (verdict.kind, verdict.line):
         return "agree"
     if outcome.kind is not None and (outcome.kind, outcome.line) in verdict.possible and verdict.kind is None:
@@ -231,6 +246,90 @@ def _bodies(tree: ast.AST) -> list[tuple[list[ast.stmt], int]]:
     return found
 
 
+LEAKS = ("TAPE201", "TAPE202", "TAPE203")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Whether a program, its loops made longer, was measured to leak, and whether a rule says so."""
+
+    text: str
+    leaks: bool
+    reported: tuple[tuple[str, int], ...]
+
+
+def leak(text: str, truth: Truth) -> Growth | None:
+    """Measure what the loops of a program leave behind, and ask the rules; None where that cannot be measured."""
+    text = growth.longer(text)
+    if truth.run(text).kind is not None:
+        return None
+    loops = truth.growth(text)
+    if not loops or max(loop["iterations"] for loop in loops) < 5:
+        return None
+    found = check(from_text(text, NAME), select=LEAKS).findings
+    return Growth(text, any(map(growth.grows, loops)), tuple((one.code, one.span.line) for one in found))
+
+
+def without_cut(text: str) -> Iterator[tuple[int, str]]:
+    """The program with one of its cuts taken out, for each: a detach, a .data that is read, a no_grad block."""
+    for position in range(len(_cuts(ast.parse(text)))):
+        tree = ast.parse(text)
+        node = _cuts(tree)[position]
+        line = node.lineno
+
+        class Take(ast.NodeTransformer):
+            def visit(self, other: ast.AST, node: ast.expr = node) -> Any:
+                if other is not node:
+                    return self.generic_visit(other)
+                if isinstance(node, ast.Attribute):
+                    return node.value
+                assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                if node.func.attr == "detach":
+                    return node.func.value
+                return ast.parse("contextlib.nullcontext()", mode="eval").body
+
+        yield line, ast.unparse(ast.fix_missing_locations(Take().visit(tree)))
+
+
+def _cuts(tree: ast.AST) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    inner = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.endswith("_")
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+            if id(node) not in inner:
+                found.append(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            if node.func.attr in ("detach", "no_grad"):
+                found.append(node)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """Whether some cut of a program was measured to be why a stepped parameter gets no gradient."""
+
+    lines: tuple[int, ...]
+    """The lines of the cuts without which a parameter would get its gradient."""
+    reported: tuple[int, ...]
+
+
+def starved(text: str, truth: Truth) -> Starved | None:
+    """Measure which cuts keep parameters of an optimizer from their gradients, and ask TAPE402."""
+    text = ast.unparse(ast.parse(text))
+    before = truth.starved(text)
+    if before is None:
+        return None
+    lines = []
+    for line, edited in without_cut(text) if before else ():
+        after = truth.starved(edited)
+        if after is not None and after < before:
+            lines.append(line)
+    found = check(from_text(text, NAME), select=["TAPE402"]).findings
+    return Starved(tuple(lines), tuple(finding.span.line for finding in found))
+
+
 @dataclass(slots=True)
 class Score:
     """What a comparison found."""
@@ -240,8 +339,14 @@ class Score:
     differ: list[int] = field(default_factory=list)
     discarded: int = 0
     ways: int = 0
+    on_data: int = 0
+    """Programs with conditions on data."""
     warned: list[int] = field(default_factory=list)
     """Programs that end as predicted, without an error, of which the dry run says that one may happen."""
+    leaks: Counter[str] = field(default_factory=Counter)
+    leak_seeds: list[tuple[int, str]] = field(default_factory=list)
+    cuts: Counter[str] = field(default_factory=Counter)
+    cut_seeds: list[tuple[int, str]] = field(default_factory=list)
     retain: Counter[str] = field(default_factory=Counter)
     retain_seeds: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -260,14 +365,20 @@ class Score:
         return (
             f"{self.compared} programs compared ({self.discarded} discarded): agreement {self.agreement:.4f}\n"
             f"  agree {self.agree.total()} ({kinds}), unsure {len(self.unsure)}, differ {len(self.differ)}; "
-            f"{self.ways} explored more than one way\n"
+            f"{self.ways} explored more than one way, {self.on_data} with conditions on data\n"
             f"  clean, but said to be able to raise: {len(self.warned)} {self.warned[:20]}\n"
+            f"  graphs kept by loops: {dict(self.leaks)}\n"
+            f"  parameters cut off: {dict(self.cuts)}\n"
             f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {quiet}"
         )
 
 
+def _name(real: bool, reported: bool) -> str:
+    return ("hit" if reported else "missed") if real else ("false" if reported else "quiet")
+
+
 def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdict], None] | None = None,
-            *, retain: bool = True) -> Score:  # fmt: skip
+            *, retain: bool = True, leaks: bool = True) -> Score:  # fmt: skip
     """Compare the programs of seeds; `tell` hears of each that is not agreed on."""
     score = Score()
     for seed in seeds:
@@ -277,21 +388,33 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
             score.discarded += 1
             continue
         verdict = predict(text)
+        ways = truth.ways(text)
         score.ways += verdict.ways > 1
-        answer = judge(outcome, verdict)
+        score.on_data += bool(ways)
+        answer = judge(outcome, verdict, ways)
         if answer == "agree":
             score.agree[outcome.kind or "clean"] += 1
-            if outcome.kind is None and verdict.possible:
+            if outcome.kind is None and verdict.possible and not ways:
                 score.warned.append(seed)
-            if retain and outcome.kind is None:
+            if leaks and outcome.kind is None and not ways:
+                one_leak = leak(text, truth)
+                if one_leak is not None:
+                    name = _name(one_leak.leaks, bool(one_leak.reported))
+                    score.leaks[name] += 1
+                    if name in ("false", "missed"):
+                        score.leak_seeds.append((seed, name))
+            if leaks and outcome.kind is None and not ways:
+                one_cut = starved(text, truth)
+                if one_cut is not None:
+                    name = _name(bool(one_cut.lines), bool(one_cut.reported))
+                    score.cuts[name] += 1
+                    if name in ("false", "missed"):
+                        score.cut_seeds.append((seed, name))
+            if retain and outcome.kind is None and not ways:
                 for one in retains(text, truth):
                     if not one.reached:
                         continue
-                    name = (
-                        ("hit" if one.reported else "missed")
-                        if one.needless
-                        else ("false" if one.reported else "quiet")
-                    )
+                    name = _name(one.needless, one.reported)
                     score.retain[name] += 1
                     if name in ("false", "missed"):
                         score.retain_seeds.append((seed, one.line, name))
@@ -305,13 +428,14 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
 def shrunk(text: str, truth: Truth, outcome: Outcome, verdict: Verdict, seconds: float) -> str:
     """The smallest program found on which torch and the dry run end in the same two different ways."""
     wanted = (outcome.kind, verdict.kind)
+    answer = judge(outcome, verdict, truth.ways(text))
 
     def still(candidate: str) -> bool:
         said = predict(candidate)
         if said.kind != verdict.kind:
             return False
         real = truth.run(candidate)
-        return (real.kind, said.kind) == wanted and judge(real, said) == judge(outcome, verdict)
+        return (real.kind, said.kind) == wanted and judge(real, said, truth.ways(candidate)) == answer
 
     return shrink(text, still, seconds)
 
@@ -324,10 +448,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the first program; the others follow (default 1)")
     parser.add_argument("--out", type=Path, default=Path(".build/differential"), help="folder for disagreements")
     parser.add_argument("--shrink", type=float, default=20.0, help="seconds to spend on shrinking each (0: do not)")
+    parser.add_argument("--cache", type=Path, help="folder that keeps the outcomes under torch for the next time")
     parser.add_argument("--no-retain", action="store_true", help="leave out the measurements of retain_graph")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with Truth() as truth:
+    with Truth(cache=options.cache) as truth:
 
         def tell(seed: int, text: str, outcome: Outcome, verdict: Verdict) -> None:
             if options.shrink:
@@ -338,7 +463,8 @@ def main() -> int:
                 f"# seed {seed}\n# torch: {outcome.kind} at line {outcome.line}\n"
                 f"# dry run: {verdict.kind} at line {verdict.line}, {may}\n"
             )
-            name = f"{judge(outcome, verdict)}_{outcome.kind}_{str(verdict.kind).split(':')[0]}_{seed}.py"
+            answer = judge(outcome, verdict, truth.ways(text))
+            name = f"{answer}_{outcome.kind}_{str(verdict.kind).split(':')[0]}_{seed}.py"
             # The lines of the program stay where they are: what is said of it comes after it.
             (options.out / name).write_text(text.rstrip("\n") + "\n" + told)
             print(
@@ -348,6 +474,10 @@ def main() -> int:
 
         score = compare(range(options.seed, options.seed + options.programs), truth, tell, retain=not options.no_retain)
     print(score.text())
+    for seed, name in score.leak_seeds:
+        print(f"  leak {name}: seed {seed}")
+    for seed, name in score.cut_seeds:
+        print(f"  cut {name}: seed {seed}")
     for seed, line, name in score.retain_seeds:
         print(f"  retain_graph {name}: seed {seed}, line {line} of the unparsed program")
     return 1 if score.differ or score.unsure else 0

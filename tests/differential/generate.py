@@ -11,6 +11,7 @@ are the texts of places that can be assigned to: `h`, `self.h`, `state["h"]`, `b
 # ruff: noqa: E501 -- pieces of programs read better unbroken
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import re
@@ -20,89 +21,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tests.differential.templates import DEFINITIONS, MODELS, PIECES
+from tests.differential import more_templates, templates
+from tests.differential.forms import (
+    ACTIVATIONS,
+    BINARY,
+    COMPARE,
+    DETACH,
+    IN_PLACE,
+    LAYERS,
+    OPTIMIZERS,
+    PLAIN_LAYERS,
+    REDUCE,
+    SILENT_IN_PLACE,
+    UNARY,
+)
 
 T = TypeVar("T")
+DEFINITIONS = templates.DEFINITIONS + more_templates.DEFINITIONS
+MODELS = templates.MODELS + more_templates.MODELS
+PIECES = templates.PIECES + more_templates.PIECES
 _CHOICE = re.compile(r"«([^«»]*)»")
 _NEW = re.compile(r"@([A-Za-z]\w*)")
 _SLOT = re.compile(r"\$(model2|model|opt|par|data|mat|expr|loss|i)\b")
-LAYERS = (
-    "nn.Linear(4, 4)", "nn.Linear(4, 4)", "nn.Linear(4, 4, bias=False)", "nn.Conv1d(4, 4, 3, padding=1)",
-    "nn.LayerNorm(4)", "nn.BatchNorm1d(4)", "nn.GroupNorm(2, 4)", "nn.Embedding(6, 4)",
-    "nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Linear(8, 4))",
-    "nn.TransformerEncoderLayer(4, 2, 8)", "nn.Bilinear(4, 4, 4)",
-)  # fmt: skip
-ACTIVATIONS = (
-    "nn.ReLU()", "nn.ReLU(inplace=True)", "nn.Tanh()", "nn.Sigmoid()", "nn.GELU()", "nn.SiLU()", "nn.ELU()",
-    "nn.LeakyReLU(0.2)", "nn.LeakyReLU(0.2, inplace=True)", "nn.Softplus()", "nn.Dropout(0.2)", "nn.Softmax(dim=1)",
-    "nn.Identity()", "nn.PReLU()", "nn.Hardtanh()", "nn.Mish()",
-)  # fmt: skip
-UNARY = (
-    "torch.tanh({0})", "torch.relu({0})", "torch.sigmoid({0})", "{0}.tanh()", "{0}.exp()", "{0}.abs()",
-    "({0}.abs() + 1).sqrt()", "{0}.sin()", "torch.cos({0})", "torch.log1p({0}.abs())", "F.softmax({0}, dim=1)",
-    "F.gelu({0})", "F.elu({0})", "F.leaky_relu({0}, 0.1)", "F.normalize({0}, dim=1)", "{0}.clamp(-1, 1)",
-    "torch.clamp({0}, min=0.0)", "-{0}", "{0} * 2", "0.5 * {0}", "{0} ** 2", "{0} / 3", "{0} + 1", "1 - {0}",
-    "{0}.t()", "{0}.transpose(0, 1)", "{0}.flip(0)", "{0}.cumsum(0)", "{0}.reshape(-1).view(4, 4)",
-    "{0}.view(2, 8).view(4, 4)", "{0}.contiguous()", "{0}.clone()", "{0}.float()", "{0}.to(torch.float32)",
-    "{0}.double().float()", "{0}[[1, 0, 3, 2]]", "{0}[torch.tensor([0, 0, 1, 2])]", "torch.roll({0}, 1, 0)",
-    "{0}.sort(dim=1)[0]", "{0}.max(dim=1, keepdim=True)[0].expand(4, 4)", "{0}.mean(0, keepdim=True).expand(4, 4)",
-    "torch.triu({0})", "{0}.masked_fill({0} > 0, 0.0)", "{0}.softmax(-1)", "F.log_softmax({0}, dim=1)",
-    "{0} / ({0}.norm(dim=1, keepdim=True) + 1)", "{0}.unsqueeze(0).squeeze(0)", "{0}.repeat(2, 1)[:4]",
-    "{0}.gather(1, torch.zeros(4, 4, dtype=torch.long))", "{0}.index_select(0, torch.tensor([3, 2, 1, 0]))",
-    "torch.cat(torch.chunk({0}, 2), dim=0)", "torch.stack({0}.unbind(0))", "{0}.pow(3)", "{0}.square()",
-    "F.dropout({0}, 0.3)", "{0}[:, :2].repeat(1, 2)", "torch.cat([{0}[:2], {0}[2:]])", "{0}.permute(1, 0)",
-    "F.relu({0})", "torch.exp(-{0}.abs())", "{0}.sum(1, keepdim=True).expand(-1, 4)", "{0}.reshape(16)[None].view(4, 4)",
-    "F.layer_norm({0}, (4,))", "{0}.type(torch.float32)", "{0}.diag().diag()", "torch.rsub({0}, 1.0)", "{0}.reciprocal()",
-    "torch.zeros(4, 4).scatter(1, torch.zeros(4, 4, dtype=torch.long), {0})",
-)  # fmt: skip
-BINARY = (
-    "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / ({1}.abs() + 1)", "{0} @ {1}", "{0}.mm({1})", "torch.matmul({0}, {1})",
-    "torch.cat([{0}[:2], {1}[2:]])", "torch.stack([{0}, {1}]).mean(0)", "torch.einsum('ij,jk->ik', {0}, {1})",
-    "torch.addmm({0}, {1}, {0})", "torch.lerp({0}, {1}, 0.5)", "torch.maximum({0}, {1})", "{0}.mul({1})",
-    "F.linear({0}, {1})", "torch.where({0} > 0, {0}, {1})", "torch.add({0}, {1}, alpha=0.1)", "{0}.sub({1})",
-    "{0} * torch.sigmoid({1})", "torch.cat(({0}, {1}), 1)[:, 2:6]", "torch.minimum({0}, {1})", "{0} + 0.1 * {1}",
-    "torch.bmm({0}.unsqueeze(0), {1}.unsqueeze(0))[0]", "sum([{0}, {1}])", "{0} * {1}.mean()", "{0} + {1}[0]",
-    "torch.hstack([{0}[:, :2], {1}[:, 2:]])", "torch.vstack([{0}[:1], {1}[1:]])", "{0}.div({1}.exp())",
-    "F.linear({0}, {1}, {1}[0])", "{0}.addcmul({1}, {0})", "{0} * (1 - {1})", "{1}.softmax(0) @ {0}",
-)  # fmt: skip
-DETACH = (
-    "{0}.detach()", "{0}.detach()", "{0}.data", "{0}.detach().clone()", "{0}.clone().detach()",
-    "torch.tensor({0}.tolist())", "{0}.detach() + 0", "torch.from_numpy({0}.detach().numpy())",
-    "torch.tensor({0}.detach().numpy())", "{0}.argmax(1, keepdim=True).float().expand(4, 4)", "torch.zeros_like({0})",
-    "({0} > 0).float()", "{0}.new_zeros(4, 4)", "torch.randn_like({0})", "{0}.sign().detach()", "{0}.data.clone()",
-)  # fmt: skip
-REDUCE = (
-    "{0}.sum()", "{0}.mean()", "{0}.pow(2).mean()", "({0} ** 2).sum()", "{0}.norm()", "{0}.abs().mean()",
-    "{0}.logsumexp(1).mean()", "{0}.max()", "{0}.var()", "{0}.std()", "{0}.trace()", "{0}[0, 0]", "torch.mean({0})",
-    "F.cross_entropy({0}, labels)", "F.nll_loss(F.log_softmax({0}, dim=1), labels)", "-{0}.mean()", "{0}.sum(1)[0]",
-    "-F.logsigmoid({0}).mean()", "{0}.flatten().dot({0}.flatten())", "F.softplus({0}).mean()", "{0}.min()",
-    "nn.CrossEntropyLoss()({0}, labels)", "{0}.median()", "torch.sum({0} * {0})", "(1 - {0}).clamp(min=0).mean()",
-)  # fmt: skip
-COMPARE = (
-    "F.mse_loss({0}, {1})", "({0} - {1}).pow(2).mean()", "F.l1_loss({0}, {1})", "F.smooth_l1_loss({0}, {1})",
-    "criterion({0}, {1})", "(({0} - {1}) ** 2).sum()", "F.binary_cross_entropy_with_logits({0}, {1}.detach().sigmoid())",
-    "F.kl_div(F.log_softmax({0}, 1), F.softmax({1}, 1), reduction='batchmean')", "({0} * {1}).sum()",
-    "(1 - F.cosine_similarity({0}, {1})).mean()", "torch.dist({0}, {1})", "({0} @ {1}).mean()", "F.huber_loss({0}, {1})",
-    "F.mse_loss({0}, {1}, reduction='sum')",
-)  # fmt: skip
-IN_PLACE = (
-    "{0} += {1}", "{0} *= 0.5", "{0} -= 0.1 * {1}", "{0} += 1", "{0} /= 2", "{0}.relu_()", "{0}.mul_(0.5)",
-    "{0}.add_({1})", "{0}.copy_({1})", "{0}[0] = 0.0", "{0}[0] = {1}[1]", "{0}[:, 1] *= 2", "{0}[1, 2] = 1.0",
-    "{0}.tanh_()", "{0}.clamp_(-1, 1)", "F.relu({0}, inplace=True)", "{0}[:2] = {1}[2:]", "{0}.sub_({1}, alpha=0.1)",
-    "{0}.zero_()", "{0}.fill_(0.5)", "{0}.exp_()", "{0}.sigmoid_()", "{0}[0].mul_(2)", "{0}.t().add_(1)",
-    "{0}[{0} > 0] = 0.0", "{0}.masked_fill_({0} < 0, 0.0)", "torch.nn.init.zeros_({0})", "{0}.detach()[0] = 0.0",
-    "{0}.detach().mul_(2)", "{0}.neg_()", "{0}.div_(2)", "{0}.lerp_({1}, 0.1)", "{0}.view(-1)[0] = 1.0",
-    "{0}.index_fill_(0, torch.tensor([0]), 0.0)", "{0}.sqrt_()", "{0}.pow_(2)", "{0}.addcmul_({1}, {1})",
-)  # fmt: skip
-SILENT_IN_PLACE = (
-    "{0}.data.mul_(0.9)", "{0}.data += 0.1", "{0}.data[0] = 0.0", "{0}.data = {0}.data * 0.9", "{0}.data.copy_({1})",
-    "{0}.data.zero_()", "{0}.data = {1}.data.clone()",
-)  # fmt: skip
-OPTIMIZERS = (
-    "torch.optim.SGD({0}, lr=0.01)", "torch.optim.SGD({0}, lr=0.01, momentum=0.9)", "torch.optim.Adam({0}, lr=0.01)",
-    "torch.optim.AdamW({0})", "torch.optim.RMSprop({0}, lr=0.01)", "torch.optim.Adam({0}, lr=1e-3, betas=(0.5, 0.999))",
-    "torch.optim.Adagrad({0}, lr=0.01)",
-)  # fmt: skip
 NAMES = {
     "mat": ("h", "x", "y", "out", "feat", "z", "pred", "mem", "hidden", "fake", "target", "mix", "prev", "emb", "res"),
     "sca": ("loss", "total", "penalty", "err", "cost", "d_loss", "g_loss", "reg", "aux", "score", "objective"),
@@ -111,6 +51,7 @@ NAMES = {
     "model": ("model", "net", "critic", "gen", "disc", "encoder", "head", "policy", "teacher"),
     "cell": ("cell", "core"), "rnn": ("rnn", "gru"), "lstm": ("lstm",), "opt": ("opt", "optimizer", "opt_d", "opt_g"),
     "mats": ("outputs", "states", "history", "feats"), "scas": ("losses", "terms", "log"), "num": ("running", "avg", "value"),
+    "layer": ("attn", "enc", "norm", "block", "conv", "proj"), "flag": ("flag", "skip_it", "done", "warm"),
     "idx": ("i", "step", "t", "epoch", "k", "j"), "hid": ("hx", "hn"), "hc": ("carry", "hc"), "grad": ("g", "grads", "gx"),
 }  # fmt: skip
 
@@ -129,6 +70,8 @@ class Temper:
     handlers: float
     pieces: float
     """How often a piece from the templates is used."""
+    data: float
+    """How often a condition hangs on the values of tensors or on chance."""
     size: int
     """Statements in the body of the main loop."""
 
@@ -168,6 +111,7 @@ class Writer:
             grad_calls=self.pick((0.0, 0.0, 0.5, 1.5)),
             handlers=self.pick((0.0, 0.0, 0.0, 0.7)),
             pieces=self.pick((0.0, 1.0, 1.0, 3.0)),
+            data=self.pick((0.0, 0.0, 0.0, 0.15, 0.5)),
             size=self.random.randint(4, 11),
         )
         self.lines: list[str] = []
@@ -260,6 +204,8 @@ class Writer:
             inner = depth - 1
             if self.all("model"):
                 options.append((3, lambda: f"{self.pick(self.all('model'))}({self.mat(inner)})"))
+            if self.all("call"):
+                options.append((1.5, lambda: self.pick(self.all("call")).replace("{0}", self.operand(inner))))
             options += [
                 (2, lambda: self.pick(UNARY).format(self.operand(inner))),
                 (2, lambda: self.pick(BINARY).format(self.operand(inner), self.operand(inner))),
@@ -323,12 +269,14 @@ class Writer:
 
     def parameters(self) -> str:
         options = [f"{model}.parameters()" for model in self.all("model") for _ in range(2)]
-        options += [f"{model}.parameters()" for kind in ("cell", "rnn", "lstm") for model in self.all(kind)]
+        options += [f"{model}.parameters()" for kind in ("cell", "rnn", "lstm", "layer") for model in self.all(kind)]
         if self.all("par"):
             options.append(f"[{', '.join(self.all('par'))}]")
         return self.pick(options)
 
     def condition(self) -> str:
+        if self.temper.data and self.chance(self.temper.data):
+            return self.data_condition()
         if not self.scope.indices:
             return self.pick(("True", "False", "len(shapes) > 1"))
         name, count = self.pick(self.scope.indices[-2:])
@@ -337,6 +285,24 @@ class Writer:
             f"{name} % 2", f"not {name}", f"{name} >= 1", f"({name} + 1) % 2 == 0", f"{name} in (0, 2)", f"{name} != 1",
             f"{name} + 1 < {count}", f"{name}",
         ))  # fmt: skip
+
+    def data_condition(self) -> str:
+        """A condition that hangs on values, or on chance: nobody knows it before the program runs."""
+        if self.all("flag") and self.chance(0.3):
+            return self.pick((self.pick(self.all("flag")), f"not {self.pick(self.all('flag'))}"))
+        options = ["random.random() < 0.5", "torch.rand(()) > 0.5", "torch.rand(1).item() > 0.3"]
+        if self.all("mat"):
+            name = self.pick(self.all("mat"))
+            options += [f"{name}.sum() > 0", f"{name}.mean().item() > 0.1", f"{name}.detach().norm() < 2", f"float({name}[0, 0]) > 0"]
+        if self.all("sca"):
+            name = self.pick(self.all("sca"))
+            options += [f"{name} > 0.5", f"{name}.item() < 1", f"float({name}) > 0.3", f"{name}.detach() < 0.2"]
+        return self.pick(options)
+
+    def flag(self) -> None:
+        """A condition on values, kept under a name."""
+        condition = self.data_condition()
+        self.write(f"{self.bind('flag', self.fresh('flag'))} = {condition}")
 
     # -- statements -----------------------------------------------------------------------------------------
 
@@ -361,6 +327,7 @@ class Writer:
             (0.2, self.odd),
             (0.3 * (temper.detach + 0.2), self.carry),
             (temper.pieces, self.piece),
+            (temper.data, self.flag),
         ]
         if nesting >= 2:
             options = [(0 if action.__name__ == "<lambda>" else weight, action) for weight, action in options]
@@ -778,6 +745,7 @@ class Writer:
         with (
             self.block("with torch.no_grad():" if form < 0.7 else "if True:"),
             self.block(f"for p, q in zip({model}.parameters(), {other}.parameters()):"),
+            self.block("if p.shape == q.shape:") if model != other else contextlib.nullcontext(),
         ):
             self.write("p.mul_(0.9).add_(q, alpha=0.1)" if form < 0.5 else "p.data.copy_(0.9 * p.data + 0.1 * q.data)")
 
@@ -894,8 +862,8 @@ class Writer:
         with self.block(f"class {name}(nn.Module):"):
             with self.block("def __init__(self):"):
                 self.write("super().__init__()")
-                for number, layer in enumerate(layers):
-                    self.write(f"self.l{number} = {layer}")
+                for number, (constructor, _) in enumerate(layers):
+                    self.write(f"self.l{number} = {constructor}")
                 if parameter:
                     self.write(
                         self.pick(
@@ -934,25 +902,18 @@ class Writer:
         self.classes.append(re.findall(r"^class (\w+)", text, re.MULTILINE)[-1])
         self.write("")
 
-    def layer(self) -> str:
-        layer = self.pick(LAYERS)
-        return layer if not layer.startswith(("nn.Embedding", "nn.Bilinear")) or self.chance(0.5) else "nn.Linear(4, 4)"
+    def layer(self) -> tuple[str, str]:
+        """A layer: its constructor and how it is called."""
+        return (self.pick(PLAIN_LAYERS[:8]), "{m}({0})") if self.chance(0.4) else self.pick(LAYERS)
 
-    def forward(self, layers: list[str], state: str, parameter: bool, residual: bool) -> None:
+    def forward(self, layers: list[tuple[str, str]], state: str, parameter: bool, residual: bool) -> None:
         if residual:
             self.write("skip = x")
         if state == "memory":
             with self.block("if self.memory is None:"):
                 self.write("self.memory = torch.zeros(4, 4)")
-        for number, layer in enumerate(layers):
-            if layer.startswith("nn.Embedding"):
-                self.write(
-                    f"x = x + self.l{number}({self.pick(('torch.tensor([0, 1, 2, 3])', 'torch.arange(4)', '(x.detach().abs().sum(1) * 0).long()'))})"
-                )
-            elif layer.startswith("nn.Bilinear"):
-                self.write(f"x = self.l{number}(x, x)")
-            else:
-                self.write(f"x = self.l{number}(x)")
+        for number, (_, call) in enumerate(layers):
+            self.write(f"x = {call.replace('{m}', f'self.l{number}').replace('{0}', 'x')}")
             if self.chance(0.4):
                 self.write(
                     self.pick(
@@ -1142,7 +1103,7 @@ class Writer:
         for kind in self.classes:
             self.write(f"{place('model')} = {kind}()")
         for _ in range(self.random.randint(0 if self.classes else 1, 2)):
-            layers = [self.pick((*LAYERS[:6], LAYERS[8], *ACTIVATIONS)) for _ in range(self.random.randint(1, 3))]
+            layers = [self.pick((*PLAIN_LAYERS, *ACTIVATIONS[: self.pick((12, 99))])) for _ in range(self.random.randint(1, 3))]
             self.write(f"{place('model')} = nn.Sequential({', '.join(['nn.Linear(4, 4)', *layers])})")
         for _ in range(self.pick((0, 0, 1, 1, 2))):
             made = self.pick(
@@ -1156,6 +1117,11 @@ class Writer:
             self.write(f"{place('par')} = {made}")
         for _ in range(self.random.randint(1, 2)):
             self.write(f"{place('data')} = torch.{self.pick(('randn', 'rand'))}(4, 4)")
+        for _ in range(self.pick((0, 0, 1, 2))):
+            constructor, call = self.pick(LAYERS)
+            name = place("layer")
+            self.write(f"{name} = {constructor}")
+            self.bind("call", call.replace("{m}", name))
         if self.chance(0.2):
             self.write(f"{place('cell')} = {self.pick(('nn.GRUCell(4, 4)', 'nn.RNNCell(4, 4)'))}")
         if self.chance(0.15):
@@ -1228,10 +1194,10 @@ class Writer:
     def program(self) -> str:
         """The whole text."""
         self.carried, self.resettable, self.classes = set(), set(), []
-        for line in ("import collections", "import contextlib", "import copy", "import functools", "from dataclasses import dataclass",
+        for line in ("import collections", "import contextlib", "import copy", "import functools", "import random", "from dataclasses import dataclass",
                      "from types import SimpleNamespace", "", "import torch", "import torch.nn.functional as F", "import torch.utils.checkpoint",
                      "from torch import nn", "from torch.autograd import Variable", "", "torch.manual_seed(0)",
-                     "labels = torch.tensor([0, 1, 2, 3])", "criterion = nn.MSELoss()", "shapes = []", ""):  # fmt: skip
+                     "labels = torch.tensor([0, 1, 2, 3])", "ref_data = torch.rand(4, 4)", "criterion = nn.MSELoss()", "shapes = []", ""):  # fmt: skip
             self.write(line)
         for name in self.pick(((), ("Net",), ("Net",), ("Net", "Critic"))):
             if self.temper.pieces and self.chance(0.5):
@@ -1248,7 +1214,7 @@ class Writer:
         elif form == "function":
             with self.block("def main():"):
                 self.setup("")
-                kept = [name for kind in ("model", "par", "cell", "rnn", "lstm") for name in self.all(kind)]
+                kept = [name for kind in ("model", "par", "cell", "rnn", "lstm", "layer") for name in self.all(kind)]
                 self.body()
                 self.write(f"return [{', '.join(kept)}]")
             self.write("")

@@ -296,6 +296,7 @@ for @s in range(2):
     @loss = F.cross_entropy($model($data + @delta), labels)
     @loss.backward(«|retain_graph=True»)
     «@delta.data += 0.1 * @delta.grad.sign()|@delta.data = (@delta + 0.1 * @delta.grad.sign()).clamp(-1, 1).data|@delta = (@delta + 0.1 * @delta.grad.sign()).detach().requires_grad_()|@delta = @delta + 0.1 * @delta.grad.sign()|with torch.no_grad(): @delta += 0.1 * @delta.grad.sign()»
+    if @delta.grad is None: break
     «@delta.grad.zero_()|@delta.grad = None|pass»
 """,
     # A closure for the optimizer.
@@ -362,6 +363,7 @@ $opt.zero_grad()
 @distill.backward()
 $opt.step()
 for @p, @q in zip($model.parameters(), $model2.parameters()):
+    if @p.shape != @q.shape: continue
     «@p.data.mul_(0.9).add_(@q.data, alpha=0.1)|@p.data = 0.9 * @p.data + 0.1 * @q.data|@p.data.copy_(@q)|with torch.no_grad(): @p.lerp_(@q, 0.1)»
 """,
     # Several tasks on one trunk.

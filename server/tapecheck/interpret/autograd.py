@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from tapecheck.interpret.values import (
     Args,
@@ -22,8 +23,21 @@ from tapecheck.interpret.values import (
     Wrapped,
     concrete,
 )
-from tapecheck.interpret.world import cuts_of
-from tapecheck.tape import Backward, Cut, Fact, GradientCleared, Problem, Root, Saved, Site, Span, Traversal, both
+from tapecheck.interpret.world import World, cuts_of
+from tapecheck.tape import (
+    Backward,
+    Cut,
+    Fact,
+    GradientCleared,
+    Problem,
+    Root,
+    Saved,
+    Site,
+    Span,
+    Traversal,
+    both,
+    either,
+)
 from tapecheck.torchfacts import OpFact
 
 if TYPE_CHECKING:
@@ -37,6 +51,14 @@ _MESSAGES = {
     "unused": "The differentiated Tensor at index 0 appears to not have been used in the graph. Set allow_unused=True "
     "if this is the desired behavior.",
 }
+
+
+_Known = tuple[OpFact, dict[str, list[tuple[int | None, Storage | None]]], Storage]
+"""What is kept of an op for its gradient: its fact, node and storage of each input, the storage of its result."""
+
+
+_REWRITES = ("CopySlices", "AsStridedBackward0")
+"""Nodes of changes through views: the gradient goes through them as it comes."""
 
 
 class _Gradient:
@@ -58,55 +80,143 @@ class Autograd:
         self.retained: list[Tensor] = []
         self.hooked: list[tuple[Tensor, Value]] = []
         self.module_hooks: list[tuple[Instance, int, Value]] = []
-        self._gradient_graph: dict[int, tuple[OpFact, dict[str, list[int]]]] = {}
+        self._gradient_graph: dict[int, _Known] = {}
 
     # -- the graph of a gradient ------------------------------------------------------------------------------
 
-    def remember_gradient(self, node: int | None, fact: OpFact, inputs: dict[str, list[Value]]) -> None:
+    def remember_gradient(
+        self, node: int | None, fact: OpFact, inputs: dict[str, list[Value]], result: Storage
+    ) -> None:
         """Keep what the gradient of a node would depend on, for create_graph."""
-        if node is not None and not fact.grad_graph:
-            self._gradient_graph[node] = (fact, {})
-        elif node is not None:
+        if node is not None:
             sources = {
-                name: [value.node for value in values if value.node is not None] for name, values in inputs.items()
+                name: [(value.node, value.storage if isinstance(value, Tensor) else None) for value in values]
+                for name, values in inputs.items()
             }
-            self._gradient_graph[node] = (fact, sources)
+            self._gradient_graph[node] = (fact, sources, result)
 
-    def gradient_inputs(self, traversal: Traversal) -> tuple[list[int], Fact]:
-        """The nodes and leaves that a gradient depends on, and whether it has a graph at all."""
+    def gradient_graph(
+        self, traversal: Traversal, given: list[Value], at: ast.AST
+    ) -> dict[int, tuple[int, Fact]]:
+        """Build the graph that create_graph=True gives the gradients of a backward, as the engine builds it.
+
+        `given` are the gradients that the backward starts with. The answer has the gradient's node, and whether it
+        certainly has one, for every node and leaf whose gradient has a graph.
+        """
         ledger = self.world.ledger
-        found: dict[int, None] = {}
-        certain: Fact = "no"
+        arriving: dict[int, list[tuple[int, Fact]]] = {}
+        for root, value in zip(traversal.backward.roots, given):
+            if root.node is not None and isinstance(value, (Tensor, Unknown)) and value.node is not None:
+                arriving.setdefault(root.node, []).append((value.node, self.machine.torch.requires(value)))
+        graphs: dict[int, tuple[int, Fact]] = {}
         for number in traversal.executed:
+            coming = arriving.pop(number, None)
+            if coming:
+                graphs[number] = self._sum_of(coming, at)
             node = ledger.nodes.get(number)
-            if node is None:
+            if node is None or not any(source in traversal.executed for source in node.inputs):
                 continue
+            chain = graphs.get(number)
             known = self._gradient_graph.get(number)
-            if known is not None:
-                fact, sources = known
-                kept = {saved.name for saved in node.saved}
-                for name, targets in fact.grad_graph.items():
-                    if any(source in traversal.executed for source in sources.get(name, ())):
-                        if "result" in kept:
-                            # The saved result comes from this very node: the gradient's graph leads through it.
-                            found[number] = None
-                            certain = "yes"
-                        for target in targets:
-                            if "result" in kept and target not in kept:
-                                continue
-                            for source in sources.get(target, ()):
-                                found[source] = None
-                                certain = "yes"
+            if known is None:
+                self._opaque_gradient(number, traversal, chain, arriving, at)
                 continue
-            for saved in node.saved:
-                if saved.of is not None:
-                    found[saved.of] = None
-                    certain = "yes"
-            if not node.saved and node.keeps != "no":
-                for source in node.inputs or (number,):
-                    found[source] = None
-                certain = "may" if certain == "no" and node.linked != "yes" else "yes"
-        return list(found), certain
+            _, sources, _ = known
+            for name, members in sources.items():
+                for position, (source, _) in enumerate(members):
+                    if source in traversal.executed and source in node.inputs:
+                        built = self._one_gradient(number, known, name, position, chain, at)
+                        if built is not None:
+                            arriving.setdefault(source, []).append(built)
+        return graphs
+
+    def _one_gradient(
+        self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
+    ) -> tuple[int, Fact] | None:
+        """The gradient of one input of a node: its own graph's node, None where it has no graph."""
+        fact, sources, result = known
+        if name in fact.grad_chain_ends and name not in fact.grad_graph:
+            return None
+        many = len(sources[name]) > 1
+        others = any(
+            node is not None
+            for other, members in sources.items()
+            for index, (node, _) in enumerate(members)
+            if (other, index) != (name, position)
+        )
+
+        def members(thing: str) -> list[tuple[int | None, Storage | None]]:
+            base = thing.removesuffix(".other")
+            if base == "result":
+                return [(number, result)]
+            found = sources.get(thing) or sources.get(base, [])
+            if base == name and many:
+                alone = thing == base
+                return [member for index, member in enumerate(found) if (index == position) == alone]
+            return found
+
+        inputs = [chain[0]] if chain is not None else []
+        for thing in fact.grad_graph.get(name, ()):
+            if thing == "result.other" and not others:
+                continue
+            inputs += [node for node, _ in members(thing) if node is not None]
+        if not inputs:
+            return None
+        saves = (fact.grad_saves if chain is None else fact.grad_chain_saves).get(name, ())
+        saved = [
+            Saved(storage.id, self.world.ledger.version(storage.id), thing.removesuffix(".other"), node)
+            for thing in saves
+            if others or not thing.endswith(".other")
+            for node, storage in members(thing)
+            if storage is not None
+        ]
+        keeps: Fact = "yes" if name in (fact.grad_frees if chain is None else fact.grad_chain_frees) or saved else "no"
+        if chain is not None and keeps == "no" and inputs == [chain[0]]:
+            return chain
+        certain: Fact = "yes" if chain is None or len(inputs) > 1 else chain[1]
+        return self._gradient_node(inputs, saved, keeps, certain, at), certain
+
+    def _opaque_gradient(
+        self, number: int, traversal: Traversal, chain: tuple[int, Fact] | None,
+        arriving: dict[int, list[tuple[int, Fact]]], at: ast.AST,
+    ) -> None:  # fmt: skip
+        """The gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
+        node = self.world.ledger.nodes[number]
+        inputs = [chain[0]] if chain is not None else []
+        if node.op in _REWRITES:
+            if chain is not None:
+                for source in node.inputs:
+                    arriving.setdefault(source, []).append(chain)
+            return
+        inputs += [saved.of for saved in node.saved if saved.of is not None]
+        certain: Fact = "yes"
+        if not node.saved and node.keeps != "no":
+            inputs += node.inputs
+            certain = node.linked
+        if not inputs:
+            return
+        built = self._gradient_node(inputs, [], node.keeps, certain, at), certain
+        for source in node.inputs:
+            if source in traversal.executed:
+                arriving.setdefault(source, []).append(built)
+
+    def _sum_of(self, gradients: list[tuple[int, Fact]], at: ast.AST) -> tuple[int, Fact]:
+        """Gradients that come together in a node or a leaf are added."""
+        if len({number for number, _ in gradients}) == 1:
+            return gradients[0]
+        certain: Fact = "no"
+        for _, fact in gradients:
+            certain = either(certain, fact)
+        return self._gradient_node([number for number, _ in gradients], [], "no", certain, at), certain
+
+    def _gradient_node(
+        self, inputs: Sequence[int], saved: Sequence[Saved], keeps: Fact, certain: Fact, at: ast.AST
+    ) -> int:
+        self.world.spend(4)
+        stand_ins = [_Source(number, self.world) for number in inputs]
+        built = self.world.build("GradientBackward", at, stand_ins, saved=saved, keeps=keeps, exists=certain)
+        assert built.node is not None
+        return built.node
 
     # -- calls ----------------------------------------------------------------------------------------------
 
@@ -134,6 +244,7 @@ class Autograd:
         inputs = given.get("inputs")
         wanted = self._sequence(inputs, node) if inputs is not None else None
         event = self._event("backward", roots, wanted, given, node, span)
+        starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
         traversal = self._run(event, node)
         for root in roots:
             # It did not raise, so there is a graph.
@@ -141,7 +252,7 @@ class Autograd:
                 root.graph = "yes"
             elif isinstance(root, Unknown) and root.node is not None:
                 root.certain = True
-        self._accumulate(event, traversal, wanted)
+        self._accumulate(event, traversal, wanted, starts, node)
         self._fire_hooks(traversal, node)
 
     def _give_graphs(self, roots: list[Value], node: ast.AST) -> None:
@@ -166,12 +277,15 @@ class Autograd:
         wanted = self._sequence(whole, node)
         event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3))
         traversal = self._run(event, node)
+        starts = self._sequence(given.get("grad_outputs"), node)
+        creates = event.create != "no" and self.world.grad_mode != "no"
+        graphs = self.gradient_graph(traversal, starts, node) if creates else {}
         unsure = isinstance(whole, Unknown) or (isinstance(whole, List) and whole.more)
         results: list[Value] = []
         cut: list[int] = []
         for value in wanted:
             results.append(
-                self._gradient_tensor(event, traversal, value, node, cut, _true(given.get("materialize_grads")))
+                self._gradient_tensor(event, traversal, value, node, cut, graphs, _true(given.get("materialize_grads")))
             )
         if unsure and isinstance(whole, Unknown):
             return List(results, more=True)
@@ -180,29 +294,30 @@ class Autograd:
         return tuple(results)
 
     def _gradient_tensor(
-        self, event: Backward, traversal: Traversal, value: Value, node: ast.AST, cut: list[int], materialize: bool
-    ) -> Value:
+        self, event: Backward, traversal: Traversal, value: Value, node: ast.AST, cut: list[int],
+        graphs: dict[int, tuple[int, Fact]], materialize: bool,
+    ) -> Value:  # fmt: skip
         world = self.world
         number = getattr(value, "node", None)
         if event.allow_unused and number is not None and number not in traversal.executed:
             return world.data("grad") if materialize else None
         # Without create_graph the result is a constant: a cut from everything the gradient was computed of.
         roots = tuple(root.node for root in event.roots if root.node is not None)
-        if event.create != "no" and world.grad_mode != "no":
-            sources, certain = self.gradient_inputs(traversal)
-            if not sources and any(root.graph == "may" for root in event.roots):
-                # Where nobody knows what lies behind, there may be a graph to the gradient.
-                sources, certain = list(roots), "may"
-            if sources:
-                stand_ins = [_Source(number, world, self) for number in sources]
-                built = world.build(
-                    "GradientBackward", node, stand_ins, keeps="yes",
-                    linked="yes" if certain == "yes" else "may", exists=both(event.create, certain),
-                )  # fmt: skip
-                return built
+        if number in graphs:
+            return self._gradient_value(graphs[number], event.create)
+        if event.create != "no" and world.grad_mode != "no" and any(root.graph == "may" for root in event.roots):
+            # Where nobody knows what lies behind, there may be a graph to the gradient.
+            return self._gradient_value((self._gradient_node(roots, [], "yes", "may", node), "may"), event.create)
         if not cut:
             cut.append(self._cut(world.site(node), roots))
         return world.data("grad", (cut[0],))
+
+    def _gradient_value(self, graph: tuple[int, Fact], create: Fact) -> Tensor:
+        number, certain = graph
+        world = self.world
+        oldest = None if number in world.ledger.leaves else number
+        result = Tensor(world.new_storage(), number, both(create, certain), oldest=oldest)
+        return result
 
     def _cut(self, site: Site, roots: tuple[int, ...]) -> int:
         world = self.world
@@ -297,26 +412,24 @@ class Autograd:
     def _fail(self, event: Backward, problem: Problem, node: ast.AST) -> None:
         self.machine.torch.fail(node, _MESSAGES[problem.kind], event.id)
 
-    def _accumulate(self, event: Backward, traversal: Traversal, inputs: list[Value] | None) -> None:
+    def _accumulate(
+        self, event: Backward, traversal: Traversal, inputs: list[Value] | None, starts: list[Value], at: ast.AST
+    ) -> None:
         world = self.world
         roots = tuple(root.node for root in event.roots if root.node is not None)
         cut: list[int] = []
         limit = None if inputs is None else {value.node for value in inputs if isinstance(value, Tensor)}
         create = event.create != "no"
-        sources: list[int] = []
-        if create:
-            sources, _ = self.gradient_inputs(traversal)
+        graphs = self.gradient_graph(traversal, starts, at) if create else {}
         for number in traversal.executed:
             tensor = world.leaf_tensors.get(number)
             if tensor is None or (limit is not None and number not in limit):
                 continue
-            if create and sources:
-                stand_ins = [_Source(source, world, self) for source in sources]
-                anchor = ast.copy_location(ast.Pass(), _at(event.at.span))
-                built = world.build("GradientBackward", anchor, stand_ins, keeps="yes", linked="yes")
+            if number in graphs:
+                built = self._gradient_value(graphs[number], event.create)
                 previous = tensor.grad
                 if isinstance(previous, Tensor) and previous.node is not None:
-                    built = world.build("AddBackward0", anchor, [previous, built])
+                    built = world.build("AddBackward0", at, [previous, built])
                 tensor.grad = built
             elif tensor.grad is None or create:
                 tensor.grad = _Gradient(event.at, roots, cut)
@@ -389,8 +502,14 @@ class Autograd:
             return None
 
         context.attrs["save_for_backward"] = Native("save_for_backward", save)
+        constant: list[Value] = []
+
+        def exclude(m: Machine, values: Args, named: Kwargs, at: ast.AST) -> Value:
+            constant.extend(values)
+            return None
+
         context.attrs["mark_dirty"] = Native("mark_dirty", lambda m, values, named, at: dirty.extend(values))
-        context.attrs["mark_non_differentiable"] = Native("mark_non_differentiable", lambda m, values, named, at: None)
+        context.attrs["mark_non_differentiable"] = Native("mark_non_differentiable", exclude)
         context.attrs["set_materialize_grads"] = Native("set_materialize_grads", lambda m, values, named, at: None)
         context.attrs["needs_input_grad"] = Unknown("needs_input_grad")
         forward = machine.class_attribute(cls, "forward", cls, node)
@@ -413,11 +532,18 @@ class Autograd:
         reads = _reads_saved(machine.class_attribute(cls, "backward", cls, node))
         kept = [value for value in saved_values if isinstance(value, Tensor)] if reads != "no" else []
         saved: list[Saved] = [world.save(value, value.name or "saved", reads) for value in kept]
+        exists: Fact = "no"
+        for value in carriers:
+            exists = either(exists, torch.requires(value))
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
-        built = world.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads)
+        built = world.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
         made: list[Value] = []
         for value in outputs:
-            if isinstance(value, Tensor) and any(value is each for each in dirty):
+            if any(value is other for other in constant):
+                made.append(world.data(cuts=world.cut("nondifferentiable", node, carriers[0])))
+            elif isinstance(value, Tensor) and value.dtype != "float":
+                made.append(value)
+            elif isinstance(value, Tensor) and any(value is each for each in dirty):
                 torch.rebase(value, built, node)
                 made.append(value)
             elif isinstance(value, (Tensor, Unknown)):
@@ -434,7 +560,7 @@ class _Source:
 
     __slots__ = ("node", "oldest")
 
-    def __init__(self, number: int, world: Any, autograd: Autograd) -> None:
+    def __init__(self, number: int, world: World) -> None:
         self.node = number
         self.oldest = None if number in world.ledger.leaves else number
 
@@ -452,13 +578,6 @@ def _reads_saved(backward: Value) -> Fact:
 def _true(value: Value) -> bool:
     """Whether a flag is given and not known to be false."""
     return concrete(value) not in (None, False)
-
-
-def _at(span: Span) -> ast.AST:
-    node = ast.Pass()
-    node.lineno, node.col_offset = span.line, max(span.column - 1, 0)
-    node.end_lineno, node.end_col_offset = span.end_line, max(span.end_column - 1, 0)
-    return node
 
 
 __all__ = ["Autograd", "cuts_of"]

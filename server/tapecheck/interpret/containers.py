@@ -555,7 +555,16 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
             return Native(name, lambda m, args, kwargs, at: m.close(owner))
     if isinstance(owner, slice):
         return getattr(owner, name, Unknown(name))
+    if isinstance(owner, tuple) and name in _PARTS and _PARTS[name] < len(owner):
+        return owner[_PARTS[name]]
     return Unknown(name)
+
+
+_PARTS = {
+    "values": 0, "indices": 1, "min": 0, "max": 1, "eigenvalues": 0, "eigenvectors": 1, "Q": 0, "R": 1, "U": 0, "S": 1,
+    "Vh": 2, "sign": 0, "logabsdet": 1, "solution": 0, "residuals": 1, "LU": 0, "pivots": 1, "P": 0, "L": 0,
+}  # fmt: skip
+"""Names that torch gives to the parts of results."""
 
 
 def _unmodelled(owner: List | Set | Dict, name: str) -> Value:

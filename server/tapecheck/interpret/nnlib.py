@@ -112,6 +112,9 @@ class Modules:
         for parameter in _layered(names, flags):
             if flags.get("bias") is False and "bias" in parameter:
                 continue
+            wanted = _OPTIONAL.get(_LAYER.sub("", parameter))
+            if wanted is not None and (any(flags.get(flag) not in (None, False, 0) for flag in wanted[1]) != wanted[0]):
+                continue
             if flags.get("affine") is False or flags.get("elementwise_affine") is False:
                 continue
             tensor = self.world.data(parameter)
@@ -228,6 +231,8 @@ class Modules:
     def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
         """What the library side of an object answers for a name; None where it has none."""
         if owner.module:
+            if name in owner.facts.get("parametrized", ()):
+                return self.computed_weight(owner, name, node)
             method = getattr(self, f"_module_{name}", None)
             if method is not None:
                 return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
@@ -563,15 +568,22 @@ class Modules:
         for name, value in kwargs.items():
             bound[name] = value
         groups: dict[str, list[Value]] = {}
+        # Of a module of very many parameters the facts know the last part of the name only.
+        wide = any(name.startswith("*.") for name in what.inputs)
         for name, value in owner.attrs.items():
             if isinstance(value, Tensor):
                 # The facts speak of all layers of a recurrent module at once: weight_ih for weight_ih_l0, _l1 ...
-                groups.setdefault(_LAYER.sub("", name), []).append(value)
+                short = f"*.{name.rsplit('.', 1)[-1]}" if wide and "." in name else _LAYER.sub("", name)
+                groups.setdefault(short, []).append(value)
+        for name in owner.facts.get("parametrized", ()):
+            groups[name] = [self.computed_weight(owner, name, node)]
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
             if isinstance(bound.get(name), Tensor) and name not in fact.forward_params:
                 self.world.change(bound[name], node, f"{fact.name} update", grad_mode="no")
+        if what.returns_input == "yes" and not what.mutates and args:
+            return args[0]
         target: Value = None
         given = owner.facts.get("given", {})
         if fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
@@ -586,6 +598,51 @@ class Modules:
                 # A parameter that forward was never seen to use carries nothing.
                 del bound[name]
         return torch.apply(what, bound, node, target)
+
+    # -- weights that are computed anew ----------------------------------------------------------------------------
+
+    def parametrize(self, owner: Value, name: str, how: Value, node: ast.AST) -> Value:
+        """Have a parameter computed for each use: `how` is an op's name or a module of the user's."""
+        if not isinstance(owner, Instance) or not owner.module:
+            return owner
+        original = owner.attrs.pop(name, None)
+        if not isinstance(original, Tensor):
+            return owner
+        home = owner.attrs.get("parametrizations")
+        if not isinstance(home, Instance):
+            home = owner.attrs["parametrizations"] = Instance(None, "torch.nn.ModuleDict", module=True)
+            home.facts["container"] = "ModuleDict"
+        holder = home.attrs[name] = Instance(None, "torch.nn.ModuleList", module=True)
+        holder.facts["container"] = "ModuleList"
+        holder.attrs["original"] = original
+        if how == "nn.utils.weight_norm":
+            holder.attrs["original0"], holder.attrs["original1"] = self._magnitude(original, node), original
+            del holder.attrs["original"]
+        elif isinstance(how, Instance):
+            holder.attrs["0"] = how
+        owner.facts.setdefault("parametrized", {})[name] = (holder, how)
+        return owner
+
+    def _magnitude(self, original: Tensor, node: ast.AST) -> Tensor:
+        magnitude = self.world.data("original0")
+        magnitude.parameter = True
+        return self.world.make_leaf(magnitude, node, "original0", parameter=True)
+
+    def computed_weight(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        """A parametrized weight as a forward sees it."""
+        holder, how = owner.facts["parametrized"][name]
+        if isinstance(how, str):
+            given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
+            return self.machine.torch.op(how, given, {}, node)
+        return self.machine.call(how, [holder.attrs["original"]], {}, node)
+
+    def unparametrize(self, owner: Value, name: str, node: ast.AST) -> Value:
+        """Make a computed weight a parameter of its own again."""
+        if isinstance(owner, Instance) and name in owner.facts.get("parametrized", ()):
+            holder, _ = owner.facts["parametrized"].pop(name)
+            owner.attrs.pop("parametrizations", None)
+            owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
+        return owner
 
     def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """A class of torch.nn without facts: differentiable in its inputs and parameters."""
@@ -641,6 +698,8 @@ class Modules:
         owner.facts["optimizer"] = self.world.optimizers
         tensors, complete = self._leaves(source, node)
         owner.facts["params"] = tensors
+        owner.facts["fused"] = kwargs.get("fused")
+        owner.facts["max_iter"] = args[2] if len(args) > 2 else kwargs.get("max_iter")
         lr = args[1] if len(args) > 1 else kwargs.get("lr", Unknown("lr"))
         groups: list[Value] = []
         listed = isinstance(source, (List, tuple, Stream))
@@ -725,7 +784,8 @@ class Modules:
         rounds = 1
         if closure is not None:
             # LBFGS asks its closure many times over in one step; twice shows what the second time does.
-            rounds = 3 if owner.lib.endswith("LBFGS") else 1
+            most = concrete(owner.facts.get("max_iter"))
+            rounds = (min(most, 3) if isinstance(most, int) else 3) if owner.lib.endswith("LBFGS") else 1
         for _ in range(rounds):
             if closure is not None:
                 self.world.grad_modes.append("yes")
@@ -736,12 +796,23 @@ class Modules:
                     del self.world.grad_modes[depth - 1 :]
                 result = made if result is None else result
             self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0)))
+            bumps = self._bumps(owner)
             for tensor in owner.facts.get("params", ()):
                 if tensor.grad is not None:
                     self.world.change(
-                        tensor, node, "optimizer.step", optimizer=owner.facts.get("optimizer"), grad_mode="no"
-                    )
+                        tensor, node, "optimizer.step", bumps=bumps, optimizer=owner.facts.get("optimizer"),
+                        grad_mode="no",
+                    )  # fmt: skip
         return result
+
+    def _bumps(self, owner: Instance) -> Fact:
+        """Whether a step moves the version counters of what it changes: fused steps were measured not to."""
+        fact = self.facts.optimizer(owner.lib.rsplit(".", 1)[-1])
+        fused = owner.facts.get("fused")
+        if fact is None or fused is None or concrete(fused) in (None, False):
+            return "yes"
+        measured: Fact = fact.fused_step_mutates or "yes"
+        return measured if concrete(fused) is True else both("may", measured) if measured != "no" else "may"
 
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
@@ -750,6 +821,32 @@ class Modules:
         return None
 
     # -- distributions ----------------------------------------------------------------------------------------------
+
+    def distribution(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """A distribution: its parameters by name, and what the constructor computes, which its methods share."""
+        torch = self.machine.torch
+        owner = Instance(None, path)
+        name = path.rsplit(".", 1)[-1]
+        given = {key: value for key, value in kwargs.items() if key not in ("**", "validate_args")}
+        fact = self.facts.op(f"distributions.{name}")
+        names = _DISTRIBUTION_ORDER.get(name) or (fact.params if fact is not None else ())
+        given.update(dict(zip(names, args)))
+        spare = args[len(names) :] if names else args
+        owner.facts["given"] = given if fact is not None else None
+        owner.facts["at"] = node
+        owner.attrs.update(given)
+        if fact is not None and fact.second_backward_raises != "no":
+            made = torch.op(f"distributions.{name}", [], dict(given), node)
+            if isinstance(made, tuple):
+                made = next((value for value in made if isinstance(value, Tensor) and value.node is not None), None)
+            if isinstance(made, Tensor) and made.node is not None:
+                for key, value in given.items():
+                    if isinstance(value, Tensor) and value.node is not None:
+                        given[key] = torch.alias(made)
+        owner.facts["parameters"] = [
+            tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)
+        ]
+        return owner
 
     def _distribution_attribute(self, owner: Instance, name: str) -> Value:
         if name in ("sample", "sample_n"):
@@ -779,11 +876,17 @@ class Modules:
 
     def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
         """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
-        values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in self.machine.torch.tensors(arg)]]
+        torch = self.machine.torch
+        op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
+        given = owner.facts.get("given")
+        if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
+            value = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
+            return torch.op(op, [], {**given, **value}, node)
+        values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in torch.tensors(arg)]]
         carriers = [value for value in values if value.node is not None]
         required: Fact = "no"
         for value in values:
-            required = either(required, self.machine.torch.requires(value))
+            required = either(required, torch.requires(value))
         required = both(required, sure)
         if required == "no" or self.world.grad_mode == "no":
             return self.world.data(name, cuts_of(*values))
@@ -795,8 +898,24 @@ class Modules:
             f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes", exists=required
         )
 
+    def divergence(self, left: Value, right: Value, node: ast.AST) -> Value:
+        """`kl_divergence(p, q)`: differentiable in the parameters of both."""
+        both_of_them = Instance(None, "torch.distributions.kl")
+        both_of_them.facts["parameters"] = [
+            tensor for side in (left, right) for tensor in self.machine.torch.distribution_parameters(side)
+        ]
+        return self.density(both_of_them, "kl_divergence", [], node)
 
+
+_DISTRIBUTION_ORDER = {"MultivariateNormal": ("loc", "covariance_matrix", "precision_matrix", "scale_tril")}
+"""Constructors whose parameters stand in another order than facts have them."""
 _RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}
+_OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
+    "weight_hr": (True, ("proj_size",)), "bias_k": (True, ("add_bias_kv",)), "bias_v": (True, ("add_bias_kv",)),
+    "q_proj_weight": (True, ("kdim", "vdim")), "k_proj_weight": (True, ("kdim", "vdim")),
+    "v_proj_weight": (True, ("kdim", "vdim")), "in_proj_weight": (False, ("kdim", "vdim")),
+}  # fmt: skip
+"""Parameters that a module has, or has not, where one of these arguments is given."""
 _LAYER = re.compile(r"_l\d+(_reverse)?$")
 
 

@@ -63,6 +63,7 @@ _ADDITIVE = frozenset((
     "add", "sub", "__radd__", "__rsub__", "add_", "sub_", "cat", "stack", "where", "nn.functional.mse_loss",
     "nn.functional.l1_loss",
 ))  # fmt: skip
+_VIEW_IN_PLACE = frozenset(("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_"))
 _RANKED = frozenset(("matmul", "__rmatmul__"))
 _SAME_RANK = frozenset((
     "t", "clone", "detach", "contiguous", "add", "sub", "mul", "div", "neg", "pow", "exp", "log", "tanh", "sigmoid",
@@ -190,6 +191,8 @@ class Torch:
         bound = bind(narrowed, args, kwargs)
         if narrowed.factory and not any(isinstance(value, Tensor) and name == "tensor" for value in args):
             return self.factory(name, args, kwargs, node)
+        if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
+            return bound[narrowed.view_of]
         target: Value = None
         in_place = narrowed.mutates or (narrowed.inplace_flag and bound.get("inplace") is True)
         if in_place:
@@ -270,13 +273,18 @@ class Torch:
             storage=storage, cuts=cuts, exists=exists,
         )  # fmt: skip
         built.constant_terms = self._constant_terms(name, every)
-        self.autograd.remember_gradient(built.node, fact, inputs)
+        place = self._pending_storage or storage or built.storage
+        self.autograd.remember_gradient(built.node, fact, inputs, place)
         if "result" in fact.saves or "result" in fact.may_save:
             built.storage = storage or built.storage
         if isinstance(target, (Tensor, Unknown)):
             self._pending_storage = None
         if isinstance(target, Tensor):
-            self.rebase(target, built, node)
+            if name in _VIEW_IN_PLACE:
+                # The tensor alone looks at its memory in another way: what it is a view of stays as it is.
+                self._adopt(target, built)
+            else:
+                self.rebase(target, built, node)
             return target
         if isinstance(target, Unknown):
             target.node, target.oldest = built.node, built.oldest
@@ -384,8 +392,11 @@ class Torch:
                         # `h *= h` saves h before it changes it.
                         before = world.save(value, thing, fired)
                         saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
-        if keeps == "may" and fact.second_backward_raises == "yes" and not certain:
-            keeps = "yes" if all(self.requires(v) != "may" for vs in inputs.values() for v in vs) else "may"
+        if keeps == "may":
+            # A call may save this or that, and always something.
+            for name in fact.frees:
+                for value in inputs.get(name, ()):
+                    keeps = either(keeps, self.requires(value))
         if result_saved != "no":
             place = storage or world.new_storage()
             saved.append(Saved(place.id, world.ledger.version(place.id), "result", None, result_saved))
@@ -862,7 +873,9 @@ class Torch:
             if name.startswith("nn.init."):
                 return self._initialise(name[8:], args, kwargs, node)
             if name.startswith("distributions."):
-                return self._distribution(path, args, kwargs, node)
+                if name.endswith(".kl_divergence") and len(args) == 2:
+                    return self.nn.divergence(args[0], args[1], node)
+                return self.nn.distribution(path, args, kwargs, node)
             if name.startswith(("autograd.functional", "func.")):
                 return self.functional(path, args, kwargs, node)
             for prefix in ("functional.", "nn.functional.", "_C._nn.", "special."):
@@ -1224,17 +1237,7 @@ class Torch:
             return target
         return Unknown(name) if not isinstance(target, Tensor) else target
 
-    def _distribution(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        result = Instance(None, path)
-        result.facts["parameters"] = [value for arg in (*args, *kwargs.values()) for value in self._parameters(arg)]
-        result.facts["at"] = node
-        if path.endswith("kl_divergence"):
-            return self.nn.density(result, "kl_divergence", [], node)
-        for name, value in kwargs.items():
-            result.attrs[name] = value
-        return result
-
-    def _parameters(self, value: Value) -> list[Value]:
+    def distribution_parameters(self, value: Value) -> list[Value]:
         """The tensors that a distribution is made of, those of the distributions in it included."""
         if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
             found: list[Value] = value.facts["parameters"]
@@ -1431,6 +1434,34 @@ def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
     return result
 
 
+def _parametrized(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = concrete(args[1] if len(args) > 1 else kwargs.get("name", "weight"))
+        return torch.nn.parametrize(args[0], name if isinstance(name, str) else "weight", how, node)
+
+    return make
+
+
+def _register_parametrization(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    given = {**dict(zip(("module", "tensor_name", "parametrization"), args)), **kwargs}
+    name = concrete(given.get("tensor_name"))
+    return torch.nn.parametrize(given.get("module"), str(name), given.get("parametrization"), node)
+
+
+def _unparametrized(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    name = concrete(args[1] if len(args) > 1 else kwargs.get("name", kwargs.get("tensor_name", "weight")))
+    return torch.nn.unparametrize(args[0] if args else None, str(name), node)
+
+
+def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """A function that gives one tensor back for each, by an op on it alone."""
+
+    def run(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return tuple(torch.op(name, [tensor], {}, node) for arg in args for tensor in torch.tensors(arg))
+
+    return run
+
+
 def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Unknown("torch.load()")
     result.data = True
@@ -1516,8 +1547,16 @@ _SPECIAL: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.utils.data.TensorDataset": _dataset, "torch.utils.data.DataLoader": _loader,
     "torch.cuda.amp.GradScaler": _scaler, "torch.amp.GradScaler": _scaler, "accelerate.Accelerator": _accelerator,
     "torch.compile": _first, "torch.jit.script": _first, "torch.jit.trace": _first,
-    "torch.nn.utils.spectral_norm": _first, "torch.nn.utils.weight_norm": _first,
-    "torch.nn.utils.parametrizations.spectral_norm": _first, "torch.nn.utils.parametrizations.weight_norm": _first,
+    "torch.nn.utils.spectral_norm": _parametrized("nn.utils.spectral_norm"),
+    "torch.nn.utils.weight_norm": _parametrized("nn.utils.weight_norm"),
+    "torch.nn.utils.parametrizations.spectral_norm": _parametrized("nn.utils.spectral_norm"),
+    "torch.nn.utils.parametrizations.weight_norm": _parametrized("nn.utils.weight_norm"),
+    "torch.nn.utils.parametrizations.orthogonal": _parametrized("nn.utils.orthogonal"),
+    "torch.nn.utils.parametrize.register_parametrization": _register_parametrization,
+    "torch.nn.utils.parametrize.remove_parametrizations": _unparametrized,
+    "torch.nn.utils.remove_weight_norm": _unparametrized, "torch.nn.utils.remove_spectral_norm": _unparametrized,
+    "torch.nn.utils.parametrize.cached": _context,
+    "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
     "torch.cuda.is_available": _cuda_available, "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),
     "torch.FloatTensor": _factory("FloatTensor"), "torch.LongTensor": _factory("LongTensor"),
     "torch.from_numpy": _factory("from_numpy"), "torch.as_tensor": _factory("as_tensor"),

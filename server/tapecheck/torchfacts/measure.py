@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from tapecheck.torchfacts.companions import companions
 from tapecheck.torchfacts.general import measure_general
 from tapecheck.torchfacts.modules import measure_modules
 from tapecheck.torchfacts.optimizers import measure_optimizers
@@ -41,7 +42,8 @@ def bind_sample(sample: Sample) -> Bound | None:
     params = sample.params or PARAMS.get(sample.name, ())
     kwargs = {key: value for key, value in sample.kwargs.items() if key != "requires_grad"}
     if params:
-        defaults = {p: "absent" for p in params[1:] if not p.startswith("*")}
+        # What is only ever passed by name (probs or logits) may each be left out.
+        defaults = {p: "absent" for p in params[1 if sample.args else 0 :] if not p.startswith("*")}
         return bind(Signature(params, frozenset(), defaults, {}), sample.args, kwargs)
     known = signatures(sample.name, sample.fn)
     for strict in (True, False):
@@ -98,7 +100,7 @@ def pick(samples: Sequence[Sample]) -> list[Sample]:
 def gather() -> dict[str, list[Sample]]:
     """All samples by op name: own ones, OpInfo's, and those lent to aliases and in-place methods."""
     found: dict[str, list[Sample]] = defaultdict(list)
-    for sample in (*own(), *from_opinfo()):
+    for sample in (*own(), *companions(), *from_opinfo()):
         found[sample.name].append(sample)
     by_tail: dict[str, list[Sample]] = defaultdict(list)
     for name, samples in found.items():
@@ -149,7 +151,8 @@ def measure_ops(only: Iterable[str] = ()) -> dict[str, Any]:
             rows[name] = write_op(summarise(name, measured))
         else:
             sys.stderr.write(f"  {name}: nothing measured of {len(samples)} samples\n")
-    return share(share(rows, aliases()), without_graph(rows))
+    rows = share(rows, aliases())
+    return share(share(rows, without_graph(rows)), alike_methods(rows))
 
 
 def share(rows: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -169,6 +172,14 @@ def without_graph(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = json.dumps(row, sort_keys=True)
         if not isinstance(row, str) and '"nodes"' not in text:
             yield name, first.setdefault(text, name)
+
+
+def alike_methods(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Methods of distributions, each with the first whose row is the same."""
+    first: dict[str, str] = {}
+    for name, row in rows.items():
+        if name.startswith("distributions.") and not isinstance(row, str):
+            yield name, first.setdefault(json.dumps(row, sort_keys=True), name)
 
 
 def alike_modules(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -126,9 +126,16 @@ class OpFact:
         may_carry: the same, in some of the calls.
         zero_gradient: inputs whose gradient was zero in every measured call.
         grad_graph: input -> inputs that its gradient has a graph to under create_graph=True, by its formula
-            alone (a gradient coming in that has a graph of its own adds to that). An input that is missing
-            has a
+            alone (a gradient coming in that has a graph of its own adds to that). "result" there means that the
+            way leads through nodes of the call itself, which a backward then frees; "result.other" that it
+            does so if some other input requires grad as well. An input that is missing has a
             constant gradient: differentiating it again raises "does not require grad".
+        grad_saves: input -> inputs (or "result") that the graph of its gradient has saved; with ".other" if some
+            other input requires grad as well.
+        grad_chain_saves: the same where the gradient that comes in has a graph of its own.
+        grad_frees: inputs whose gradient's graph raises when a second backward runs through it.
+        grad_chain_frees: the same where the gradient that comes in has a graph of its own.
+        grad_chain_ends: inputs whose gradient has no graph even then (it is always zero, say).
         factory: makes a new tensor whose values depend on no tensor's values (``zeros``, ``randn_like``).
         requires_grad_flag: whether there is a keyword ``requires_grad`` (the result is then a leaf).
         nodes: the grad_fn nodes built when every input requires grad, outermost first.
@@ -164,7 +171,12 @@ class OpFact:
     carries: tuple[str, ...] = ()
     may_carry: tuple[str, ...] = ()
     zero_gradient: tuple[str, ...] = ()
-    grad_graph: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    grad_graph: Saves = field(default_factory=dict)
+    grad_saves: Saves = field(default_factory=dict)
+    grad_chain_saves: Saves = field(default_factory=dict)
+    grad_frees: tuple[str, ...] = ()
+    grad_chain_frees: tuple[str, ...] = ()
+    grad_chain_ends: tuple[str, ...] = ()
     factory: bool = False
     requires_grad_flag: bool = False
     nodes: tuple[str, ...] = ()
@@ -435,6 +447,14 @@ def _ordered(groups: Iterable[tuple[_Item, ...]]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
+def _union(tables: Iterable[Saves]) -> dict[str, tuple[str, ...]]:
+    result: dict[str, tuple[str, ...]] = {}
+    for table in tables:
+        for name, things in table.items():
+            result[name] = _ordered((result.get(name, ()), things))
+    return result
+
+
 def join(leaves: Sequence[OpFact]) -> OpFact:
     """One fact that holds for calls any of `leaves` describes."""
     first = leaves[0]
@@ -456,10 +476,9 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
             same = all(other.scalar_saves.get(name, table) == table for other in leaves)
             (scalar if same else scalar_may)[name] = table
         scalar_may.update(leaf.scalar_may_save)
-    gradients: dict[str, tuple[str, ...]] = {}
-    for leaf in leaves:
-        for name, targets in leaf.grad_graph.items():
-            gradients[name] = _ordered((gradients.get(name, ()), targets))
+    gradients, saved, chained = (
+        _union(getattr(leaf, table) for leaf in leaves) for table in ("grad_graph", "grad_saves", "grad_chain_saves")
+    )
     longest = max(leaves, key=lambda leaf: len(leaf.params))
     return OpFact(
         name=first.name,
@@ -489,6 +508,11 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         may_carry=may_carry,
         zero_gradient=tuple(n for n in first.zero_gradient if all(n in leaf.zero_gradient for leaf in leaves)),
         grad_graph=gradients,
+        grad_saves=saved,
+        grad_chain_saves=chained,
+        grad_frees=_ordered(leaf.grad_frees for leaf in leaves),
+        grad_chain_frees=_ordered(leaf.grad_chain_frees for leaf in leaves),
+        grad_chain_ends=tuple(n for n in first.grad_chain_ends if all(n in leaf.grad_chain_ends for leaf in leaves)),
         factory=all(leaf.factory for leaf in leaves),
         requires_grad_flag=any(leaf.requires_grad_flag for leaf in leaves),
         nodes=_ordered(leaf.nodes for leaf in leaves),

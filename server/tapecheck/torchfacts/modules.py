@@ -146,6 +146,9 @@ def own() -> Iterator[ModuleSample]:
         (nn.MultiheadAttention, (4, 2), {"dropout": 0.5}, (_r(3, 1, 4), _r(3, 1, 4), _r(3, 1, 4))),
         (nn.MultiheadAttention, (4, 2), {"kdim": 3, "vdim": 3}, (_r(3, 1, 4), _r(3, 1, 3), _r(3, 1, 3))),
         (nn.TransformerDecoder, (nn.TransformerDecoderLayer(4, 2, 8), 1), {}, (_r(3, 1, 4), _r(3, 1, 4))),
+        (nn.TransformerEncoderLayer, (4, 2, 8), {}, (_r(3, 1, 4),)),
+        (nn.TransformerDecoderLayer, (4, 2, 8), {}, (_r(3, 1, 4), _r(3, 1, 4))),
+        (nn.TransformerEncoder, (nn.TransformerEncoderLayer(4, 2, 8), 1), {}, (_r(3, 1, 4),)),
         (nn.SyncBatchNorm, (3,), {}, (_r(4, 3),)),
     ]
     for dims in (1, 2, 3):

@@ -19,10 +19,17 @@ from torch.utils._pytree import tree_leaves, tree_map
 from tapecheck.torchfacts.model import OTHER
 
 BUFFER = "buffer"
+RESULT = "result"
 MOST_ELEMENTS = 3
 """Elements of a list argument that are made to require grad one by one."""
 MOST_CHANGED = 6
 """Elements of a list argument that are changed one by one."""
+MOST_PAIRED = 4
+"""Inputs of which every pair is asked whether the gradient of one depends on the other."""
+MOST_SAVING = 5
+"""Inputs of a call of which it is asked what the graphs of their gradients save."""
+MOST_GRADIENTS = 24
+"""Inputs whose gradient's graph is looked at."""
 # The second: what was saved is an output of split or chunk, and its base was changed.
 _STALE = ("modified by an inplace operation", "has been modified inplace")
 _FREED = "second time"
@@ -66,7 +73,11 @@ class Observation:
     forward_error: str = ""
     zero_gradient: set[str] = field(default_factory=set)
     grad_graph: dict[str, set[str]] = field(default_factory=dict)
-    grad_graph_error: bool = False
+    grad_saves: dict[str, set[str]] = field(default_factory=dict)
+    grad_chain_saves: dict[str, set[str]] = field(default_factory=dict)
+    grad_frees: set[str] = field(default_factory=set)
+    grad_chain_frees: set[str] = field(default_factory=set)
+    grad_chain_ends: set[str] = field(default_factory=set)
 
 
 class Unusable(Exception):
@@ -415,29 +426,116 @@ class Prober:
         return any(text in error for text in _STALE)
 
     def _observe_grad_graph(self, seen: Observation) -> None:
-        names = sorted(seen.carries)[:4]
+        names = sorted(seen.carries)[:MOST_GRADIENTS]
+        everything = frozenset(seen.carries)
         for name in names:
+            alone = frozenset((name,))
             try:
-                if self._gradient(frozenset((name,)), name, name):
-                    seen.grad_graph.setdefault(name, set()).add(name)
-                for other in names:
-                    if other != name and self._gradient(frozenset((name, other)), name, other):
-                        seen.grad_graph.setdefault(name, set()).add(other)
+                targets = seen.grad_graph.setdefault(name, set())
+                targets |= self._reached(alone, name)
+                if len(names) <= MOST_PAIRED:
+                    for other in names:
+                        if other != name and other in self._reached(frozenset((name, other)), name):
+                            targets.add(other)
+                else:
+                    targets |= self._reached(everything, name)
+                if self._leads_through(alone, name):
+                    targets.add(RESULT)
+                elif len(names) > 1 and self._leads_through(everything, name):
+                    targets.add(RESULT + OTHER)
+                if not targets:
+                    del seen.grad_graph[name]
+                if not self._gradients(alone, name, chain=True)[1]:
+                    seen.grad_chain_ends.add(name)
+                for chain, saves, frees in (
+                    (False, seen.grad_saves, seen.grad_frees),
+                    (True, seen.grad_chain_saves, seen.grad_chain_frees),
+                ):
+                    if self._gradient_frees(everything, name, chain):
+                        frees.add(name)
+                    if len(names) > MOST_SAVING:
+                        continue
+                    found = self._gradient_saves(alone, name, chain, seen)
+                    if len(names) > 1:
+                        more = self._gradient_saves(everything, name, chain, seen) - found
+                        found |= {thing.removesuffix(OTHER) + OTHER for thing in more}
+                    if found:
+                        saves[name] = found
             except (RuntimeError, NotImplementedError):
-                seen.grad_graph_error = True
+                # Flash attention cannot be differentiated twice, what else attention may take can: all is possible.
+                seen.grad_graph[name] = {*seen.carries, RESULT}
+                seen.grad_frees.add(name)
+                seen.grad_chain_frees.add(name)
 
-    def _gradient(self, grad: frozenset[str], name: str, other: str) -> bool:
-        """Whether the gradient of `name`, under create_graph, has a graph that reaches `other`."""
+    def _gradients(self, grad: frozenset[str], name: str, chain: bool = False) -> tuple[_Run, list[torch.Tensor]]:
+        """A run, and those gradients of `name` under create_graph that have a graph.
+
+        With `chain` the gradients that come in have a graph of their own.
+        """
         run = self.run(grad)
         outs = run.grad_outs()
-        sources = [t for t in run.leaves[name] if t.requires_grad]
-        grads = torch.autograd.grad(outs, sources, _weights(outs), create_graph=True, allow_unused=True)
-        found = [g for g in grads if g is not None and g.requires_grad]
+        sources = [t for t in run.leaves[name] if t.requires_grad][:1]
+        weights = _weights(outs)
+        if chain:
+            weights = [w.requires_grad_().clone() if can_require_grad(w) else w for w in weights]
+        grads = torch.autograd.grad(outs, sources, weights, create_graph=True, allow_unused=True)
+        return run, [g for g in grads if g is not None and g.requires_grad]
+
+    def _reached(self, grad: frozenset[str], name: str) -> set[str]:
+        """The inputs that the gradient of `name`, under create_graph, has a graph to.
+
+        In a list of tensors the gradient is that of the first; the others are "name.other".
+        """
+        run, found = self._gradients(grad, name)
         if not found:
+            return set()
+        targets = [
+            (other if other != name or not index else name + OTHER, tensor)
+            for other in sorted(grad)
+            for index, tensor in enumerate(t for t in run.leaves[other] if t.requires_grad)
+        ]
+        again = torch.autograd.grad(found, [t for _, t in targets], _weights(found), allow_unused=True)
+        reached = {other for (other, _), gradient in zip(targets, again, strict=True) if gradient is not None}
+        # A graph that leads nowhere (the gradient of a convolution with a constant weight) still is one.
+        return reached or {name}
+
+    def _leads_through(self, grad: frozenset[str], name: str) -> bool:
+        """Whether a backward of the gradient runs through nodes of the call itself, and frees them."""
+        run, found = self._gradients(grad, name)
+        if not found or _backward(found):
             return False
-        targets = [t for t in run.leaves[other] if t.requires_grad]
-        again = torch.autograd.grad(found, targets, _weights(found), allow_unused=True)
-        return any(g is not None for g in again)
+        return _FREED in _backward(run.grad_outs())
+
+    def _gradient_frees(self, grad: frozenset[str], name: str, chain: bool) -> bool:
+        _, found = self._gradients(grad, name, chain)
+        return bool(found) and not _backward(found) and _FREED in _backward(found)
+
+    def _gradient_saves(self, grad: frozenset[str], name: str, chain: bool, seen: Observation) -> set[str]:
+        """The inputs, and the result, that a gradient's own graph has saved."""
+        if not self._gradients(grad, name, chain)[1]:
+            return set()
+        places: list[tuple[str, Callable[[_Run], list[torch.Tensor]]]] = []
+        for other, tensors in self.members.items():
+            if other in seen.mutates or not any(can_require_grad(t) for t in tensors):
+                continue
+            if other == name and len(tensors) > 1:
+                places.append((other, lambda r, n=other: r.tensors[n][:1]))  # type: ignore[misc]
+                places.append((other + OTHER, lambda r, n=other: r.tensors[n][1:]))  # type: ignore[misc]
+            else:
+                places.append((other, lambda r, n=other: r.tensors[n]))  # type: ignore[misc]
+        found: set[str] = set()
+        plain = self.run(grad)
+        if not any(self._aliases_input(plain, out, set()) for out in plain.outs[:1]):
+            places.append((RESULT, lambda r: r.outs[:1]))
+        for place, pick in places:
+            run, gradients = self._gradients(grad, name, chain)
+            tensors = pick(run)
+            roots = [gradient.clone() for gradient in gradients]
+            for tensor in tensors:
+                increment_version(tensor)
+            if any(text in _backward(roots) for text in _STALE):
+                found.add(place)
+        return found
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -18,7 +18,7 @@ _NEVER_DECIDES = frozenset({"equation"})
 """Parameters whose every value is another case."""
 MOST_NODES = 6
 """Nodes named for one call; those of a composite are many."""
-_ZERO_MATTERS = frozenset({"p", "dropout_p", "dropout", "max_norm", "label_smoothing"})
+_ZERO_MATTERS = frozenset({"beta", "p", "dropout_p", "dropout", "max_norm", "label_smoothing"})
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,11 @@ def fact_of(
         carries=ordered(seen.carries),
         zero_gradient=ordered(seen.zero_gradient),
         grad_graph={k: ordered(v) for k, v in sorted(seen.grad_graph.items())},
+        grad_saves={k: ordered(v) for k, v in sorted(seen.grad_saves.items())},
+        grad_chain_saves={k: ordered(v) for k, v in sorted(seen.grad_chain_saves.items())},
+        grad_frees=ordered(seen.grad_frees),
+        grad_chain_frees=ordered(seen.grad_chain_frees),
+        grad_chain_ends=ordered(seen.grad_chain_ends),
         factory=is_factory(name, inputs, seen),
         requires_grad_flag=requires_grad_flag,
         nodes=seen.nodes[:MOST_NODES],

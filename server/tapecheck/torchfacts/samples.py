@@ -159,7 +159,8 @@ def borrowers(known: Mapping[str, Any]) -> Iterator[tuple[str, Callable[..., Any
         if fn is None:
             continue
         own_tail = same.get(name, tail)
-        if name not in known and own_tail in tails:
+        # An alias has the samples of its op, whatever it has of its own.
+        if (name not in known or name in same) and own_tail in tails:
             yield name, fn, own_tail
         elif tail.endswith("_") and same.get(name[:-1], tail[:-1]) in tails:
             yield name, fn, same.get(name[:-1], tail[:-1])

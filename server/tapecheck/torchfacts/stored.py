@@ -9,9 +9,11 @@ from typing import Any
 from tapecheck.torchfacts.model import OTHER, ModuleFact, OpFact, OptimizerFact, Overload, join
 
 _NOT_STORED = frozenset({"name", "overloads", "train", "eval"})
-_TABLES = ("saves", "may_save", "grad_graph")
+_TABLES = ("saves", "may_save", "grad_graph", "grad_saves", "grad_chain_saves")
 _ALL = "*"
 """In a stored table: every input that carries a gradient."""
+_WITH_RESULT = "*+"
+"""The same, and the result."""
 _USUAL: dict[str, Any] = {"n_outputs": 1, "differentiable_outputs": (0,), "differentiable": "yes"}
 """What most ops are, and so what an absent field of an op's row means."""
 
@@ -36,7 +38,7 @@ def _triggers(row: Mapping[str, Any], inputs: Sequence[str]) -> set[str]:
     """Inputs that a row says have something saved."""
     found: set[str] = set()
     for names in row.get("saves", {}).values():
-        every = row.get("carries", inputs) if names == _ALL else names
+        every = row.get("carries", inputs) if isinstance(names, str) else names
         found.update(name.removesuffix(OTHER) for name in every)
     return found
 
@@ -51,6 +53,8 @@ def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
         "carries": inputs,
         "second_backward_raises": "yes" if freed else "no",
         "frees": tuple(name for name in inputs if name in _triggers(row, inputs)),
+        "grad_frees": tuple(name for name in inputs if name in row.get("grad_graph", ())),
+        "grad_chain_frees": row.get("carries", inputs) if freed else (),
     }
     if row.get("mutates"):
         implied.update(view_of=row["mutates"][0], view="yes", returns_input="yes")
@@ -59,12 +63,30 @@ def _implied(row: Mapping[str, Any], params: Sequence[str]) -> dict[str, Any]:
 
 def _packed(table: Mapping[str, tuple[str, ...]], carries: tuple[str, ...]) -> dict[str, Any]:
     every = set(carries)
-    return {k: _ALL if len(every) > 1 and set(v) == every else v for k, v in table.items()}
+    packed: dict[str, Any] = {
+        k: _ALL if len(every) > 1 and set(v) == every else _WITH_RESULT if set(v) == {*every, "result"} else v
+        for k, v in table.items()
+    }
+    rows = list(packed.values())
+    # One row for all inputs where theirs are the same, as in composites.
+    if len(every) > 2 and set(packed) == every and all(row == rows[0] for row in rows):
+        return {_ALL: rows[0]}
+    return packed
 
 
 def _unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
     carries = row["carries"]
-    tables = {key: {k: carries if v == _ALL else v for k, v in row[key].items()} for key in _TABLES if key in row}
+    if "grad_saves" in row:
+        # A gradient coming in that has a graph most often changes nothing.
+        row = {"grad_chain_saves": row["grad_saves"], **row}
+    short = {_ALL: carries, _WITH_RESULT: (*carries, "result")}
+    tables = {}
+    for key in _TABLES:
+        table = row.get(key, {})
+        if set(table) == {_ALL}:
+            table = dict.fromkeys(carries, table[_ALL])
+        if key in row:
+            tables[key] = {k: short[v] if isinstance(v, str) else v for k, v in table.items()}
     return {**row, **tables}
 
 
@@ -73,6 +95,9 @@ def write_op_fact(fact: OpFact, params: Sequence[str]) -> dict[str, Any]:
     row = write_fact(fact)
     row.pop("params", None)
     row.update({key: _packed(row[key], fact.carries) for key in _TABLES if key in row})
+    chained = row.pop("grad_chain_saves", {})
+    if chained != row.get("grad_saves", {}):
+        row["grad_chain_saves"] = chained
     if fact.inputs == tuple(p.lstrip("*") for p in params[:1]):
         row.pop("inputs", None)
     else:

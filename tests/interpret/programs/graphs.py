@@ -249,4 +249,187 @@ Doubled.apply(h)
 h.sum().backward()
 h.sum().backward()
 """,
+    "what a generator that is a context manager does to the grad mode": """
+import contextlib
+
+@contextlib.contextmanager
+def mode(active):
+    with torch.set_grad_enabled(active):
+        yield
+
+w = torch.ones(3, requires_grad=True)
+with mode(True):
+    (w * w).sum().backward()
+with mode(False):
+    y = w * w
+(y + 0).sum().backward()  # raises
+""",
+    "parts of a result by their names": """
+w = torch.rand(4, 4, requires_grad=True)
+top = (w * 1).topk(2, 1)
+top.values.sum().backward()
+top.values.sum().backward()  # raises
+""",
+    "the gradient of a composite leads through its own nodes": """
+w = torch.rand(4, 4, requires_grad=True)
+y = F.normalize(w, dim=1)
+g = torch.autograd.grad(y.sum(), w, create_graph=True)[0]
+g.sum().backward()
+y.sum().backward()  # raises
+""",
+    "the graph of a gradient has saved what it needs": """
+w = torch.rand(4, 4, requires_grad=True)
+a = w + 0
+g = torch.autograd.grad(a.sin().sum(), a, create_graph=True)[0]
+with torch.no_grad():
+    a.mul_(2)
+g.sum().backward()  # raises
+""",
+    "a step between a gradient and its backward": """
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(3, 4, requires_grad=True)
+out = net(x)
+(g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+out.mean().backward(retain_graph=True)
+optimizer.step()
+g.pow(2).sum().backward()  # raises
+""",
+    "gradients of one call share their graph": """
+a = torch.rand(3, requires_grad=True)
+b = torch.rand(3, requires_grad=True)
+ga, gb = torch.autograd.grad(((a * b).exp() ** 2).sum(), [a, b], create_graph=True)
+ga.sum().backward()
+gb.sum().backward()  # raises
+""",
+    "gradients of one call that share nothing": """
+a = torch.rand(3, requires_grad=True)
+b = torch.rand(3, requires_grad=True)
+ga, gb = torch.autograd.grad((a ** 3).sum() + (b ** 3).sum(), [a, b], create_graph=True)
+ga.sum().backward()
+gb.sum().backward()
+""",
+    "a gradient stopped by zero_ has no graph": """
+w = torch.rand(3, requires_grad=True)
+h = w + 0
+h.zero_()
+(g,) = torch.autograd.grad((h * h).sum(), w, create_graph=True)
+g.sum().backward()  # raises
+""",
+    "einsum with a constant is linear": """
+w = torch.rand(4, 4, requires_grad=True)
+y = torch.einsum("ij,kj->ik", w, torch.rand(4, 4))
+(g,) = torch.autograd.grad(y.sum(), w, create_graph=True)
+g.sum().backward()  # raises
+""",
+    "layers of a decoder are parameters": """
+net = nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 1, 4), 1)
+y = net(torch.rand(4, 4), torch.rand(4, 4)).pow(2).sum()
+y.backward()
+y.backward()  # raises
+""",
+    "a parametrized weight is computed from parameters": """
+net = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+y = net(torch.rand(4, 4)).sum()
+y.backward(retain_graph=True)
+optimizer.step()
+y.backward()  # raises
+""",
+    "a parametrization of one's own": """
+class Symmetric(nn.Module):
+    def forward(self, w):
+        return w.triu() + w.triu(1).t()
+
+net = nn.Linear(4, 4)
+nn.utils.parametrize.register_parametrization(net, "weight", Symmetric())
+for _ in range(2):
+    net(torch.rand(4, 4)).sum().backward()
+kept = net.weight.exp().sum()
+kept.backward()
+kept.backward()  # raises
+""",
+    "nn.Identity gives back what it got, under no_grad too": """
+w = torch.rand(3, requires_grad=True)
+with torch.no_grad():
+    y = nn.Identity()(w)
+y.sum().backward()
+""",
+    "dropout in place changes nothing in eval": """
+drop = nn.Dropout(0.5, inplace=True)
+drop.eval()
+w = torch.rand(3, requires_grad=True)
+a = w.exp()
+drop(a)
+a.sum().backward()
+""",
+    "an alias saves what its op saves": """
+w = torch.rand(3, requires_grad=True)
+b = torch.rand(3)
+y = w.multiply(b).sum()
+b.mul_(2)
+y.backward()  # raises
+""",
+    "transposing in place is no change of the base": """
+w = torch.rand(4, 4, requires_grad=True)
+h = w + 0
+u = h.view(4, 4)
+u.t_()
+h.sum().backward()
+h.sum().backward()
+""",
+    "LBFGS with one iteration asks its closure once": """
+net = nn.Linear(4, 1)
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=1)
+loss = net(torch.rand(3, 4)).pow(2).mean()
+
+def closure():
+    loss.backward()
+    return loss
+
+optimizer.step(closure)
+""",
+    "LBFGS with more asks again": """
+net = nn.Linear(4, 1)
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4)
+loss = net(torch.rand(3, 4)).pow(2).mean()
+
+def closure():
+    loss.backward()  # raises
+    return loss
+
+optimizer.step(closure)
+""",
+    "methods of a distribution share its logits": """
+policy = nn.Linear(4, 3)
+dist = torch.distributions.Categorical(logits=policy(torch.rand(2, 4)))
+dist.log_prob(dist.sample()).sum().backward()
+dist.entropy().sum().backward()  # raises
+""",
+    "methods of a normal distribution share nothing": """
+loc, scale = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+dist = torch.distributions.Normal(loc, scale)
+dist.log_prob(torch.ones(3)).sum().backward()
+dist.rsample().sum().backward()
+dist.entropy().sum().backward()
+""",
+    "a fused step moves no version counter": """
+net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, fused=True)
+loss = net(torch.rand(3, 4)).sum()
+loss.backward(retain_graph=True)
+optimizer.step()
+loss.backward()
+""",
+    "each of broadcast_tensors is its own": """
+w = torch.rand(4, 4, requires_grad=True)
+left, right = torch.broadcast_tensors(w, torch.rand(4))
+left.sum().backward()
+right.sum().backward()  # raises
+""",
+    "every parameter of an LSTM gets a gradient": """
+net = nn.LSTM(4, 4, batch_first=True)
+out, _ = net(torch.rand(2, 3, 4))
+grads = torch.autograd.grad(out.sum(), list(net.parameters()))
+""",
 }
