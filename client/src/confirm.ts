@@ -8,9 +8,10 @@ import {
   WorkDoneProgress,
   WorkDoneProgressCancelNotification,
 } from 'vscode-languageclient/node';
+import type { Reports } from './report';
 import type { RunConfigurations } from './runConfiguration';
 import type { Server } from './server';
-import { describeRun, type RunResult, readRunResult } from './summary';
+import { describeRun, type RunMessage, type RunResult, readRunResult } from './summary';
 
 export class Confirmer {
   private readonly underWay = new Set<string>();
@@ -19,7 +20,14 @@ export class Confirmer {
     private readonly server: Server,
     private readonly log: vscode.LogOutputChannel,
     private readonly configurations: RunConfigurations,
+    private readonly reports: Reports,
   ) {}
+
+  /** Shows the report of the last run of a file, or of the one in the active editor. */
+  async showReport(target?: unknown): Promise<boolean> {
+    const program = await openTarget(target);
+    return program !== undefined && this.reports.show(program.uri);
+  }
 
   /** Asks with which arguments, where and in which environment a file is to be run, and offers to do so. */
   async configure(target?: unknown): Promise<void> {
@@ -58,7 +66,7 @@ export class Confirmer {
     }
     if (document.uri.scheme !== 'file' && document.uri.scheme !== 'untitled') {
       void vscode.window.showInformationMessage(
-        'Tapecheck can run Python files only: save the code as a .py file and run that.',
+        'Tapecheck can run files only: save the code as a .py or .ipynb file and run that.',
       );
       return undefined;
     }
@@ -67,7 +75,7 @@ export class Confirmer {
       return undefined;
     }
     // Saving an untitled document opens another one, under its new name.
-    const saved = document.isUntitled ? vscode.window.activeTextEditor?.document : document;
+    const saved = document.isUntitled ? await openTarget(undefined) : document;
     if (saved === undefined || saved.isUntitled) return undefined;
 
     const uri = saved.uri.toString();
@@ -140,27 +148,50 @@ export class Confirmer {
     }
     const result = readRunResult(raw);
     if (cancelled && result === undefined) return undefined;
-    void this.tell(describeRun(file, result));
+    void this.tell(describeRun(file, result), vscode.Uri.parse(uri));
+    void this.reports.refresh(vscode.Uri.parse(uri));
     return result;
   }
 
-  private async tell(message: { level: 'info' | 'warning' | 'error'; text: string }): Promise<void> {
+  private async tell(message: RunMessage, ran?: vscode.Uri): Promise<void> {
     const output = 'Show Output';
+    const report = 'Show Report';
     const show =
       message.level === 'error'
         ? vscode.window.showErrorMessage
         : message.level === 'warning'
           ? vscode.window.showWarningMessage
           : vscode.window.showInformationMessage;
-    if ((await show(message.text, output)) === output) this.log.show(true);
+    const failed = ran === undefined || message.level === 'error';
+    const chosen = await show(message.text, ...(failed ? [output] : [report, output]));
+    if (chosen === output) this.log.show(true);
+    if (chosen === report && ran !== undefined) await this.reports.show(ran);
   }
 }
 
-async function openTarget(target: unknown): Promise<vscode.TextDocument | undefined> {
+type Program = vscode.TextDocument | vscode.NotebookDocument;
+
+/** What is to be run: a Python file, or the notebook that a cell is part of. */
+async function openTarget(target: unknown): Promise<Program | undefined> {
   const uri = targetUri(target);
-  if (uri !== undefined) return vscode.workspace.openTextDocument(uri);
+  if (uri !== undefined) {
+    const notebook = notebookOf(uri);
+    return notebook ?? vscode.workspace.openTextDocument(uri);
+  }
   const document = vscode.window.activeTextEditor?.document;
-  return document?.languageId === 'python' ? document : undefined;
+  const notebook = document === undefined ? undefined : notebookOf(document.uri);
+  if (notebook !== undefined) return notebook;
+  if (document?.languageId === 'python') return document;
+  return vscode.window.activeNotebookEditor?.notebook;
+}
+
+function notebookOf(uri: vscode.Uri): vscode.NotebookDocument | undefined {
+  const named = uri.toString();
+  return vscode.workspace.notebookDocuments.find(
+    (notebook) =>
+      notebook.uri.toString() === named ||
+      notebook.getCells().some(({ document }) => document.uri.toString() === named),
+  );
 }
 
 function targetUri(target: unknown): vscode.Uri | undefined {

@@ -6,6 +6,7 @@ import { showDebugInformation } from './debugInformation';
 import { disableRule } from './disable';
 import { Explainer } from './explain';
 import { watchInterpreter } from './pythonExtension';
+import { Reports } from './report';
 import { RunConfigurations } from './runConfiguration';
 import { Server } from './server';
 import { Status } from './status';
@@ -16,8 +17,9 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   const log = vscode.window.createOutputChannel('Tapecheck', { log: true });
   const status = new Status();
   const current = new Server(context, log, status);
+  const reports = new Reports(current);
   const configurations = new RunConfigurations(context.workspaceState);
-  const confirmer = new Confirmer(current, log, configurations);
+  const confirmer = new Confirmer(current, log, configurations, reports);
   const explainer = new Explainer(current);
   server = current;
 
@@ -25,11 +27,15 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     log,
     status,
     explainer,
+    reports,
     vscode.commands.registerCommand('tapecheck.restart', () => current.restart()),
     vscode.commands.registerCommand('tapecheck.showOutput', () => log.show()),
     vscode.commands.registerCommand('tapecheck.confirmFile', (target?: unknown) => confirmer.confirm(target)),
     vscode.commands.registerCommand('tapecheck.configureRun', (target?: unknown) =>
       confirmer.configure(target),
+    ),
+    vscode.commands.registerCommand('tapecheck.showReport', (target?: unknown) =>
+      confirmer.showReport(target),
     ),
     vscode.commands.registerCommand('tapecheck.explain', (target?: unknown) => explainer.explain(target)),
     vscode.commands.registerCommand('tapecheck.disableRule', disableRule),

@@ -220,6 +220,7 @@ export class Server implements vscode.Disposable {
           explain: 'tapecheck.explain',
           disable: 'tapecheck.disableRule',
           install: 'tapecheck.installFixes',
+          report: 'tapecheck.showReport',
         },
       },
       // The server keeps back what is not to be analysed before it is saved.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from lsprotocol import types as t
 
@@ -143,7 +145,7 @@ async def test_a_fix_edits_the_cell_it_belongs_to(vscode: Editor) -> None:
     assert await vscode.actions(cells.order[0], t.Range(t.Position(0, 0), t.Position(1, 5)), []) == []
     titles = [action.title for action in actions]
     assert "Disable TAPE301 in this notebook" in titles
-    assert not any("Confirm" in title for title in titles), "the recorder runs scripts"
+    assert "Confirm by running this notebook" in titles
 
 
 async def test_all_safe_fixes_of_a_notebook_are_made_in_their_cells(vscode: Editor) -> None:
@@ -179,3 +181,27 @@ async def test_a_real_program_over_cells(tmp_path: Path) -> None:
         actions = await connected.actions(cells.order[2], found.range, [found])
         preferred = next(action for action in actions if action.is_preferred)
         assert list(await connected.edit_of(preferred)) == [cells.order[1]]
+
+
+async def test_a_saved_notebook_is_run_and_its_findings_are_confirmed_in_their_cells(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    texts = [f"%load_ext autoreload\n{LOSS}", "loss.backward()", "%time loss.backward()"]
+    cells = [{"cell_type": "code", "metadata": {}, "source": text} for text in texts]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}))
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, REAL) as connected:
+        notebook = Cells(connected, "n.ipynb", *texts)
+        await notebook.diagnostics(1)
+        answer = await connected.run(notebook.uri)
+        assert answer["summary"] == "n.ipynb: 1 confirmed", answer
+        while not (found := await notebook.diagnostics(1))[0][1].message.startswith("confirmed: raised, "):
+            await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        assert found[0][0] == 2
+        params = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": notebook.uri}])
+        report = await connected.client.workspace_execute_command_async(params)
+        assert report["html"].startswith("<!DOCTYPE html>") and "n.ipynb" in report["html"]
+        # Another text of a cell, and the verdict is one of older code.
+        notebook.type(1, 0, 0, "x = 1; ")
+        while "before the last edits" not in (found := await notebook.diagnostics(1))[0][1].message:
+            await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        params = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": connected.uri("other.py")}])
+        assert await connected.client.workspace_execute_command_async(params) is None

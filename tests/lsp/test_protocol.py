@@ -490,7 +490,7 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    expected = ["tapecheck.run", "tapecheck.explainRule", "tapecheck.explainFixes"]
+    expected = ["tapecheck.run", "tapecheck.runReport", "tapecheck.explainRule", "tapecheck.explainFixes"]
     assert commands is not None and list(commands.commands) == expected
 
 

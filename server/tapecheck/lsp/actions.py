@@ -118,8 +118,9 @@ def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic
         called = t.Command(title=title, command=command, arguments=[argument])
         actions.append(t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=called))
 
-    if analysis.snapshot.cells is None and (finding.evidence is None or shown.stale):
-        add("Confirm by running this file", commands.get("confirm", "tapecheck.run"), {"uri": uri})
+    if finding.evidence is None or shown.stale:
+        kind = "file" if analysis.snapshot.cells is None else "notebook"
+        add(f"Confirm by running this {kind}", commands.get("confirm", "tapecheck.run"), {"uri": uri})
     add(f"Explain {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
     for what, where in (("line", "for this line"), ("file", "in this file")):
         if what == "file" and analysis.snapshot.cells is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from tapecheck.lsp.document import split_lines
 from tapecheck.lsp.settings import Settings
+from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Finding
-from tapecheck.source import SourceError, read_source
+from tapecheck.source import Source, SourceError, read_source
+from tapecheck.source.notebook import SUFFIX
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -30,12 +33,20 @@ class RunRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """One file to run. `text` is what is on disk and will be executed, `directory` where it is started."""
+    """One file to run, or a notebook as one program.
+
+    `text` is what is on disk and will be executed, `source` the same parsed, `directory` where it is started.
+    """
 
     path: str
     text: str
     directory: str
     settings: Settings
+    source: Source | None = None
+
+    @property
+    def notebook(self) -> bool:
+        return self.path.endswith(SUFFIX)
 
     @property
     def name(self) -> str:
@@ -48,8 +59,8 @@ class Recording:
 
     `ended` says in a few words how the run ended where that was not by itself; `failed` is True where an
     exception ended it that no finding is about. `at` is when it ended (seconds since the epoch), `others` are the
-    further files of the project that took part, with their state then. `exit` is 0 where nothing was found, 1
-    where something was, 2 where the program failed for a reason of its own.
+    further files of the project that took part, with their state then, `page` is what the report shows. `exit` is
+    0 where nothing was found, 1 where something was, 2 where the program failed for a reason of its own.
     """
 
     text: str
@@ -58,6 +69,7 @@ class Recording:
     failed: bool = False
     at: float = field(default_factory=time.time)
     others: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    page: html.Run | None = None
 
     @property
     def clock(self) -> str:
@@ -115,16 +127,19 @@ def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
     if not file.is_absolute():
         raise RunRefused("save the file first: only a file on disk can be run")
     try:
-        text = read_source(path).text
+        source = read_source(path)
     except SourceError as error:
         raise RunRefused(str(error)) from error
     around = [folder for folder in folders if Path(folder) in file.parents]
     directory = max(around, key=len, default=str(file.parent))
+    if path.endswith(SUFFIX):
+        # As Jupyter has it.
+        directory = str(file.parent)
     if settings.run_cwd:
         directory = str(Path(directory, settings.run_cwd))
         if not Path(directory).is_dir():
             raise RunRefused(f"the directory to run in does not exist: {directory}")
-    return RunOrder(path, text, directory, settings)
+    return RunOrder(path, source.text, directory, settings, source)
 
 
 def interpreter(settings: Settings) -> str:
@@ -190,12 +205,15 @@ def record(
         else:
             on_progress(f"iteration {event.iterations}, {event.seconds:.0f} s")
 
+    figures = {"MPLBACKEND": os.environ.get("MPLBACKEND", "Agg")} if order.notebook else {}
     request = recorder.RunRequest(
         script=order.path,
         args=order.settings.run_arguments,
         python=interpreter(order.settings),
         cwd=order.directory,
-        env=dict(order.settings.run_env),
+        env=figures | dict(order.settings.run_env),
+        text=order.text if order.notebook else None,
+        notebook=order.notebook,
         timeout=order.settings.run_timeout,
         max_iterations=order.settings.run_iterations,
     )
@@ -214,4 +232,7 @@ def record(
         recording.ended = result.detail if recording.failed else ""
     elif result.how_ended != "finished":
         recording.ended = result.detail
+    seen = f"{result.iterations} iterations, {result.backwards} backward calls, {result.seconds:.1f} s"
+    ending = f"{recording.ended or 'the script ran to its end'} ({seen})"
+    recording.page = html.Run(Checked(order.path, findings), result.tape, report.source, ending)
     return recording

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
 from lsprotocol import types as t
+from pygls import uris
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
@@ -366,6 +367,7 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(features.code_lens)
     server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(cancel_progress)
     server.command(RUN_COMMAND)(run)
+    server.command("tapecheck.runReport")(run_report)
     server.command("tapecheck.explainRule")(explain_rule)
     server.command("tapecheck.explainFixes")(explain_fixes)
     return server
@@ -477,6 +479,19 @@ async def _record(ls: Server, path: str, under_way: RecordedRun, own: dict[str, 
         under_way.end(summary)
         ls.log(summary)
         ls.refresh_all()
+
+
+async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
+    """The last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened there."""
+    asked = arguments[0] if arguments else None
+    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))
+    if text is None:
+        return None
+    if "report" not in ls.client.commands and ls.client.show_document:
+        file = uris.from_fs_path(str(ls.page(f"{Path(path_of(str(uri))).stem}.html", text))) or ""
+        ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, external=True)))
+    return {"html": text}
 
 
 def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:

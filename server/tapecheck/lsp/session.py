@@ -414,14 +414,27 @@ class Session:
         def stopped() -> bool:
             return self.closing or stop()
 
-        report = self._run_check(from_text(order.text, order.path), order.settings, stopped)
+        report = self._run_check(order.source or from_text(order.text, order.path), order.settings, stopped)
         recording = self._record(order, report, on_output, on_progress, stopped)
         self.recordings[order.path] = recording
         return recording
 
     def edited_since(self, path: str, recording: Recording) -> bool:
         """Whether an open file differs from what was run."""
-        return any(document.path == path and not recording.is_of(document.text) for document in self.documents.values())
+        return any(
+            document.path == path
+            and not recording.is_of(join(path, document.cells).text if document.cells is not None else document.text)
+            for document in self.documents.values()
+        )
+
+    def run_report(self, path: str) -> str | None:
+        """The last run of a file as an HTML page; None where there was none."""
+        recording = self.recordings.get(path)
+        if recording is None or recording.page is None:
+            return None
+        from tapecheck.report import html
+
+        return html.render(recording.page)
 
 
 def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:

@@ -103,6 +103,17 @@ scenario(
     await done.waitFor({ timeout: 60_000 });
     assert.equal(await done.getByRole('button', { name: 'Show Output' }).count(), 1);
     await editor.screenshot('5-confirmed');
+    await done.getByRole('button', { name: 'Show Report' }).click();
+    const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
+    const card = frame.locator('.card').filter({ hasText: 'TAPE101' });
+    await card.filter({ hasText: 'confirmed' }).first().waitFor();
+    await card.locator('button.place', { hasText: 'line 17' }).first().click();
+    await editor.inside((vscode, _none, { until }) =>
+      until(() => vscode.window.visibleTextEditors.some(({ selection }) => selection.active.line === 16)),
+    );
+    await editor.screenshot('5-report');
+    await page.locator('.tab', { hasText: 'Run of train.py' }).first().click();
+    await page.keyboard.press('Control+W');
     await editor.clearToasts();
 
     await page.keyboard.press('Control+Shift+M');

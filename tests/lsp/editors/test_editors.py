@@ -1,0 +1,87 @@
+"""Tapecheck in the editors themselves, without a screen: Neovim and Emacs, where they are installed.
+
+`TAPECHECK_NVIM` names further Neovims, apart by `:`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+PROGRAM = """\
+import torch
+
+model = torch.nn.Linear(2, 1)
+for step in range(3):
+    loss = model(torch.ones(4, 2)).pow(2).mean()
+    loss.backward()
+    name = "é🎉"; loss.backward()
+"""
+
+
+def neovims() -> list[str]:
+    named = os.environ.get("TAPECHECK_NVIM", "").split(os.pathsep)
+    return [found for name in ["nvim", *named] if name and (found := shutil.which(name))]
+
+
+def drive(command: list[str], folder: Path) -> dict[str, Any]:
+    """What an editor says of the program: the script's JSON lines by their keys."""
+    file = folder / "train.py"
+    file.write_text(PROGRAM, encoding="utf-8")
+    (folder / "pyproject.toml").touch()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[2] / "server"), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+        "HOME": str(folder),
+        "XDG_STATE_HOME": str(folder),
+        "LC_ALL": "C.UTF-8",
+        "SERVER": json.dumps([sys.executable, "-m", "tapecheck", "serve"]),
+        "FILE": str(file),
+    }
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=150, check=False)
+    said: dict[str, Any] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("["):
+            key, value = json.loads(line)
+            said[key] = value
+    assert done.returncode == 0 and "failed" not in said, f"{said.get('failed')}\n{done.stdout}\n{done.stderr}"
+    return said
+
+
+@pytest.mark.parametrize("nvim", neovims() or [pytest.param("", marks=pytest.mark.skip("Neovim is not installed"))])
+def test_neovim(nvim: str, tmp_path: Path) -> None:
+    said = drive([nvim, "--headless", "-u", "NONE", "-i", "NONE", "-n", "-S", str(HERE / "client.lua")], tmp_path)
+    found = said["diagnostic"]
+    assert (found["code"], found["line"], found["text"]) == ("TAPE101", 6, "loss.backward()"), "behind a wide character"
+    assert said["hover"].startswith("**`loss.backward()`** ") or said["hover"].startswith("**`loss`** ")
+    assert "**" in said["rendered"]
+    assert said["lenses"][0].startswith("Confirm by running")
+    assert any(title.startswith("frees ") for title in said["lenses"])
+    assert "Disable TAPE101 for this line" in said["actions"]
+    assert said["fixed"].count(".backward(") == 2 and "retain_graph=True" in said["fixed"]
+    assert re.match(r"confirmed: raised in iteration 1, \d\d:\d\d — ", said["confirmed"])
+    assert said["run"] == "train.py: 1 confirmed"
+
+
+@pytest.mark.skipif(shutil.which("emacs") is None, reason="Emacs is not installed")
+def test_emacs_with_eglot(tmp_path: Path) -> None:
+    has_eglot = ["emacs", "-q", "--batch", "--eval", "(progn (package-initialize) (require 'eglot))"]
+    if subprocess.run(has_eglot, capture_output=True, check=False).returncode:
+        pytest.skip("eglot is not installed")
+    said = drive(["emacs", "-q", "--batch", "-l", str(HERE / "client.el")], tmp_path)
+    found = said["diagnostic"]
+    assert (found["line"], found["text"]) == (6, "loss.backward()"), "behind a wide character"
+    assert "already freed" in found["message"] and "freed here" in found["message"], "eglot shows no related lines"
+    assert "loss" in said["hover"] and "loss" in said["rendered"]
+    assert "Disable TAPE101 for this line" in said["actions"]
+    assert said["fixed"].count(".backward(") == 2 and "retain_graph=True" in said["fixed"]
