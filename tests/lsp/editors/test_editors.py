@@ -48,7 +48,9 @@ def drive(command: list[str], folder: Path) -> dict[str, Any]:
         "SERVER": json.dumps([sys.executable, "-m", "tapecheck", "serve"]),
         "FILE": str(file),
     }
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=150, check=False
+    )
     said: dict[str, Any] = {}
     for line in done.stdout.splitlines():
         if line.startswith("["):
