@@ -162,25 +162,6 @@ class Modules:
             if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
         ]
 
-    def library_model(self, path: str, node: ast.AST) -> Value | None:
-        """A model out of a library of models: one opaque differentiable module."""
-        if path.startswith(_MODELS):
-            name = path.rsplit(".", 1)[-1]
-            if name[:1].isupper() and ("Tokenizer" in name or "Config" in name or "Processor" in name):
-                return None
-            if (
-                "weights" in name.lower()
-                or "Tokenizer" in path
-                or "Config" in path
-                or "Processor" in path
-                or "transforms" in path
-            ):
-                return None
-            model = Unknown(name)
-            self.machine.torch.opaque_parameters(model, node)
-            return model
-        return None
-
     # -- walking ----------------------------------------------------------------------------------------------
 
     def named_parameters(
