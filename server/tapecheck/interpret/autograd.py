@@ -308,6 +308,10 @@ class Autograd:
         if event.create != "no" and world.grad_mode != "no" and any(root.graph == "may" for root in event.roots):
             # Where nobody knows what lies behind, there may be a graph to the gradient.
             return self._gradient_value((self._gradient_node(roots, [], "yes", "may", node), "may"), event.create)
+        if event.create != "no" and traversal.problem is not None and traversal.problem.kind == "unused":
+            # The way to this input leads through what nobody knows, and so does the graph of its gradient.
+            source = [world.unknown_source(node)]
+            return world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
         if not cut:
             cut.append(self._cut(world.site(node), roots))
         return world.data("grad", (cut[0],))

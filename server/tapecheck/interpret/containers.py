@@ -566,10 +566,16 @@ _PARTS = {
 }  # fmt: skip
 """Names that torch gives to the parts of results."""
 
+# The second line holds names of a progress bar that a list was wrapped in.
+_HARMLESS = (
+    "is", "union", "intersection", "difference", "symmetric", "most_common", "__",
+    "set_", "refresh", "close", "write", "display",
+)  # fmt: skip
+
 
 def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
     """A method that is not modelled: what the container holds afterwards is not known."""
-    if not name.startswith(("is", "union", "intersection", "difference", "symmetric", "most_common", "__")):
+    if not name.startswith(_HARMLESS):
         owner.more = True
     return Unknown(name)
 

@@ -799,6 +799,9 @@ class Machine:
                 if value.node is not None or value.cuts:
                     at = self.world.site(target if target is not None else statement)
                     self.world.emit(Bind(at, name, value.node, value.cuts))
+            elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
+                # A result without a name gets the one that the program gives it.
+                value.name = name
 
     def home_of(self, name: str, env: Env) -> Env:
         """The namespace that a store to a name goes to."""

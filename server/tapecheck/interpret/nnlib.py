@@ -37,6 +37,16 @@ _MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_
            "torch.hub.load",
            "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
            "dgl.nn", "sentence_transformers.")  # fmt: skip
+_NO_MODELS = (
+    "Trainer", "TrainingArguments", "Callback", "Config", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor",
+    "Dataset", "DataModule", "Collator", "DataCollatorWithPadding", "Output", "Scheduler", "Criteria", "Args",
+)  # fmt: skip
+_MAKERS = ("from_pretrained", "from_config", "from_name", "create_model", "load", "create_model_and_transforms")
+_NO_MODEL_PATHS = (
+    "Tokenizer", "Config.", "Processor", "transforms", "FeatureExtractor", "Scheduler.", "timm.data", "timm.utils",
+    "timm.optim", "timm.scheduler", "transformers.optimization", "transformers.utils", "diffusers.utils",
+    "diffusers.optimization", "torch_geometric.nn.global_",
+)  # fmt: skip
 _NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
@@ -67,6 +77,8 @@ class Modules:
 
     def is_module_base(self, path: str) -> bool:
         name = path.rsplit(".", 1)[-1]
+        if name.endswith(_NO_MODELS):
+            return False
         if path in ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"):
             return True
         return (
@@ -162,6 +174,31 @@ class Modules:
             if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
         ]
 
+    def library_model(self, path: str, node: ast.AST) -> Value | None:
+        """A model out of a library of models: one opaque differentiable module."""
+        if path.startswith(_MODELS):
+            name = path.rsplit(".", 1)[-1]
+            if name.endswith(_NO_MODELS) or name.startswith(("get_", "set_", "is_")):
+                return None
+            if "weights" in name.lower() or any(part in path for part in _NO_MODEL_PATHS):
+                return None
+            if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
+                return None
+            model = Unknown(name)
+            self.machine.torch.opaque_parameters(model, node)
+            return model
+        return None
+
+    def replaced_parameters(self, model: Unknown, depth: int = 4) -> list[Value]:
+        """The parameters of modules that the program put into a model nobody can look into (`model.fc = ...`)."""
+        found: list[Value] = []
+        for value in (model.attrs or {}).values() if depth else ():
+            if isinstance(value, Instance) and value.module:
+                found.extend(tensor for _, tensor in self.named_parameters(value))
+            elif isinstance(value, Unknown) and value.attrs:
+                found.extend(self.replaced_parameters(value, depth - 1))
+        return found
+
     # -- walking ----------------------------------------------------------------------------------------------
 
     def named_parameters(
@@ -219,12 +256,16 @@ class Modules:
                 return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
             if name in _KEEP:
                 return Native(name, lambda m, args, kwargs, at: owner)
+            if name == "module" and "wrapped" in owner.facts:
+                return owner
+            if name == "no_sync" and "wrapped" in owner.facts:
+                return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
             if name in ("manual_backward",):
                 return Native(
                     name, lambda m, args, kwargs, at: m.torch.autograd.backward_method(args[0], args[1:], kwargs, at)
                 )
             if name in ("optimizers", "lr_schedulers"):
-                return Native(name, lambda m, args, kwargs, at: self._lightning_optimizers(owner, at))
+                return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
             if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
                 return Native(name, lambda m, args, kwargs, at: None)
             if name in ("append", "extend", "insert", "items", "keys", "values", "__len__", "update"):
@@ -236,6 +277,8 @@ class Modules:
         if table is not None and name in table:
             handler = table[name]
             return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
+        if "model" in owner.facts:
+            return self.machine.get_attribute(owner.facts["model"], name, node)
         if owner.lib.startswith("torch.distributions."):
             return self._distribution_attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
@@ -373,7 +416,7 @@ class Modules:
     def _module_get_submodule(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return Unknown("submodule")
 
-    def _lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
+    def lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
         if "optimizers" not in owner.facts:
             method = self.machine.find_method(owner, "configure_optimizers")
             made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
@@ -500,6 +543,8 @@ class Modules:
 
     def call(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call an object: a module's forward with its hooks."""
+        if "model" in owner.facts:
+            return self.machine.call(owner.facts["model"], args, kwargs, node)
         if not owner.module:
             return self.machine.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         for kind, hook in list(owner.hooks):

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tapecheck.interpret import frameworks
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.project import Project
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
@@ -126,6 +127,7 @@ def _entries(tree: ast.Module) -> list[_Entry]:
         if wider == matters:
             break
         matters = wider
+    matters.add("training_step")
     relevant = [entry for entry in found if entry.node.name in matters or entry.name in collecting]
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
@@ -327,6 +329,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
     """Call an entry with unknown arguments."""
     env = module.env
     function: Value
+    owner: Value = None
     args: list[Value] = []
     node = entry.node
     from tapecheck.interpret.world import Frame
@@ -347,6 +350,10 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                 except Signal:
                     owner = Instance(cls)
                 args.append(owner)
+        if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
+            if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
+                frameworks.fit(machine.torch.nn, owner)
+                return
         started = function
         while isinstance(function, Wrapped):
             function = function.function

@@ -411,7 +411,7 @@ def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _same(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return args[0] if args else Unknown("result")
+    return args[0] if args else kwargs.get("iterable", Unknown("result"))
 
 
 def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -458,7 +458,9 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "contextlib.nullcontext": contexts.nullcontext, "contextlib.closing": contexts.closing,
     "contextlib.suppress": contexts.suppress, "tqdm.tqdm": _same, "tqdm.auto.tqdm": _same, "tqdm.notebook.tqdm": _same,
     "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _same, "typing.cast": lambda m, a, k, n: a[1],
-    "tqdm.std.tqdm": _same, "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
+    "tqdm.std.tqdm": _same, "tqdm.rich.tqdm": _same, "tqdm.autonotebook.tqdm": _same, "rich.progress.track": _same,
+    "accelerate.utils.tqdm": _same, "fastprogress.progress_bar": _same, "fastprogress.master_bar": _same,
+    "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
     "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
     "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
     "operator.methodcaller": _method_caller, "operator.neg": lambda m, a, k, n: m.binary(ast.Mult(), a[0], -1, n),

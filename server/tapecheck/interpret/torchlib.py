@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import autograd, containers, flow, nnlib, records, stdlib, unknowns
+from tapecheck.interpret import autograd, containers, flow, frameworks, nnlib, records, stdlib, unknowns
 from tapecheck.interpret.values import (
     CONSTANTS,
     INERT,
@@ -267,6 +267,9 @@ class Torch:
                     target.graph = "no"
                 return target
             return self._outputs(fact, result, bound, node)
+        if any(isinstance(value, Unknown) and value.node is None and self.requires(value) == "may" for value in every):
+            # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
+            carriers.append(world.unknown_source(node))
         saved, keeps = self._saves(fact, bound, inputs, target, storage)
         built = world.build(
             fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=keeps,
@@ -662,7 +665,10 @@ class Torch:
                     owner.cuts = self.world.derived_cut("leaf", node, owner.cuts, owner.name)
                 self.world.make_leaf(owner, node)
         elif wanted is False:
-            if owner.is_leaf and owner.node is not None:
+            if owner.extra is not None and "opaque" in owner.extra:
+                # It stands for many parameters: nobody knows whether all of them were frozen.
+                owner.graph = "may"
+            elif owner.is_leaf and owner.node is not None:
                 leaf = owner.node
                 owner.graph, owner.node, owner.of_leaf = "no", None, None
                 owner.cuts = self.world.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
@@ -864,6 +870,8 @@ class Torch:
             return special(self, args, kwargs, node)
         if path.startswith("torch."):
             name = path[6:]
+            if name == "hub.load":
+                return self.nn.library_model(path, node)
             if name.startswith("Tensor.") and args:
                 return self.machine.call(self.machine.get_attribute(args[0], name[7:], node), args[1:], kwargs, node)
             if name.startswith("nn.") and self.nn.is_class(path):
@@ -888,6 +896,11 @@ class Torch:
                 return self.op(short, args, kwargs, node)
             if name.startswith(("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")):
                 return Unknown("result")
+        model = self.nn.library_model(path, node)
+        if model is not None:
+            return model
+        if path.startswith("torchmetrics.") and path.rsplit(".", 1)[-1][:1].isupper():
+            return frameworks.metric(self, args, kwargs, node)
         found = stdlib.standard_library(self.machine, path, args, kwargs, node)
         if found is not NotImplemented:
             return found
@@ -921,9 +934,12 @@ class Torch:
         cuts = cuts_of(*[value for value in values if value.node is None])
         result = Unknown(f"{name}()", None, cuts)
         if carriers and world.grad_mode != "no":
-            built = world.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts)
+            exists: Fact = "no"
+            for value in carriers:
+                exists = either(exists, self.requires(value))
+            built = world.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
             result.node, result.oldest = built.node, built.oldest
-            result.certain = linked == "yes"
+            result.certain = linked == "yes" and exists == "yes"
         elif carriers:
             for value in carriers:
                 result.cuts = merge_cuts(
@@ -951,7 +967,8 @@ class Torch:
                 return known
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.tensors(arg)]
         if function.leaf is not None:
-            return self._opaque(function.name, [function.leaf, *values], node, linked="yes", keeps="yes")
+            parts = [function.leaf, *self.nn.replaced_parameters(function)]
+            return self._opaque(function.name, [*parts, *values], node, linked="yes", keeps="yes")
         if function.owner is not None and (function.node is not None or function.owner.cuts):
             values.append(function.owner)
         result = self._opaque(function.name, values, node, linked="may", keeps="may")
@@ -1005,6 +1022,11 @@ class Torch:
                 owner.node, owner.cuts, owner.data = None, result.cuts, True
                 return owner
             return result
+        if name == "generate" and owner.leaf is not None:
+            # Text generation of transformers runs under no_grad.
+            result = Unknown("generate()")
+            result.data = True
+            return result
         if name == "prepare" and args:
             return args[0] if len(args) == 1 else tuple(args)
         if name in ("size", "dim", "numel", "keys", "state_dict", "zero_grad", "step", "parse_args"):
@@ -1026,6 +1048,7 @@ class Torch:
         if owner.leaf is None:
             made = self.world.data(f"{owner.name} parameters")
             self.world.make_leaf(made, node, f"{owner.name} parameters", parameter=True)
+            made.extra = {"opaque": True}
             owner.leaf = made
             owner.trained = True
         return owner.leaf
@@ -1565,6 +1588,6 @@ _SPECIAL: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
     "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": _parse,
-    "torch.nn.parallel.DistributedDataParallel": _first, "torch.nn.DataParallel": _first,
+    **frameworks.FUNCTIONS,
     "torch.utils.checkpoint.checkpoint_sequential": lambda torch, a, k, n: torch.machine.call(a[0], a[2:], {}, n),
 }  # fmt: skip

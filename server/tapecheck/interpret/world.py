@@ -30,6 +30,7 @@ from tapecheck.tape import (
     Traversal,
     both,
 )
+from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 MAX_CUTS = 8
 _WORLDS = itertools.count()
@@ -108,6 +109,7 @@ class World:
         self._backwards = 0
         self._cuts = 0
         self.optimizers = 0
+        self._unknown_source: Tensor | None = None
         self._sites: dict[tuple[int, int, int], Site] = {}
         self._frame_stamp = 0
         self._frame_stamps: list[int] = []
@@ -316,6 +318,14 @@ class World:
         return Tensor(
             storage or self.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
         )
+
+    def unknown_source(self, at: ast.AST) -> Tensor:
+        """What stands for the graphs that unknown operands may have; it holds nothing that a backward frees."""
+        if self._unknown_source is None:
+            number = self.new_id()
+            self.emit(Node(number, UNKNOWN_SOURCE, self.site(at), (), (), "no", "may"))
+            self._unknown_source = Tensor(self.new_storage(), number, "may")
+        return self._unknown_source
 
     def save(self, value: Value, name: str, fact: Fact) -> Saved:
         """A saved tensor entry for a tensor as it is now."""

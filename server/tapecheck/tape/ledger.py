@@ -27,6 +27,10 @@ from tapecheck.tape.events import (
     either,
 )
 
+UNKNOWN_SOURCE = "UnknownSource"
+"""The op of the node that stands for graphs nobody knows."""
+_OPEN = ("GradientBackward", UNKNOWN_SOURCE)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -191,7 +195,7 @@ class Ledger:
                 sure = all(fact == "yes" for fact in reached.values()) and all(
                     root.graph == "yes" for root in backward.roots
                 )
-                derived = any(self.nodes[node].op == "GradientBackward" for node in reached if node in self.nodes)
+                derived = any(self.nodes[node].op in _OPEN for node in reached if node in self.nodes)
                 return Problem("unused", "yes" if sure and not derived else "may", root=index)
         return None
 
