@@ -8,6 +8,7 @@ from tapecheck.check import check
 from tapecheck.interpret import Cancelled, interpret
 from tapecheck.rules import Finding
 from tapecheck.source import from_text
+from tapecheck.tape.ledger import replay
 
 
 def findings(program: str) -> list[Finding]:
@@ -128,3 +129,28 @@ def test_a_graph_may_go_through_what_nobody_can_look_into() -> None:
         "encoder(fake).sum().backward()\n"
     )
     assert findings(program) == []
+
+
+def test_the_ledger_of_a_way_is_that_of_a_replay() -> None:
+    source = from_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "state = torch.zeros(2, 1)\n"
+        "for step in range(5):\n"
+        "    state = net(torch.randn(2, 3)) * state.exp()\n"
+        "    if step % unknown == 0:\n"
+        "        state = state.detach()\n"
+        "    state.sum().backward(retain_graph=unknown)\n"
+        "    optimizer.step()\n",
+        "train.py",
+    )
+    tapes = interpret(source).tapes
+    assert len(tapes) > 1
+    for tape in tapes:
+        again, traversals = replay(tape)
+        assert tape.ledger is not None
+        assert list(tape.ledger.traversals.values()) == traversals
+        assert (tape.ledger.nodes, tape.ledger.versions) == (again.nodes, again.versions)
+        assert all(tape.ledger.is_freed(node) == again.is_freed(node) for node in again.nodes)

@@ -200,6 +200,7 @@ def _explore(
         if signature not in seen:
             seen.add(signature)
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
+                world.tape.ledger = world.ledger
                 result.tapes.append(world.tape)
         fresh = world.asked.keys() - met
         met |= fresh

@@ -102,7 +102,7 @@ class Reading:
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
-        self.ledger = Ledger()
+        self.ledger = tape.ledger or Ledger()
         self.runs: list[Run] = []
         self.loops: dict[int, LoopRun] = {}
         self.steps: list[tuple[int, Step]] = []
@@ -117,14 +117,15 @@ class Reading:
         self._nodes: list[int] = []
         self._node_positions: list[int] = []
         for position, event in enumerate(tape.events):
-            traversal = self.ledger.feed(event)
-            if traversal is not None:
-                self.runs.append(Run(position, traversal))
-            elif isinstance(event, Node):
+            if tape.ledger is None:
+                self.ledger.feed(event)
+            if isinstance(event, Node):
                 self._nodes.append(event.id)
                 self._node_positions.append(position)
             elif isinstance(event, Bind):
                 self._binds.append((position, event))
+            elif isinstance(event, Backward):
+                self.runs.append(Run(position, self.ledger.traversals[event.id]))
             elif isinstance(event, Hold):
                 self._holds.append((position, event))
             elif isinstance(event, InPlace):

@@ -8,7 +8,10 @@ Rows and columns count from 1, columns in characters. Iterations count from 1.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import TYPE_CHECKING, Literal, Union
+
+if TYPE_CHECKING:
+    from tapecheck.tape.ledger import Ledger
 
 Fact = Literal["yes", "no", "may"]
 """What is known of a property: it holds, it does not, or this tape cannot tell."""
@@ -336,10 +339,14 @@ Event = Union[
 
 @dataclass(slots=True)
 class Tape:
-    """The events of one run, in order. `producer` is for people: no rule reads it."""
+    """The events of one run, in order. `producer` is for people: no rule reads it.
+
+    `ledger` is that of all events where their producer kept one, which saves the reader the replay.
+    """
 
     producer: str
     events: list[Event] = field(default_factory=list)
+    ledger: Ledger | None = field(default=None, repr=False, compare=False)
 
     @property
     def complete(self) -> bool:
