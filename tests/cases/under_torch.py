@@ -20,7 +20,7 @@ import tempfile
 import traceback
 import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ def run_all(requests: Sequence[Request], python: str = sys.executable) -> list[O
     A request names a file and may have `edits` ([old, new] text replacements) and `append` (a line added at
     the end). An outcome has `exception` (the type's name or None), `message` (its first line), `line` (the
     deepest one in the file), `state` (a digest of all tensors that require grad, with their gradients, that
-    the program's globals reach) and `graphs` (the number of nodes behind the root of each backward).
+    the program's globals reach), `steps` (a digest of the parameters after each optimizer step) and `graphs` (the
+    number of nodes behind the root of each backward).
     """
     done = subprocess.run(
         [python, str(Path(__file__))],
@@ -70,6 +71,7 @@ def edited(path: Path, request: Request) -> str:
 def run(request: Request) -> Outcome:
     """Run one program in this process, which must not be used for another one."""
     import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
 
     path = Path(request["path"])
     code = compile(edited(path, request), str(path), "exec")
@@ -82,6 +84,12 @@ def run(request: Request) -> Outcome:
         return backward(tensors, *rest, **options)
 
     torch.autograd.backward = measured
+    steps: list[str] = []
+
+    def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        steps.append(digest_of(leaf for group in optimizer.param_groups for leaf in group["params"]))
+
+    register_optimizer_step_post_hook(stepped)
     torch.manual_seed(0)
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
@@ -106,6 +114,7 @@ def run(request: Request) -> Outcome:
             outcome["line"] = next((f.lineno for f in reversed(frames) if f.filename == str(path)), None)
     outcome["output"] = output.getvalue()
     outcome["state"] = state_digest(module.__dict__)
+    outcome["steps"] = steps
     outcome["graphs"] = graphs
     return outcome
 
@@ -134,10 +143,14 @@ def state_digest(names: dict[str, Any]) -> str:
             leaves.extend(value.parameters())
         elif isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
             leaves.append(value)
+    return digest_of(tensor for leaf in leaves for tensor in (leaf, leaf.grad))
+
+
+def digest_of(tensors: Iterable[Any]) -> str:
+    """A digest of tensors' values; None stands for a gradient that is not there."""
     digest = hashlib.sha256()
-    for leaf in leaves:
-        for tensor in (leaf.detach(), leaf.grad):
-            digest.update(b"none" if tensor is None else tensor.detach().to_dense().numpy().tobytes())
+    for tensor in tensors:
+        digest.update(b"none" if tensor is None else tensor.detach().to_dense().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -60,12 +60,47 @@ def test_the_last_line_without_a_line_break_gets_one() -> None:
     assert _after(code, code.insert_after(last, ["c()"])) == "a()\nb()\nc()"
 
 
-def test_statements_that_share_a_line_are_left_alone() -> None:
-    code = _code("a(); b()\nif x: c()\n")
-    first, second = code.tree.body[0], code.tree.body[1]
-    assert code.insert_after(first, ["d()"]) is None
-    assert code.delete(second) is None
-    assert code.indent(second) is None
+@pytest.mark.parametrize(
+    ("text", "of", "how", "after"),
+    [
+        ("a(); b()\n", "a()", "before", "n()\na(); b()\n"),
+        ("a(); b()\n", "b()", "before", "a(); n(); b()\n"),
+        ("a(); b()\n", "a()", "after", "a(); n(); b()\n"),
+        ("a(); b()  # why\n", "b()", "after", "a(); b()  # why\nn()\n"),
+        ("a(); b();\n", "b()", "after", "a(); b();\nn()\n"),
+        ("if x: a()\n", "a()", "before", "if x: n(); a()\n"),
+        ("if x: a()  # why\n", "a()", "after", "if x: a(); n()  # why\n"),
+        ("if x:\n\ta(); b()\n", "b()", "after", "if x:\n\ta(); b()\n\tn()\n"),
+        ("a(); b()\n", "a()", "delete", "b()\n"),
+        ("a(); b()  # why\n", "b()", "delete", "a()  # why\n"),
+        ("a(); b(); c()\n", "b()", "delete", "a(); c()\n"),
+        ("if x: a()\n", "a()", "delete", "if x: pass\n"),
+        ("a(); b(); c()\n", "b()", "wrap", "a()\nwith g:\n    b()\nc()\n"),
+        ("a(); b()\n", "a()", "wrap", "with g:\n    a()\nb()\n"),
+        ("if x:\n  a(); b()  # why\n", "b()", "wrap", "if x:\n  a()\n  with g:\n    b()  # why\n"),
+        ("if x: b()\n", "b()", "wrap", "if x:\n    with g:\n        b()\n"),
+        ("for x in y: a(); b(); c()\n", "b()", "wrap", "for x in y:\n    a()\n    with g:\n        b()\n    c()\n"),
+        ("if x: a()\r\nelse: b()\r\n", "b()", "wrap",
+         "if x: a()\r\nelse:\r\n    with g:\r\n        b()\r\n"),
+    ],
+)  # fmt: skip
+def test_statements_that_share_a_line(text: str, of: str, how: str, after: str) -> None:
+    code = _code(text)
+    statement = _on(code, of, ast.Expr)
+    assert isinstance(statement, ast.stmt)
+    changes = {
+        "before": lambda: code.insert_before(statement, ["n()"]),
+        "after": lambda: code.insert_after(statement, ["n()"]),
+        "delete": lambda: code.delete(statement),
+        "wrap": lambda: code.wrap(statement, statement, "with g:"),
+    }[how]()
+    assert _after(code, changes) == after
+
+
+def test_a_compound_line_does_not_go_among_statements_of_one_line() -> None:
+    code = _code("a(); b()\n")
+    assert code.insert_after(code.tree.body[0], ["if h:", "    c()"]) is None
+    assert code.insert_before(code.tree.body[1], ["if h:", "    c()"]) is None
 
 
 def test_an_elif_takes_nothing_before_it() -> None:
@@ -100,6 +135,18 @@ def test_unwrapping_moves_the_body_out() -> None:
     code = _code(text)
     assert isinstance(code.tree.body[0], ast.With)
     assert _after(code, code.unwrap(code.tree.body[0])) == "a()\n\nif b:\n    c()\nd()\n"
+
+
+def test_unwrapping_a_with_on_one_line_leaves_its_body_there() -> None:
+    code = _code("with torch.no_grad(): a(); b()\n")
+    assert isinstance(code.tree.body[0], ast.With)
+    assert _after(code, code.unwrap(code.tree.body[0])) == "a(); b()\n"
+
+
+def test_a_comment_above_the_body_moves_out_with_it() -> None:
+    code = _code("with g:\n    # why\n    a()\n")
+    assert isinstance(code.tree.body[0], ast.With)
+    assert _after(code, code.unwrap(code.tree.body[0])) == "# why\na()\n"
 
 
 def test_a_decorator_goes_with_its_line() -> None:

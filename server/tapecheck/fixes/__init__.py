@@ -71,7 +71,8 @@ def fixes_for(
         if candidate.group in groups or (candidate.fallback and found):
             continue
         fix = verifier.fix(candidate)
-        if fix is not None:
+        # Who chooses among fixes reads their titles: what reads the same is offered once.
+        if fix is not None and all(fix.title != other.title for other in found):
             if not found:
                 verifier.left = min(verifier.left, TRIES_FOR_MORE)
             found.append(fix)

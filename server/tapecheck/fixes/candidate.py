@@ -12,10 +12,14 @@ from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.tape import Backward, Event, Span, Tape, Traversal
+from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+
+
+RAISING = frozenset({"TAPE101", "TAPE102", "TAPE103", "TAPE104"})
+"""The rules whose findings are exceptions."""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,21 @@ class Context:
         if kind is None:
             return lambda traversal: bool(traversal.retraversed)
         return lambda traversal: traversal.problem is not None and traversal.problem.kind == kind
+
+    @property
+    def caught(self) -> bool:
+        """Whether the program goes on behind the finding's exception."""
+        span = self.finding.span
+        return any(
+            isinstance(event, Raised) and event.caught and touches(event.at, span)
+            for tape in self.tapes
+            for event in tape.events
+        )
+
+    @property
+    def stops(self) -> bool:
+        """Whether the program certainly ends with the finding's exception: then no run of it was ever finished."""
+        return self.finding.code in RAISING and self.finding.certain and not self.caught
 
     def labels(self, *roles: str) -> list[Label]:
         return [label for label in self.finding.labels if label.role in roles]

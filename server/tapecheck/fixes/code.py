@@ -271,20 +271,59 @@ class Code:
         rest = self.text[self.end(statement) : self.index.line_end(statement.end_lineno)].strip()
         return not rest or rest.startswith("#")
 
+    def neighbours(self, statement: ast.stmt) -> tuple[ast.stmt | None, ast.stmt | None]:
+        """The statements of the same block that stand before and behind one on its line, as in `a(); b()`."""
+        block = self.block(statement)
+        place = block.index(statement)
+        before = block[place - 1] if place else None
+        if before is not None and before.end_lineno != _first_line(statement):
+            before = None
+        behind = block[place + 1] if place + 1 < len(block) else None
+        if behind is not None and _first_line(behind) != statement.end_lineno:
+            behind = None
+        return before, behind
+
+    def on_header_line(self, statement: ast.stmt) -> bool:
+        """Whether a statement stands behind the colon of what it belongs to, as in `for x in y: f(x)`."""
+        first: ast.stmt | None = statement
+        while first is not None:
+            statement, first = first, self.neighbours(first)[0]
+        return self.indent(statement) is None
+
+    def block_indent(self, statement: ast.stmt) -> str:
+        """The white space before the statements of a block, or what it is once they have lines of their own."""
+        lead = self._lead(_first_line(statement))
+        return lead + self._indent_unit() if self.on_header_line(statement) else lead
+
     def insert_before(self, statement: ast.stmt, lines: Iterable[str]) -> Change | None:
-        indent = self.indent(statement)
-        if indent is None or _continues_if(self, statement):
+        lines = list(lines)
+        if _continues_if(self, statement):
             return None
-        place = self.index.offset(_first_line(statement), 1)
-        return Change(place, place, "".join(f"{indent}{line}{self.index.newline}" for line in lines))
+        indent = self.indent(statement)
+        if indent is not None:
+            place = self.index.offset(_first_line(statement), 1)
+            return Change(place, place, "".join(f"{indent}{line}{self.index.newline}" for line in lines))
+        if not _are_simple(lines):
+            return None
+        start = self.start(statement)
+        return Change(start, start, "".join(f"{line}; " for line in lines))
 
     def insert_after(self, statement: ast.stmt, lines: Iterable[str]) -> Change | None:
-        indent = self.indent(statement)
-        if indent is None or statement.end_lineno is None:
-            return None
-        if not isinstance(statement, (ast.If, ast.For, ast.While, ast.With, ast.Try)) and not self.alone(statement):
+        lines = list(lines)
+        if statement.end_lineno is None:
             return None
         end = self.index.line_end(statement.end_lineno)
+        if not _is_compound(statement):
+            _, behind = self.neighbours(statement)
+            if behind is not None or self.on_header_line(statement):
+                if not _are_simple(lines):
+                    return None
+                place = self.end(statement)
+                return Change(place, place, "".join(f"; {line}" for line in lines))
+            rest = self.text[self.end(statement) : end].strip().lstrip(";").strip()
+            if rest and not rest.startswith("#"):
+                return None
+        indent = self.block_indent(statement)
         body = [f"{indent}{line}" for line in lines]
         if end == len(self.text):
             return Change(end, end, "".join(self.index.newline + line for line in body))
@@ -300,10 +339,15 @@ class Code:
 
     def delete(self, statement: ast.stmt) -> Change | None:
         """Take a statement out with its lines; the last one of a block becomes `pass`."""
+        if len(self.block(statement)) == 1 and not _continues_if(self, statement):
+            return Change(self.start(statement), self.end(statement), "pass")
+        before, behind = self.neighbours(statement)
+        if behind is not None:
+            return Change(self.start(statement), self.start(behind), "")
+        if before is not None:
+            return Change(self.end(before), self.end(statement), "")
         if not self.alone(statement):
             return None
-        if len(self.block(statement)) == 1:
-            return Change(self.start(statement), self.end(statement), "pass")
         assert statement.end_lineno is not None
         first = self.index.offset(_first_line(statement), 1)
         last = self.index.offset(statement.end_lineno + 1, 1)
@@ -311,9 +355,11 @@ class Code:
 
     def lines_of(self, statement: ast.stmt) -> list[str] | None:
         """A statement's lines without their common indent, for writing it elsewhere; strings stay as they are."""
-        indent = self.indent(statement)
-        if indent is None or statement.end_lineno is None or _first_line(statement) != statement.lineno:
+        if statement.end_lineno is None or _first_line(statement) != statement.lineno:
             return None
+        if not self.alone(statement):
+            return [self.segment(statement)] if statement.lineno == statement.end_lineno else None
+        indent = self._lead(statement.lineno)
         lines: list[str] = []
         for number in range(statement.lineno, statement.end_lineno + 1):
             start = self.index.offset(number, 1)
@@ -326,15 +372,32 @@ class Code:
 
     def wrap(self, first: ast.stmt, last: ast.stmt, header: str) -> list[Change] | None:
         """Put statements of one block under a header such as `with torch.no_grad():`."""
-        indent = self.indent(first)
-        if indent is None or not self.alone(first) or last.end_lineno is None or _continues_if(self, first):
+        if last.end_lineno is None or _continues_if(self, first):
             return None
-        if first is not last and not self.alone(last):
-            return None
-        unit = self._indent_unit()
-        place = self.index.offset(_first_line(first), 1)
-        changes = [Change(place, place, f"{indent}{header}{self.index.newline}")]
-        for number in range(_first_line(first), last.end_lineno + 1):
+        newline, unit = self.index.newline, self._indent_unit()
+        indent = self.block_indent(first)
+        changes: list[Change] = []
+        before, _ = self.neighbours(first)
+        _, behind = self.neighbours(last)
+        top = self.on_header_line(first)
+        if self.indent(first) is not None:
+            place = self.index.offset(_first_line(first), 1)
+            changes.append(Change(place, place, f"{indent}{header}{newline}"))
+            changes.append(Change(place, place, unit))
+        else:
+            if top and before is not None:
+                # The statements before it on the line of the header get a line of their own too.
+                head = self.block(first)[0]
+                changes.append(Change(self._gap(head), self.start(head), f"{newline}{indent}"))
+            start = self.end(before) if before is not None else self._gap(first)
+            changes.append(Change(start, self.start(first), f"{newline}{indent}{header}{newline}{indent}{unit}"))
+        if behind is not None:
+            changes.append(Change(self.end(last), self.start(behind), f"{newline}{indent}"))
+        elif not _is_compound(last):
+            rest = self.text[self.end(last) : self.index.line_end(last.end_lineno)].strip().lstrip(";").strip()
+            if rest and not rest.startswith("#"):
+                return None
+        for number in range(_first_line(first) + 1, last.end_lineno + 1):
             start = self.index.offset(number, 1)
             if number not in self._string_lines() and self.text[start : self.index.line_end(number)].strip():
                 changes.append(Change(start, start, unit))
@@ -343,15 +406,17 @@ class Code:
     def unwrap(self, statement: ast.With | ast.AsyncWith) -> list[Change] | None:
         """Take a `with` away and move its body out to its place."""
         indent = self.indent(statement)
-        inner = self.indent(statement.body[0])
-        if indent is None or inner is None or statement.body[0].lineno == statement.lineno:
+        if indent is None or statement.end_lineno is None:
             return None
-        if statement.end_lineno is None:
+        if self.on_header_line(statement.body[0]):
+            return [Change(self.start(statement), self.start(statement.body[0]), "")]
+        inner = self.indent(statement.body[0])
+        if inner is None:
             return None
         extra = len(inner) - len(indent)
         first = self.index.offset(statement.lineno, 1)
-        changes = [Change(first, self.index.offset(_first_line(statement.body[0]), 1), "")]
-        for number in range(_first_line(statement.body[0]), statement.end_lineno + 1):
+        changes = [Change(first, self.index.offset(self._body_line(statement), 1), "")]
+        for number in range(self._body_line(statement), statement.end_lineno + 1):
             start = self.index.offset(number, 1)
             lead = self.text[start : start + extra]
             if number in self._string_lines():
@@ -359,6 +424,26 @@ class Code:
             if not lead.strip() and len(lead) == extra and "\n" not in lead and "\r" not in lead:
                 changes.append(Change(start, start + extra, ""))
         return changes
+
+    def _body_line(self, statement: ast.With | ast.AsyncWith) -> int:
+        """The first line of the body of a `with`: a comment above its first statement belongs to it."""
+        line = _first_line(statement.body[0])
+        last = max(item.context_expr.end_lineno or 0 for item in statement.items)
+        while line - 1 > last and self._line(line - 1).lstrip().startswith("#"):
+            line -= 1
+        return line
+
+    def _gap(self, statement: ast.stmt) -> int:
+        """The offset behind the colon that a statement on the line of a header follows."""
+        start = self.start(statement)
+        return len(self.text[:start].rstrip(" \t"))
+
+    def _line(self, line: int) -> str:
+        return self.text[self.index.offset(line, 1) : self.index.line_end(line)]
+
+    def _lead(self, line: int) -> str:
+        text = self._line(line)
+        return text[: len(text) - len(text.lstrip(" \t\f"))]
 
     def remove_decorator(self, decorator: ast.expr) -> Change | None:
         """Take a decorator away with its line."""
@@ -449,6 +534,15 @@ def targets(statement: ast.AST) -> list[ast.expr]:
         else:
             flat.append(target.value if isinstance(target, ast.Starred) else target)
     return flat
+
+
+def _are_simple(lines: Sequence[str]) -> bool:
+    """Whether lines of code can be joined by semicolons."""
+    return all(line == line.lstrip() and not line.rstrip().endswith(":") for line in lines)
+
+
+def _is_compound(statement: ast.stmt) -> bool:
+    return hasattr(statement, "body") or isinstance(statement, ast.Match)
 
 
 def _decorated(statement: ast.stmt) -> bool:

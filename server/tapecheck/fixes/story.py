@@ -56,6 +56,16 @@ class Collision:
         before = self.first.at if self.first is not None else self.change.at if self.change is not None else None
         return before is not None and before.iteration == self.second.at.iteration
 
+    @property
+    def walked_before(self) -> bool:
+        """Whether a backward before the second one already ran through a part that another one had run through."""
+        for traversal in self.ledger.traversals.values():
+            if traversal.backward is self.second:
+                return False
+            if traversal.retraversed:
+                return True
+        return False
+
     def leads_to_spoiled(self, node: int) -> bool:
         return not self.spoiled.isdisjoint(self.ledger.ancestry([node]))
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tapecheck.fixes.candidate import Candidate
+from tapecheck.fixes.candidate import RAISING, Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
 from tapecheck.rules.finding import Finding
@@ -16,7 +16,6 @@ from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised
 if TYPE_CHECKING:
     from tapecheck.check import Report
 
-_RAISING = frozenset({"TAPE101", "TAPE102", "TAPE103", "TAPE104"})
 # What only shows in later iterations, or once a program is known to its end.
 _SHOWN_LATER = frozenset({"TAPE201", "TAPE203", "TAPE301", "TAPE401", "TAPE402"})
 
@@ -87,7 +86,7 @@ class Verifier:
 
         Nothing of it may have been written by the fix, and no call of the story told here may need less now.
         """
-        if self.finding.code not in _RAISING or not self.finding.certain or fresh.code not in _SHOWN_LATER:
+        if self.finding.code not in RAISING or not self.finding.certain or fresh.code not in _SHOWN_LATER:
             return False
         spans = [fresh.span, *(label.span for label in fresh.labels if label.role == "cut")]
         if any(lines.added(line) for span in spans for line in range(span.line, span.end_line + 1)):

@@ -1418,14 +1418,16 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown()
     if isinstance(value, Tensor):
-        wanted = concrete(kwargs.get("requires_grad"))
+        given = args[1] if len(args) > 1 else kwargs.get("requires_grad")
+        wanted = concrete(given)
         if value.node is not None:
-            cuts = torch.world.cut("leaf" if wanted is True else "copy", node, value, name=value.name)
-            if wanted is not True:
+            if given is not None and wanted is None:
                 return value
+            # Its result shares the data and not the graph, as if detached.
+            cuts = torch.world.cut("leaf" if wanted is True else "copy", node, value, name=value.name)
             fresh = torch.world.data(value.name, cuts, value.dtype)
             fresh.storage = value.storage
-            return torch.world.make_leaf(fresh, node)
+            return torch.world.make_leaf(fresh, node) if wanted is True else fresh
         return torch.requires_grad(value, True, node) if wanted is True else value
     return value
 

@@ -101,7 +101,8 @@ def _everywhere(
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
         names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
-        raised = context.finding.code != "TAPE202" and context.finding.certain
+        # Where an earlier backward went through already, it has learned over the iterations until now.
+        safe = context.stops and not narrow and not collision.walked_before
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
@@ -112,7 +113,6 @@ def _everywhere(
         meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
         if not collision.learned() & collision.leaves(set().union(*(carrier.sources for carrier in group))):
             meaning, effect = "nothing before it is trained", _UNTRAINED
-        safe = raised and not narrow
         if dropped:
             title = f"Detach {names} {where} and drop `retain_graph=True`: {meaning}"
             yield Candidate(title, effect, [*changes, *dropped], safe, group_name, fallback=narrow)

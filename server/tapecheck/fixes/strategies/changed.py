@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
@@ -14,6 +15,13 @@ from tapecheck.fixes.strategies.carried import after_backward
 from tapecheck.tape import GradientCleared, InPlace, Optimizer, Step
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
+_COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
+_ONLY_IN_PLACE = frozenset({
+    "apply_", "bernoulli_", "cauchy_", "copy_", "detach_", "exponential_", "fill_", "fill_diagonal_", "geometric_",
+    "log_normal_", "map2_", "map_", "normal_", "random_", "requires_grad_", "resize_", "resize_as_", "set_",
+    "share_memory_", "uniform_", "zero_",
+})  # fmt: skip
+"""Methods without a form that answers a new tensor, or with one that means something else."""
 _INPLACE_POSITIONS = {
     "ReLU": 0,
     "ReLU6": 0,
@@ -40,7 +48,7 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
                 target = code.segment(statement.target)
                 yield Candidate(
                     f"Compute `{target}` out of place", _SAME, [code.replace(statement, text)],
-                    safe=isinstance(statement.target, ast.Name),
+                    safe=context.stops and isinstance(statement.target, ast.Name),
                 )  # fmt: skip
             call = context.call_at(frame)
             if call is not None:
@@ -60,9 +68,11 @@ def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
     code = context.code
     removed = remove_argument(code, call, "inplace", _inplace_position(call))
     if removed is not None and _is_true(call):
-        yield Candidate(f"Drop `inplace=True` (line {call.lineno})", _SAME, [removed], safe=True)
+        yield Candidate(f"Drop `inplace=True` (line {call.lineno})", _SAME, [removed], safe=context.stops)
     statement = code.statement(call)
     if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
+        return
+    if call.func.attr in _ONLY_IN_PLACE:
         return
     try:
         text = rewrite.method_out_of_place(code.segment(call))
@@ -79,12 +89,12 @@ def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
             target = call.args[0]
         name = code.segment(target)
         yield Candidate(
-            f"Compute `{name}` out of place", _SAME, [code.replace(statement, f"{name} = {text}")], safe=True
+            f"Compute `{name}` out of place", _SAME, [code.replace(statement, f"{name} = {text}")], context.stops
         )
     else:
         yield Candidate(
             f"Use `{call.func.attr.rstrip('_')}` instead of `{call.func.attr}`", _SAME, [code.replace(call, text)],
-            safe=True,
+            safe=context.stops,
         )  # fmt: skip
 
 
@@ -105,7 +115,7 @@ def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candida
             f"Drop `inplace=True` (line {lines})",
             _SAME,
             [found for found in removed if found is not None],
-            safe=True,
+            safe=context.stops,
         )
 
 
@@ -153,7 +163,7 @@ def clone_saved(context: Context) -> Iterator[Candidate]:
                 if change is not None:
                     yield Candidate(
                         f"Let the op on line {read.lineno} work on a copy: `{code.segment(read)}.clone()`",
-                        _SAME, [change], safe=True, group="clone",
+                        _COPY, [change], safe=True, group="clone",
                     )  # fmt: skip
             if candidates:
                 break
@@ -196,9 +206,74 @@ def step_later(context: Context) -> Iterator[Candidate]:
                 "The parameters are the same in both backwards"
                 + ("." if same else "; the step also uses the gradients of the second one."),
                 [removed, inserted],
-                safe=same,
+                safe=same and context.stops,
             )
             break
+
+
+def change_later(context: Context) -> Iterator[Candidate]:
+    """Move an in-place change, with the block that it is made in, behind the backward."""
+    code = context.code
+    for collision in context.collisions:
+        change, second = collision.change, collision.second
+        if change is None or change.optimizer is not None:
+            continue
+        for frame in frames(change.at):
+            statement = code.statement_at(frame)
+            if statement is None:
+                continue
+            pair = _moved(code, statement, collision)
+            if pair is None:
+                continue
+            moved, last = pair
+            lines, removed = code.lines_of(moved), code.delete(moved)
+            inserted = code.insert_after(last, lines) if lines is not None else None
+            if removed is None or inserted is None:
+                continue
+            yield Candidate(
+                f"Change {_changed_text(code, statement)} behind the backward on line {second.at.line}",
+                "The backward sees the values that the forward pass worked with; the change is made right after it.",
+                [removed, inserted],
+                safe=context.stops,
+            )
+            break
+
+
+def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.stmt, ast.stmt] | None:
+    """What to move, and what behind: where the change comes before the backward in one block, and nothing between
+    the two reads or writes what is changed but the forward's own ops."""
+    for frame in frames(collision.second.at):
+        target = code.statement_at(frame)
+        if target is None or code.function(target) is not code.function(statement):
+            continue
+        pair = code.same_block(statement, target)
+        if pair is None or pair[0] is pair[1] or pair[0].lineno > pair[1].lineno:
+            return None
+        block = code.block(pair[0])
+        between = block[block.index(pair[0]) + 1 : block.index(pair[1])]
+        if any(isinstance(part, ast.Name) for node in ast.walk(pair[0]) if isinstance(node, ast.Assign)
+               for part in targets(node)):
+            return None
+        names = {node.id for node in ast.walk(pair[0]) if isinstance(node, ast.Name)}
+        names -= code.imported() | set(dir(builtins))
+        # Whatever is assigned in between may be read by the change, and whatever it changes read in between.
+        if any(isinstance(node, ast.Name) and node.id in names for member in between for node in ast.walk(member)):
+            return None
+        return pair
+    return None
+
+
+def _changed_values(code: Code, statement: ast.stmt) -> list[ast.expr]:
+    found = list(targets(statement))
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        if isinstance(statement.value.func, ast.Attribute):
+            found.append(statement.value.func.value)
+    return found
+
+
+def _changed_text(code: Code, statement: ast.stmt) -> str:
+    values = _changed_values(code, statement)
+    return f"`{code.segment(values[0])}`" if values else "it"
 
 
 def _second_end(code: Code, collision: Collision, step: ast.stmt) -> ast.stmt | None:
@@ -253,7 +328,7 @@ def turn_first(context: Context) -> Iterator[Candidate]:
                 "Run the backward whose graph the other steps change first",
                 "Each loss is learned from with the parameters that it was computed with.",
                 changes,
-                safe=cleared and stepped,
+                safe=cleared and stepped and context.stops,
             )
             break
 

@@ -7,25 +7,81 @@ from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import dotted
+from tapecheck.fixes.code import Code, dotted
 from tapecheck.tape import InPlace, Optimizer, Tape
 
 
 def under_no_grad(context: Context) -> Iterator[Candidate]:
-    """Wrap the change in `with torch.no_grad():`."""
+    """Wrap the change in `with torch.no_grad():`, alone or with the changes next to it."""
     code = context.code
     statement = code.statement_at(context.finding.span)
     if statement is None or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return
     torch, needed = code.torch()
-    wrapped = code.wrap(statement, statement, f"with {torch}.no_grad():")
-    if wrapped is not None:
+    runs = [[statement]]
+    together = _run(code, statement)
+    if len(together) > 1:
+        runs.append(together)
+    # Every change of its kind in the file, each run of them under a header of its own.
+    everywhere: list[list[ast.stmt]] = []
+    for other in ast.walk(code.tree):
+        if isinstance(other, ast.stmt) and _changes_leaf(code, other) and not _quiet(code, other):
+            if not any(other in run for run in everywhere):
+                everywhere.append(_run(code, other))
+    here = [run for run in everywhere if code.function(run[0]) is code.function(statement)]
+    for group in ([runs[0]], runs[1:], here, everywhere):
+        wrapped = [code.wrap(run[0], run[-1], f"with {torch}.no_grad():") for run in group]
+        if not wrapped or any(changes is None for changes in wrapped):
+            continue
+        several = len(group) > 1 or len(group[0]) > 1
+        lines = ", ".join(str(number) for number in dict.fromkeys(member.lineno for run in group for member in run))
         yield Candidate(
-            f"Change the leaf under `{torch}.no_grad()`",
+            f"Change the leaves under `{torch}.no_grad()` (line{'s' * (',' in lines)} {lines})"
+            if several
+            else f"Change the leaf under `{torch}.no_grad()`",
             "The value changes as written; autograd does not record the change.",
-            [*wrapped, *needed],
-            safe=True,
+            [*(change for changes in wrapped if changes is not None for change in changes), *needed],
+            safe=context.stops,
+            group="no_grad",
         )
+
+
+def _run(code: Code, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of a block, one behind the other, that change something in place, around one of them."""
+    block = code.block(statement)
+    first = last = block.index(statement)
+    while first > 0 and _changes_leaf(code, block[first - 1]):
+        first -= 1
+    while last + 1 < len(block) and _changes_leaf(code, block[last + 1]):
+        last += 1
+    return block[first : last + 1]
+
+
+def _changes_leaf(code: Code, statement: ast.stmt) -> bool:
+    """Whether a statement changes in place what may be a leaf: `x[i] = y`, `x.mul_(y)`, or `x -= y` where the text
+    shows that `x` has a gradient or belongs to an object."""
+    target: ast.expr | None = None
+    if isinstance(statement, ast.AugAssign):
+        target = statement.target
+        if isinstance(target, ast.Name):
+            name = target.id
+            return any(dotted(node) == f"{name}.grad" for node in ast.walk(code.function(statement)))
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0] if isinstance(statement.targets[0], ast.Subscript) else None
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        if isinstance(called, ast.Attribute) and called.attr.endswith("_") and not called.attr.endswith("__"):
+            target = called.value
+    # `init.zeros_(x)` switches autograd off itself, and a gradient is no leaf.
+    return target is not None and (dotted(target) or "").rsplit(".", 1)[-1] not in ("grad", "init")
+
+
+def _quiet(code: Code, statement: ast.stmt) -> bool:
+    """Whether a statement stands under a `with` or decorator that may switch autograd off already."""
+    return any(
+        isinstance(parent, (ast.With, ast.AsyncWith)) or bool(getattr(parent, "decorator_list", None))
+        for parent in code.parents(statement)
+    )
 
 
 def leaf_out_of_place(context: Context) -> Iterator[Candidate]:

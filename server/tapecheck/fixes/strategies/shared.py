@@ -57,9 +57,72 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
                 f"Run one backward over `{listing}`",
                 "The gradients are the same: those of the sum are the sum of those that each loss gives.",
                 [new, *(change for change in deletions if change is not None)],
-                safe=True,
+                safe=context.stops,
             )
             break
+
+
+def step_once(context: Context) -> Iterator[Candidate]:
+    """`a.backward(); opt.step(); b.backward(); opt.step()` to `(a + b).backward(); opt.step()`.
+
+    For an optimizer that learns from both losses: the step between the two backwards goes.
+    """
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or not collision.same_iteration:
+            continue
+        if not any(isinstance(event, Step) for event in collision.between()):
+            continue
+        for one, other in _call_pairs(code, first, second):
+            pair = code.same_block(one, other) if one is not other else None
+            if pair is None or not isinstance(pair[0], ast.Expr) or not isinstance(pair[1], ast.Expr):
+                continue
+            losses = (_loss_of(code, pair[0].value, one), _loss_of(code, pair[1].value, one))
+            if pair[0].value is not one or pair[1].value is not other or None in losses:
+                continue
+            block = code.block(pair[0])
+            here, there = block.index(pair[0]), block.index(pair[1])
+            earlier, between, later = block[:here], block[here + 1 : there], block[there + 1 :]
+            again = {ast.unparse(member) for member in later if _calls(member, "step")}
+            cleared = {ast.unparse(member) for member in earlier if _calls(member, "zero_grad")}
+            gone = [
+                member
+                for member in between
+                if (_calls(member, "step") and ast.unparse(member) in again)
+                or (_calls(member, "zero_grad") and ast.unparse(member) in cleared)
+            ]
+            steps = [member for member in gone if _calls(member, "step")]
+            # A way without another step after the second backward would leave the first loss unlearned.
+            if not steps or any(_calls(member, "step") for member in between if member not in gone):
+                continue
+            if any(_calls(member, "zero_grad") for member in between if member not in gone) and not cleared:
+                continue
+            assert losses[0] is not None and losses[1] is not None
+            stored = {node.id for loss in losses if loss is not None for node in ast.walk(loss) if isinstance(node, ast.Name)}
+            if any(root_name(part) in stored for member in between for node in ast.walk(member) for part in targets(node)):
+                continue
+            summed = " + ".join(_operand(code.segment(loss)) for loss in losses if loss is not None)
+            call = pair[1].value
+            assert isinstance(call, ast.Call)
+            new = _with_loss(code, call, losses[1], summed)
+            deletions = [code.delete(member) for member in (pair[0], *gone)]
+            if new is None or any(change is None for change in deletions):
+                continue
+            listing = summed if len(summed) < 50 else "the sum of both losses"
+            yield Candidate(
+                f"Run one backward over `{listing}` and step once, instead of once for each loss"
+                if listing == summed
+                else f"Run one backward over {listing} and step once, instead of once for each loss",
+                "Both losses are learned from in one step, with the parameters that both were computed with.",
+                [new, *(change for change in deletions if change is not None)],
+            )
+            break
+
+
+def _calls(statement: ast.stmt, method: str) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method
 
 
 def _call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple[ast.Call, ast.Call]]:
@@ -150,7 +213,7 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
         f"Run one backward over the sum of `{code.segment(loop.iter)}`",
         "The gradients are the same: those of the sum are the sum of those that each loss gives.",
         [code.replace(loop, text)],
-        safe=True,
+        safe=context.stops,
     )
 
 
@@ -185,7 +248,7 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
         "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
         [code.replace(call, new)],
-        safe=collision.same_iteration and first.at.span != collision.second.at.span,
+        safe=collision.same_iteration and first.at.span != collision.second.at.span and not context.caught,
     )
 
 
@@ -196,9 +259,24 @@ def detach_shared(context: Context) -> Iterator[Candidate]:
             continue
         below = collision.leaves(source for _, source in collision.forks(True))
         # What is below the shared value has had its step: the second backward is not for it.
-        if collision.trained_between(below):
+        if collision.trained_between(below) and not _steps_again(context.code, collision):
             yield from _detach_side(context, collision, False)
         yield from _detach_side(context, collision, True)
+
+
+def _steps_again(code: Code, collision: Collision) -> bool:
+    """Whether an optimizer that steps between the two backwards steps behind the second one too."""
+    second = code.statement_at(collision.second.at.span)
+    if second is None:
+        return False
+    following = {
+        ast.unparse(node)
+        for node in walk(code.function(second))
+        if isinstance(node, ast.Expr) and _calls(node, "step") and node.lineno >= second.lineno
+        and code.start(node) > code.start(second)
+    }  # fmt: skip
+    between = (code.statement_at(event.at.span) for event in collision.between() if isinstance(event, Step))
+    return any(step is not None and ast.unparse(step) in following for step in between)
 
 
 def _detach_side(context: Context, collision: Collision, first_side: bool) -> Iterator[Candidate]:
@@ -216,7 +294,7 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     leaves = collision.leaves(source for _, source in found.values())
     names = " and ".join(dict.fromkeys(_handed(code, read) for read, _ in found.values()))
     line = min(read.lineno for read, _ in found.values())
-    safe = not first_side or collision.discarded_after_first(leaves)
+    safe = not context.caught and (not first_side or collision.discarded_after_first(leaves))
     effect = (
         "What it is made of gets no gradient from this loss; the program drops that gradient anyway."
         if safe
@@ -487,7 +565,7 @@ def clear_stored(context: Context) -> Iterator[Candidate]:
                     continue
                 seen.add(container)
                 yield from _detach_stored(code, call)
-                yield from _clear_after(code, collision, call)
+                yield from _clear_after(context, collision, call)
 
 
 def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[ast.Call]:
@@ -524,7 +602,8 @@ def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:
         )
 
 
-def _clear_after(code: Code, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
+def _clear_after(context: Context, collision: Collision, call: ast.Call) -> Iterator[Candidate]:
+    code = context.code
     assert isinstance(call.func, ast.Attribute)
     holder = call.func.value
     first = collision.first
@@ -555,5 +634,5 @@ def _clear_after(code: Code, collision: Collision, call: ast.Call) -> Iterator[C
                     f"Empty `{text}` after the backward",
                     "Each backward learns from the values stored since the one before; older ones are dropped.",
                     [change],
-                    safe=True,
+                    safe=context.stops,
                 )
