@@ -34,8 +34,8 @@ def run_all(requests: Sequence[Request], python: str = sys.executable) -> list[O
     A request names a file and may have `edits` ([old, new] text replacements) and `append` (a line added at
     the end). An outcome has `exception` (the type's name or None), `message` (its first line), `line` (the
     deepest one in the file), `state` (a digest of all tensors that require grad, with their gradients, that
-    the program's globals reach), `steps` (a digest of the parameters after each optimizer step) and `graphs` (the
-    number of nodes behind the root of each backward).
+    the program's globals reach), `parameters` (one of their values alone), `steps` (a digest of the parameters
+    after each optimizer step) and `graphs` (the number of nodes behind the root of each backward).
     """
     done = subprocess.run(
         [python, str(Path(__file__))],
@@ -113,7 +113,9 @@ def run(request: Request) -> Outcome:
             frames = traceback.extract_tb(error.__traceback__)
             outcome["line"] = next((f.lineno for f in reversed(frames) if f.filename == str(path)), None)
     outcome["output"] = output.getvalue()
-    outcome["state"] = state_digest(module.__dict__)
+    leaves = leaves_of(module.__dict__)
+    outcome["state"] = digest_of(tensor for leaf in leaves for tensor in (leaf, leaf.grad))
+    outcome["parameters"] = digest_of(leaves)
     outcome["steps"] = steps
     outcome["graphs"] = graphs
     return outcome
@@ -132,8 +134,8 @@ def graph_size(roots: Sequence[Any]) -> int:
     return sum(type(node).__name__ != "AccumulateGrad" for node in seen)
 
 
-def state_digest(names: dict[str, Any]) -> str:
-    """A digest of every leaf that requires grad, its value and its gradient, in the order of the globals."""
+def leaves_of(names: dict[str, Any]) -> list[Any]:
+    """Every leaf that requires grad, in the order of the globals that hold it or the module it belongs to."""
     import torch
 
     gc.collect()
@@ -143,7 +145,7 @@ def state_digest(names: dict[str, Any]) -> str:
             leaves.extend(value.parameters())
         elif isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
             leaves.append(value)
-    return digest_of(tensor for leaf in leaves for tensor in (leaf, leaf.grad))
+    return leaves
 
 
 def digest_of(tensors: Iterable[Any]) -> str:

@@ -27,7 +27,8 @@ class Candidate:
     """Changes that may fix a finding.
 
     `safe` says that what is learned stays as it was wherever the program ran. Of the candidates of one `group`
-    only the first that holds is offered; a `fallback` is tried only while nothing else has held.
+    only the first that holds is offered; a `fallback` is tried only while nothing else has held. `acts` says that
+    each `.detach()`, `.item()` and `.clone()` it writes must be seen to act on a tensor with a graph.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Candidate:
     safe: bool = False
     group: str = ""
     fallback: bool = False
+    acts: bool = True
 
 
 @dataclass(slots=True)
@@ -144,10 +146,28 @@ def retain_position(call: ast.Call) -> int | None:
 
 
 def remove_argument(code: Code, call: ast.Call, name: str, position: int | None = None) -> Change | None:
+    keyword = next((keyword for keyword in call.keywords if keyword.arg == name), None)
+    if keyword is not None:
+        own = _own_lines(code, keyword)
+        if own is not None:
+            return own
     try:
         return code.replace(call, rewrite.without_argument(code.segment(call), name, position))
     except rewrite.RewriteError:
         return None
+
+
+def _own_lines(code: Code, keyword: ast.keyword) -> Change | None:
+    """The removal of an argument that has its lines for itself, with the comment on it."""
+    start, end = code.start(keyword), code.end(keyword)
+    first, last = code.index.place(start)[0], code.index.place(end)[0]
+    line = code.index.offset(first, 1)
+    rest = code.text[end : code.index.line_end(last)].strip()
+    if code.text[line:start].strip() or not rest.startswith(",") or last >= len(code.index.starts):
+        return None
+    if rest[1:].strip() and not rest[1:].strip().startswith("#"):
+        return None
+    return Change(line, code.index.offset(last + 1, 1), "")
 
 
 def append(code: Code, expression: ast.expr, suffix: str) -> Change | None:

@@ -72,6 +72,10 @@ class Code:
         found = self._at.get(key, [])
         return sorted(found, key=lambda node: isinstance(node, ast.stmt))
 
+    def spans(self, node: ast.AST, span: Span) -> bool:
+        """Whether a node has exactly this span."""
+        return any(found is node for found in self.nodes_at(span))
+
     def expression_at(self, span: Span) -> ast.expr | None:
         """The outermost expression with exactly this span."""
         for node in self.nodes_at(span):
@@ -207,6 +211,13 @@ class Code:
             and isinstance(node.ctx, ast.Load)
             and dotted(node) == name
         ]
+
+    def named(self, scope: ast.AST, name: str) -> bool:
+        """Whether a scope, nested functions included, uses a name for anything."""
+        return any(
+            (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.arg) and node.arg == name)
+            for node in ast.walk(scope)
+        )
 
     def imported(self) -> set[str]:
         """The names that imports bind in this file."""

@@ -106,6 +106,26 @@ class Collision:
         """The leaves that some optimizer of this tape updates."""
         return {leaf for event in self.tape.events if isinstance(event, Optimizer) for leaf in event.params}
 
+    def trains_none_of(self, leaves: set[int]) -> bool:
+        """Whether the program's optimizers, all of them known, update none of these leaves."""
+        optimizers = [event for event in self.tape.events if isinstance(event, Optimizer)]
+        known = bool(optimizers) and all(event.complete == "yes" for event in optimizers)
+        return known and not leaves & self.learned()
+
+    def reaches_otherwise(self, sources: set[int]) -> bool:
+        """Whether the second backward also reaches what these nodes were computed from by ways around them."""
+        leaves = self.leaves(sources)
+        seen = set(sources)
+        stack = [root.node for root in self.second.roots if root.node is not None and root.node not in seen]
+        while stack:
+            number = stack.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            node = self.ledger.nodes.get(number)
+            stack.extend(node.inputs if node is not None else ())
+        return bool(leaves) and leaves <= seen
+
     def discarded_after_first(self, leaves: set[int]) -> bool:
         """Whether what the first backward gives these leaves is seen to be dropped before an optimizer uses it."""
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
@@ -124,6 +144,14 @@ class Collision:
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
         stepped = [params.get(event.optimizer, set()) for event in self.between() if isinstance(event, Step)]
         return any(shared & known and not own & known for known in stepped)
+
+    def built_after_change(self) -> bool:
+        """Whether the forward pass of the second backward goes on behind the in-place change, and may read it."""
+        if self.change is None:
+            return False
+        events = self.tape.events
+        place = next(index for index, event in enumerate(events) if event is self.change)
+        return any(isinstance(event, Node) and event.id in self.reached for event in events[place : self.second_index])
 
     def between(self) -> Iterator[object]:
         yield from self.tape.events[self.first_index + 1 : self.second_index]
@@ -300,11 +328,17 @@ def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) 
     suggested: list[Carrier] = []
     for frame in reversed(frames(consumer.at)):
         expression = code.expression_at(frame)
-        if expression is None:
+        statement = code.statement_at(frame) if expression is None else None
+        if isinstance(statement, ast.AugAssign) and code.spans(statement, frame):
+            # `total += loss` reads its target too.
+            found = [statement.target, *reads(statement.value)]
+        elif expression is not None:
+            found = list(reads(expression))
+        else:
             continue
-        function = code.function(expression)
+        function = code.function(found[0]) if found else code.tree
         known = False
-        for outer in reads(expression):
+        for outer in found:
             for read in chain(outer):
                 text = dotted(read)
                 if text is None or text == "self":

@@ -49,7 +49,7 @@ class Verifier:
         lost = self._untrained(after)
         if lost is None:
             return None
-        if not _acts(after, changes) or not self._holds(after, LineMap(source.text, changes)):
+        if (candidate.acts and not _acts(after, changes)) or not self._holds(after, LineMap(source.text, changes)):
             return None
         index = TextIndex(source.text)
         edits = tuple(Edit(index.span(source.path, change.start, change.end), change.content) for change in changes)

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from tapecheck.fixes.candidate import Strategy
-from tapecheck.fixes.strategies.arguments import clear_gradients, create_graph, drop_retain
-from tapecheck.fixes.strategies.carried import detach_carried
-from tapecheck.fixes.strategies.changed import change_later, clone_saved, out_of_place, step_later, turn_first
+from tapecheck.fixes.strategies.arguments import (
+    clear_gradients,
+    create_graph,
+    drop_create,
+    drop_retain,
+    take_gradient,
+)
+from tapecheck.fixes.strategies.carried import detach_carried, detach_constant
+from tapecheck.fixes.strategies.changed import (
+    change_copy,
+    change_later,
+    clone_saved,
+    out_of_place,
+    step_later,
+    turn_first,
+)
+from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.cuts import remove_cut, unfreeze
+from tapecheck.fixes.strategies.differentiable import (
+    ask_for_gradient,
+    leave_trainable,
+    stay_in_torch,
+    train_on_scores,
+    without_threshold,
+)
 from tapecheck.fixes.strategies.kept import (
     detach_argument,
     detach_previous,
     evaluate_without_grad,
+    store_all_detached,
     store_without_graph,
 )
 from tapecheck.fixes.strategies.leaf import leaf_out_of_place, under_no_grad
@@ -22,23 +44,29 @@ from tapecheck.fixes.strategies.shared import (
     retain_first,
     step_once,
     sum_losses,
+    sum_over_loop,
 )
 
 FOR: dict[str, tuple[Strategy, ...]] = {
     "TAPE101": (
-        sum_losses, step_once, detach_shared, forward_inside, clear_stored, detach_carried, retain_first,
-        forward_again,
+        sum_losses, sum_over_loop, step_once, detach_shared, detach_constant, forward_inside, compute_where_used,
+        clear_stored, detach_carried, retain_first, forward_again,
     ),
     "TAPE102": (
         out_of_place, clone_saved, turn_first, detach_carried, step_once, forward_again, detach_shared, step_later,
-        change_later,
+        change_later, change_copy,
     ),
-    "TAPE103": (remove_cut, unfreeze),
+    "TAPE103": (
+        remove_cut, stay_in_torch, leave_trainable, train_on_scores, without_threshold, ask_for_gradient,
+        unfreeze,
+    ),
     "TAPE104": (under_no_grad, leaf_out_of_place),
-    "TAPE201": (evaluate_without_grad, store_without_graph, detach_argument, detach_previous),
+    "TAPE201": (
+        evaluate_without_grad, store_without_graph, detach_argument, store_all_detached, detach_previous,
+    ),
     "TAPE202": (detach_carried, detach_shared),
-    "TAPE203": (clear_gradients,),
+    "TAPE203": (drop_create, clear_gradients, take_gradient),
     "TAPE301": (drop_retain,),
-    "TAPE401": (create_graph,),
-    "TAPE402": (remove_cut,),
+    "TAPE401": (create_graph, take_gradient),
+    "TAPE402": (remove_cut, stay_in_torch, train_on_scores),
 }  # fmt: skip

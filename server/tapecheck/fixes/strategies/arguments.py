@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, remove_argument, retain_position
 from tapecheck.fixes.code import Code, dotted, walk
+from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.carried import after_backward
-from tapecheck.tape import Backward, Bind, Cut, GradientCleared, Leaf, Span, Tape
+from tapecheck.tape import Backward, Bind, Cut, Escape, GradientCleared, Leaf, Optimizer, Span, Step, Tape
 from tapecheck.tape.ledger import replay
 
 _CREATE_POSITION = 4
+_LEARNED = (
+    "The term now changes what is learned: its own gradient reaches the parameters. "
+    "The graph of the gradient is built too, which costs memory and time."
+)
 
 
 def drop_retain(context: Context) -> Iterator[Candidate]:
@@ -35,30 +40,233 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
         change = remove_argument(code, call, "retain_graph")
         if change is not None:
             yield Candidate("Drop `retain_graph`: nothing runs over this graph again", effect, [change], safe=True)
+    for _, backward in context.backwards_here():
+        call = context.call_at(backward.at.span)
+        place = retain_position(call) if call is not None else None
+        if call is not None and place is not None and len(call.args) > place + 1:
+            # What stands behind it would move up into its place.
+            given = code.replace(call.args[place], "False")
+            title = "Pass `False` for `retain_graph`: nothing runs over this graph again"
+            yield Candidate(title, effect, [given], safe=True)
+    for node in ast.walk(code.tree):
+        # `options = {"retain_graph": True}`, handed over by `**options`.
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "retain_graph":
+                    off = code.replace(value, "False")
+                    title = f"Set `retain_graph` to `False` (line {key.lineno}): nothing runs over this graph again"
+                    yield Candidate(title, effect, [off], safe=True)
+        elif isinstance(node, ast.Call) and dotted(node.func) == "dict":
+            change = remove_argument(code, node, "retain_graph")
+            if change is not None:
+                title = f"Drop `retain_graph` (line {node.lineno}): nothing runs over this graph again"
+                yield Candidate(title, effect, [change], safe=True)
 
 
 def create_graph(context: Context) -> Iterator[Candidate]:
-    """`create_graph=True` in the grad call whose result goes into the loss."""
+    """`create_graph=True` in the grad call whose result goes into the loss, or in all on the way to it."""
     code = context.code
+    calls: list[ast.Call] = []
+    changes: list[Change] = []
     for call in _grad_calls(context):
-        if any(keyword.arg is None for keyword in call.keywords) and _passes_retain(call) is None:
+        change = _with_create_graph(code, call)
+        if change is None:
             continue
-        text = code.segment(call)
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        position = _CREATE_POSITION if name == "grad" else None
-        try:
-            new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
-            if new != text and rewrite.argument(new, "retain_graph") == "True":
-                # create_graph keeps the graph already: beside it retain_graph=True says nothing.
-                new = rewrite.without_argument(new, "retain_graph")
-        except rewrite.RewriteError:
-            continue
+        calls.append(call)
+        changes.append(change)
         yield Candidate(
-            f"Take the gradient on line {call.lineno} with `create_graph=True`",
-            "The term now changes what is learned: its own gradient reaches the parameters. "
-            "The graph of the gradient is built too, which costs memory and time.",
-            [code.replace(call, new)],
+            f"Take the gradient on line {call.lineno} with `create_graph=True`: it is then learned from",
+            _LEARNED,
+            [change],
+            group="create",
         )
+    # A derivative of a derivative: each of them needs a graph.
+    statement = code.statement_at(context.finding.span)
+    if statement is not None:
+        for node in walk(code.function(statement)):
+            if isinstance(node, ast.Call) and (dotted(node.func) or "").rsplit(".", 1)[-1] == "grad":
+                change = _with_create_graph(code, node) if node not in calls else None
+                if change is not None and node.lineno <= (statement.end_lineno or 0):
+                    calls.append(node)
+                    changes.append(change)
+    if len(calls) > 1:
+        lines = ", ".join(map(str, sorted({call.lineno for call in calls})))
+        yield Candidate(
+            f"Take the gradients on lines {lines} with `create_graph=True`: they are then learned from",
+            _LEARNED,
+            changes,
+            group="create",
+        )
+
+
+def _with_create_graph(code: Code, call: ast.Call) -> Change | None:
+    if any(keyword.arg is None for keyword in call.keywords) and _passes_retain(call) is None:
+        return None
+    text = code.segment(call)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    position = _CREATE_POSITION if name == "grad" else None
+    try:
+        new = rewrite.with_argument(text, "create_graph", "True", position=position, replacing=("retain_graph",))
+        if new != text and rewrite.argument(new, "retain_graph") == "True":
+            # create_graph keeps the graph already: beside it retain_graph=True says nothing.
+            new = rewrite.without_argument(new, "retain_graph")
+    except rewrite.RewriteError:
+        return None
+    return code.replace(call, new) if new != text else None
+
+
+def drop_create(context: Context) -> Iterator[Candidate]:
+    """`create_graph=True` away where nothing reads the gradients but the optimizer."""
+    code = context.code
+    reads = [
+        node
+        for node in ast.walk(code.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
+        and _clearing(code, node) is None and not _is_module(code, node)
+    ]  # fmt: skip
+    if reads:
+        return
+    for tape, backward in context.backwards_here():
+        # An optimizer that nobody can look into may differentiate the gradients itself.
+        known = any(isinstance(event, Step) for event in tape.events)
+        unseen = any(isinstance(event, Escape) for event in tape.events)
+        for frame in frames(backward.at):
+            call = context.call_at(frame)
+            change = remove_argument(code, call, "create_graph", 2) if call is not None else None
+            if change is not None:
+                yield Candidate(
+                    "Drop `create_graph=True`: nothing differentiates these gradients",
+                    "The gradients are the same; no graph of them is built, which also saves memory and time.",
+                    [change],
+                    safe=known and not unseen,
+                    group="drop",
+                )
+
+
+def take_gradient(context: Context) -> Iterator[Candidate]:
+    """`loss.backward(create_graph=True)` and `x.grad` to a gradient taken by `torch.autograd.grad`."""
+    code = context.code
+    spans = [frame for _, backward in context.backwards_here() for frame in frames(backward.at)]
+    if context.finding.code != "TAPE203":
+        spans = [label.span for label in context.labels("cut")]
+    for span in dict.fromkeys(spans):
+        call = context.call_at(span)
+        statement = code.statement(call) if call is not None else None
+        if call is None or not isinstance(statement, ast.Expr) or statement.value is not call:
+            continue
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+            continue
+        if any(keyword.arg not in ("gradient", "retain_graph", "create_graph") for keyword in call.keywords):
+            continue
+        changes = _taken(code, statement, call)
+        if changes:
+            yield Candidate(
+                "Take the gradient with `torch.autograd.grad(..., create_graph=True)`: no `.grad` gets it",
+                "The gradient is a value of its own, which no parameter refers to; what this call added to the "
+                "`.grad` of all parameters is no longer added.",
+                changes,
+                group="take",
+            )
+
+
+def _is_module(code: Code, node: ast.Attribute) -> bool:
+    return (dotted(node) or "").endswith("autograd.grad") or (dotted(node) or "").split(".")[0] in code.imported()
+
+
+def _clearing(code: Code, node: ast.Attribute) -> ast.stmt | None:
+    """The statement `x.grad.zero_()` or `x.grad.data.zero_()` that a `.grad` stands in."""
+    statement = code.statement(node)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_":
+        return statement
+    return None
+
+
+def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
+    """The changes that make a backward a grad call and every `.grad` behind it the gradient; none where one of
+    them is more than read."""
+    assert isinstance(call.func, ast.Attribute)
+    function = code.function(statement)
+    every = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and code.start(node) > code.end(statement)
+        and not _is_module(code, node)
+    ]  # fmt: skip
+    torch, needed = code.torch()
+    changes: list[Change] = list(needed)
+    wanted: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    for node in every:
+        clearing = _clearing(code, node)
+        other = code.statement(node)
+        if clearing is None and not isinstance(node.ctx, ast.Load):
+            clearing = other if isinstance(other, ast.Assign) and isinstance(other.value, ast.Constant) else None
+            if clearing is None:
+                return []
+        if clearing is not None:
+            removed = code.delete(clearing)
+            if removed is None:
+                return []
+            changes.append(removed)
+            continue
+        owner = dotted(node.value)
+        if owner is None:
+            return []
+        binder = _binder(code, node) if isinstance(node.value, ast.Name) else None
+        if binder is not None:
+            iterable, scope = binder
+            # The loop's name must stand for nothing but the owner of the gradient.
+            alone = all(
+                isinstance(code.parent(name), ast.Attribute) and getattr(code.parent(name), "attr", "") == "grad"
+                for name in code.loads(scope, owner)
+            )
+            if not alone or not isinstance(iterable, ast.Call):
+                return []
+            text = code.segment(iterable)
+            if text not in groups:
+                name = next(free for free in ("grads", "gradients", "all_grads") if not code.named(function, free))
+                groups[text] = name
+            changes += [code.replace(node, owner), code.replace(iterable, groups[text])]
+        else:
+            if owner not in wanted:
+                wanted[owner] = f"{owner.rsplit('.', 1)[-1]}_grad"
+                if not wanted[owner].isidentifier() or code.named(function, wanted[owner]):
+                    return []
+            changes.append(code.replace(node, wanted[owner]))
+    if bool(wanted) == bool(groups) or len(groups) > 1:
+        return []
+    arguments = [code.segment(call.func.value)]
+    if wanted:
+        owners = list(wanted)
+        arguments.append(owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]")
+    else:
+        arguments.append(f"list({next(iter(groups))})")
+    given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "gradient"), None)
+    if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
+        arguments.append(f"grad_outputs={code.segment(given)}")
+    text = f"{torch}.autograd.grad({', '.join(arguments)}, create_graph=True)"
+    names = list(wanted.values()) or list(groups.values())
+    single = len(wanted) == 1
+    changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if single else ''}"))
+    return list(dict.fromkeys(changes))
+
+
+def _binder(code: Code, node: ast.Attribute) -> tuple[ast.expr, ast.AST] | None:
+    """The `for` that binds the name before a `.grad`: what it runs over, and where the name is seen."""
+    assert isinstance(node.value, ast.Name)
+    for parent in code.parents(node):
+        loops: list[tuple[ast.expr, ast.expr]] = []
+        if isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            loops = [(generator.target, generator.iter) for generator in parent.generators]
+        elif isinstance(parent, ast.For):
+            loops = [(parent.target, parent.iter)]
+        elif isinstance(parent, (ast.FunctionDef, ast.Lambda)):
+            return None
+        for target, iterable in loops:
+            if isinstance(target, ast.Name) and target.id == node.value.id:
+                return iterable, parent
+    return None
 
 
 def _passes_retain(call: ast.Call) -> ast.keyword | None:
@@ -118,14 +326,41 @@ def clear_gradients(context: Context) -> Iterator[Candidate]:
             last, before = place
             change = code.insert_before(last, lines) if before else code.insert_after(last, lines)
             if change is not None:
+                safe = _dropped_anyway(tape, backward, {leaf.id for leaf in leaves})
                 yield Candidate(
-                    "Drop the gradients once they are used: `.grad = None`",
+                    "Drop the gradients once they are used: `.grad = None`"
+                    + ("" if safe else "; the next ones are not added to them any more"),
                     "The gradients are used as before; dropped afterwards, they let go of the graph.",
                     [change],
-                    safe=True,
+                    safe=safe,
                     group="clear",
                 )
         break
+
+
+def _dropped_anyway(tape: Tape, backward: Backward, leaves: set[int]) -> bool:
+    """Whether no later iteration adds to, or steps by, what this backward left in the gradients of these leaves."""
+    ledger, _ = replay(tape)
+    params = {event.id: set(event.params) for event in tape.events if isinstance(event, Optimizer)}
+    for run in (event for event in tape.events if isinstance(event, Backward) and event.at.span == backward.at.span):
+        open_leaves = leaves & ledger.traversals[run.id].executed.keys()
+        passed = False
+        for event in tape.events:
+            if event is run:
+                passed = True
+            elif not passed:
+                continue
+            elif isinstance(event, GradientCleared):
+                open_leaves.discard(event.leaf)
+            elif isinstance(event, (Step, Backward)) and event.at.iteration != run.at.iteration:
+                used = (
+                    params.get(event.optimizer, set())
+                    if isinstance(event, Step)
+                    else ledger.traversals[event.id].executed.keys()
+                )
+                if open_leaves & used:
+                    return False
+    return True
 
 
 def _left_over(tape: Tape, backward: Backward) -> list[Leaf]:

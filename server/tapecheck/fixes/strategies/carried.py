@@ -46,7 +46,7 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
     """Where to detach, best first."""
     sources = set().union(*(carrier.sources for carrier in group))
     learned = bool(collision.learned() & collision.leaves(sources))
-    if _built_outside(collision, sources) and not any(_stored_in_loop(code, carrier) for carrier in group):
+    if _built_outside(collision, sources) and not any(_stored_in_loop(code, collision, carrier) for carrier in group):
         # Detached after the first backward it would be learned from once and then never again.
         return [_at_store] if learned else [_at_store, _at_read]
     places: list[Placing] = [_after_backward, _at_store, _at_read, _before_read, _after_store, _at_loop_start]
@@ -77,13 +77,49 @@ class _Place:
         self.narrow = narrow
 
 
-def _stored_in_loop(code: Code, carrier: Carrier) -> bool:
-    """Whether a loop around the read stores the value again: a generator's loop is none of its caller's."""
+def _stored_in_loop(code: Code, collision: Collision, carrier: Carrier) -> bool:
+    """Whether a loop around the read stores the value again: a generator's loop is none of its caller's.
+
+    A loop around the place that built the value is another one: it is built anew in each of its iterations.
+    """
+    built = [
+        place
+        for source in carrier.sources
+        for frame in frames(collision.ledger.nodes[source].at)
+        if (place := code.statement_at(frame)) is not None
+    ]
     return any(
         code.inside(store, loop) and store is not loop
         for loop in code.loops(carrier.read)
+        if not any(code.inside(place, loop) for place in built)
         for store in code.stores(loop, carrier.text)
     )
+
+
+def detach_constant(context: Context) -> Iterator[Candidate]:
+    """Detach a value from before the loop where all that it was computed from is trained by the loop anyway.
+
+    An old policy, a reference or a target: computed inside the loop it would be the same as the new value.
+    """
+    code = context.code
+    for collision in context.collisions:
+        found = [] if collision.same_iteration else context.carriers(collision)
+        sources: set[int] = set().union(*(carrier.sources for carrier in found))
+        if not found or not _built_outside(collision, sources) or not collision.reaches_otherwise(sources):
+            continue
+        if any(_stored_in_loop(code, collision, carrier) for carrier in found):
+            continue
+        places = [_at_store(context, collision, carrier, "tensor") for carrier in found]
+        if any(place is None for place in places):
+            continue
+        names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in found))
+        yield Candidate(
+            f"Detach {names}, which the loop compares with: it stays what it was before the loop",
+            "It is a constant for the loop; the parameters learn from what the loop computes with them itself.",
+            [change for place in places if place is not None for change in place.changes],
+            safe=collision.trains_none_of(collision.leaves(sources)) and not context.caught,
+            group="constant",
+        )
 
 
 def _everywhere(
@@ -101,17 +137,24 @@ def _everywhere(
         if len(placed) < len(group) or any(found.narrow for found in placed) != narrow:
             continue
         names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in group))
+        leaves = collision.leaves(set().union(*(carrier.sources for carrier in group)))
+        untrained = collision.trains_none_of(leaves)
         # Where an earlier backward went through already, it has learned over the iterations until now.
-        safe = context.stops and not narrow and not collision.walked_before
+        first_time = context.stops and not narrow and not collision.walked_before
+        # A norm over all gradients feels those of the untrained too.
+        same = untrained and not context.caught and "clip_grad" not in context.code.text
+        safe = first_time or same
         dropped = context.drop_retain(collision.second)
         if collision.first is not None and collision.first.at.span != collision.second.at.span:
             dropped = [*dropped, *context.drop_retain(collision.first)]
         where = placed[0].where
+        if len(group) > 1:
+            where = where.replace("it is", "they are")
         # All places that only cut between iterations mean the same: the first one that holds is enough.
         group_name = "narrow" if narrow else "between"
         effect = _NARROW if narrow else _EFFECT
         meaning = "no gradient flows through it" if narrow else "no gradient flows into earlier iterations"
-        if not collision.learned() & collision.leaves(set().union(*(carrier.sources for carrier in group))):
+        if untrained:
             meaning, effect = "nothing before it is trained", _UNTRAINED
         if dropped:
             title = f"Detach {names} {where} and drop `retain_graph=True`: {meaning}"
@@ -336,12 +379,17 @@ def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]
 def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
     """`model(x, h)` to `model(x, h.detach())`."""
     code = context.code
-    if shape != "tensor" or _starts_as_none(code, carrier):
+    if shape != "tensor" or _starts_as_none(code, carrier) or not _loads(carrier.read):
         return None
     change = append(code, carrier.read, ".detach()")
     if change is None:
         return None
     return _Place([change], "where it is read", narrow=carrier.every_step)
+
+
+def _loads(read: ast.expr) -> bool:
+    """Whether an expression is read where it stands: the target of `x += y` is no place for a call."""
+    return isinstance(getattr(read, "ctx", None), ast.Load)
 
 
 def _before_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:

@@ -202,7 +202,8 @@ def step_later(context: Context) -> Iterator[Candidate]:
                 continue
             same = _no_gradient_meanwhile(collision, change.optimizer)
             yield Candidate(
-                f"Move `{code.segment(step)}` behind the backward on line {second.at.line}",
+                f"Move `{code.segment(step)}` behind the backward on line {second.at.line}"
+                + ("" if same else ": the step learns from both losses"),
                 "The parameters are the same in both backwards"
                 + ("." if same else "; the step also uses the gradients of the second one."),
                 [removed, inserted],
@@ -216,7 +217,7 @@ def change_later(context: Context) -> Iterator[Candidate]:
     code = context.code
     for collision in context.collisions:
         change, second = collision.change, collision.second
-        if change is None or change.optimizer is not None:
+        if change is None or change.optimizer is not None or collision.built_after_change():
             continue
         for frame in frames(change.at):
             statement = code.statement_at(frame)
@@ -239,6 +240,34 @@ def change_later(context: Context) -> Iterator[Candidate]:
             break
 
 
+def change_copy(context: Context) -> Iterator[Candidate]:
+    """`m = h.detach()` to `m = h.detach().clone()` where what is written into `m` must not change `h`."""
+    code = context.code
+    for collision in context.collisions:
+        change = collision.change
+        statement = code.statement_at(change.at.span) if change is not None and change.optimizer is None else None
+        if statement is None:
+            continue
+        for changed in _changed_values(code, statement):
+            name = root_name(changed)
+            if name is None or name in code.imported():
+                continue
+            for store in code.stores(code.function(statement), name):
+                if not isinstance(store, ast.Assign) or store.lineno >= statement.lineno:
+                    continue
+                if not isinstance(store.value, (ast.Call, ast.Subscript, ast.Attribute, ast.Name)):
+                    continue
+                added = append(code, store.value, ".clone()")
+                if added is not None and dotted(store.targets[0]) == name:
+                    yield Candidate(
+                        f"Let `{name}` be a copy (line {store.lineno}): `.clone()`",
+                        f"What is written into `{name}` no longer changes the tensor that it was taken from.",
+                        [added],
+                        group="copy",
+                        acts=False,
+                    )
+
+
 def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.stmt, ast.stmt] | None:
     """What to move, and what behind: where the change comes before the backward in one block, and nothing between
     the two reads or writes what is changed but the forward's own ops."""
@@ -250,9 +279,9 @@ def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.s
         if pair is None or pair[0] is pair[1] or pair[0].lineno > pair[1].lineno:
             return None
         block = code.block(pair[0])
-        between = block[block.index(pair[0]) + 1 : block.index(pair[1])]
-        if any(isinstance(part, ast.Name) for node in ast.walk(pair[0]) if isinstance(node, ast.Assign)
-               for part in targets(node)):
+        between = block[block.index(pair[0]) + 1 : block.index(pair[1]) + 1]
+        assigned = [part for node in ast.walk(pair[0]) if isinstance(node, ast.Assign) for part in targets(node)]
+        if any(isinstance(part, ast.Name) for part in assigned):
             return None
         names = {node.id for node in ast.walk(pair[0]) if isinstance(node, ast.Name)}
         names -= code.imported() | set(dir(builtins))

@@ -22,37 +22,42 @@ _WORDS = {
 
 def remove_cut(context: Context) -> Iterator[Candidate]:
     """Take out what cut the graph: all cuts on the way together, else one of them."""
+    if context.finding.facts.get("how") == "leaf":
+        # What was made a leaf again cannot be one once it has a graph: more has to go than the cut.
+        return
     code = context.code
     seen: set[tuple[Span, str]] = set()
     cuts: list[Cut] = []
     for tape in context.tapes:
-        for cut in _cuts(context, tape):
+        for cut in cuts_of_finding(context, tape):
             key = (cut.at.span, cut.how)
             if key not in seen:
                 seen.add(key)
                 cuts.append(cut)
     choices = [_ways_out(code, cut) for cut in cuts]
-    raises = context.finding.code == "TAPE103"
+    raises, safe = context.finding.code == "TAPE103", context.stops
     if raises and cuts and all(choices):
         # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
         copies = _copies_of_root(context)
         for copied in copies:
             combined = [*copied, *(change for ways in choices for change in ways[0])]
-            yield Candidate(_title(cuts), _effect(raises), list(dict.fromkeys(combined)), True, "all cuts")
+            changes = list(dict.fromkeys(combined))
+            yield Candidate(_title(code, cuts, changes), _effect(raises), changes, safe, "all cuts")
     if len(cuts) > 1 and all(choices):
         for pick in range(max(len(ways) for ways in choices)):
             combined = [change for ways in choices for change in ways[min(pick, len(ways) - 1)]]
-            yield Candidate(_title(cuts), _effect(raises), list(dict.fromkeys(combined)), raises, "all cuts")
+            changes = list(dict.fromkeys(combined))
+            yield Candidate(_title(code, cuts, changes), _effect(raises), changes, safe, "all cuts")
     for cut, ways in zip(cuts, choices, strict=True):
         for way in ways:
-            yield Candidate(_title([cut]), _effect(raises), way, raises, f"cut {cut.at.line}")
+            yield Candidate(_title(code, [cut], way), _effect(raises), way, safe, f"cut {cut.at.line}")
     for label in context.labels("cut"):
         for way in _ways_at(code, label.span):
             title = f"Take the cut on line {label.span.line} out"
-            yield Candidate(title, _effect(raises), way, raises, f"cut {label.span.line}")
+            yield Candidate(title, _effect(raises), way, safe, f"cut {label.span.line}")
     if not cuts:
         for way in _ways_at(code, context.finding.span):
-            yield Candidate(f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe=raises)
+            yield Candidate(f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe)
 
 
 def _copies_of_root(context: Context) -> list[list[Change]]:
@@ -105,12 +110,20 @@ def _effect(raises: bool) -> str:
     return "Gradients reach the parameters before the cut, and their optimizer trains them from now on."
 
 
-def _title(cuts: list[Cut]) -> str:
-    parts = [f"{_WORDS.get(cut.how, 'the cut')} on line {cut.at.line}" for cut in cuts]
+def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
+    parts = []
+    for cut in cuts:
+        line, word = cut.at.line, _WORDS.get(cut.how, "the cut")
+        if cut.how == "no_grad" and changes:
+            # The block or decorator that goes, not the op under it.
+            line = code.index.place(min(change.start for change in changes))[0]
+        elif cut.how == "copy" and isinstance(call := code.expression_at(cut.at.span), ast.Call):
+            word = f"the copy by `{code.segment(call.func)}`" if dotted(call.func) is not None else "the copy"
+        parts.append(f"{word} on line {line}")
     return f"Take out {' and '.join(dict.fromkeys(parts))}: gradients flow again"
 
 
-def _cuts(context: Context, tape: Tape) -> Iterator[Cut]:
+def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
     """The cuts of a tape that the finding is about, those the value came through first."""
     span = context.finding.span
     known = {event.id: event for event in tape.events if isinstance(event, Cut)}
@@ -187,8 +200,8 @@ def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
             return [_without_call(code, node, rewrite.receiver(text))]
         called = dotted(node.func) or ""
         last = called.rsplit(".", 1)[-1]
-        if called in ("float", "torch.detach") and len(node.args) == 1:
-            return [[code.replace(node, _fitting(code, node, rewrite.only_argument(text)))]]
+        if (called in ("float", "torch.detach") or last == "Variable") and len(node.args) == 1:
+            return [_without_call(code, node, rewrite.only_argument(text))]
         if last in _COPYING and node.args:
             return _copies(code, node, text, called)
         if last == "checkpoint":
@@ -198,9 +211,22 @@ def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
     return []
 
 
+def is_copying(called: str) -> bool:
+    """Whether a function makes a new tensor of a value: `torch.tensor` and the like."""
+    return called.rsplit(".", 1)[-1] in _COPYING
+
+
+def is_list(code: Code, value: ast.expr) -> bool:
+    """Whether the text says that a name holds a list."""
+    return isinstance(value, ast.Name) and any(
+        isinstance(store, (ast.Assign, ast.AnnAssign)) and isinstance(store.value, (ast.List, ast.ListComp))
+        for store in code.stores(code.function(value), value.id)
+    )
+
+
 def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Change]]:
     """`torch.tensor(loss)` to `loss`, `torch.tensor(losses)` to `torch.stack(losses)`."""
-    plain = [code.replace(node, _fitting(code, node, rewrite.only_argument(text)))]
+    plain = _without_call(code, node, rewrite.only_argument(text))
     prefix = called.rpartition(".")[0]
     torch = f"{prefix}." if prefix else f"{code.torch()[0]}."
     stacked = [code.replace(node, f"{torch}stack({rewrite.only_argument(text)})")]
@@ -209,11 +235,9 @@ def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Cha
         return [stacked]
     # A method of the result is one that a list has not: then the argument is a tensor or must be made one.
     parent = code.parent(node)
-    listed = isinstance(value, ast.Name) and any(
-        isinstance(store, ast.Assign) and isinstance(store.value, (ast.List, ast.ListComp))
-        for store in code.stores(code.function(node), value.id)
-    )
-    if listed or (isinstance(parent, ast.Attribute) and isinstance(value, ast.Name) and value.id.endswith("es")):
+    if is_list(code, value):
+        return [stacked]
+    if isinstance(parent, ast.Attribute) and isinstance(value, ast.Name) and value.id.endswith("es"):
         return [stacked, plain]
     return [plain, stacked] if isinstance(value, ast.Name) else [plain]
 
@@ -247,14 +271,17 @@ def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
     if statement is None:
         return ways
     for around in [statement, *code.parents(statement)]:
-        if isinstance(around, (ast.With, ast.AsyncWith)) and len(around.items) == 1:
-            if _is_no_grad(around.items[0].context_expr):
-                changes = code.unwrap(around)
-                if changes is not None:
-                    ways.append(changes)
+        if isinstance(around, (ast.With, ast.AsyncWith)):
+            ways.extend(_without_item(code, around))
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
             ways.extend(_undecorated(code, around))
             break
+    for node in ast.walk(code.tree):
+        # `torch.set_grad_enabled(False)` as a statement holds until it is undone.
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_no_grad(node.value):
+            removed = code.delete(node)
+            if removed is not None:
+                ways.append([removed])
     low, high = code.index.offset(span.line, span.column), code.index.offset(span.end_line, span.end_column)
     called = {
         node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -265,6 +292,23 @@ def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in called:
             ways.extend(_undecorated(code, node))
     return ways
+
+
+def _without_item(code: Code, statement: ast.With | ast.AsyncWith) -> Iterator[list[Change]]:
+    """A `with` without its `torch.no_grad()`, or its body where there is nothing else."""
+    items = statement.items
+    for index, item in enumerate(items):
+        if not _is_no_grad(item.context_expr):
+            continue
+        if len(items) == 1:
+            changes = code.unwrap(statement)
+            if changes is not None:
+                yield changes
+        elif index + 1 < len(items):
+            yield [Change(code.start(item.context_expr), code.start(items[index + 1].context_expr), "")]
+        else:
+            before = items[index - 1]
+            yield [Change(code.end(before.optional_vars or before.context_expr), code.end(item.context_expr), "")]
 
 
 def _undecorated(code: Code, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[list[Change]]:

@@ -16,6 +16,7 @@ _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend",
 _FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
 _EVALUATION = ("eval", "valid", "test", "predict", "infer")
 _LEAF = "Gradients with respect to it are those of this iteration; they reach no earlier one."
+_NO_EARLIER = "no gradient reaches earlier iterations"
 _SAME = "What is learned stays as it is; the stored value no longer keeps a graph alive."
 
 
@@ -61,25 +62,45 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
             # Gradients are taken with respect to it: without requires_grad there would be none.
             change = append(code, value, ".detach().requires_grad_(True)")
             if change is not None:
-                yield Candidate(f"Make `{holder}` a new leaf each time", _LEAF, [change], group="store")
+                yield Candidate(f"Make `{holder}` a new leaf each time: {_NO_EARLIER}", _LEAF, [change], group="store")
             continue
         parts = _parts(context, value, holder)
         for part in parts:
             if holder is not None and _only_logged(code, statement, holder) and _scalar(context, part):
                 change = append(code, part, ".item()")
                 if change is not None:
-                    yield Candidate(f"Store the number: `{_short(code, part)}.item()`", _SAME, [change], True, "number")
+                    yield Candidate(f"Store the number: {_number(code, part)}", _SAME, [change], True, "number")
         for part in parts:
             changes = _detached(code, part)
             if changes:
-                yield Candidate(f"Store `{_short(code, part)}` detached", _SAME, changes, True, "store")
+                yield Candidate(f"Store {_short(code, part)} detached", _SAME, changes, True, "store")
         if len(parts) > 1:
             together = [change for part in parts for change in _detached(code, part)]
             if together:
                 yield Candidate("Store the values detached", _SAME, together, True, "store")
         whole = _detached(code, value)
         if whole and value not in parts:
-            yield Candidate(f"Store `{_short(code, value)}` detached", _SAME, whole, True, "store")
+            yield Candidate(f"Store {_short(code, value)} detached", _SAME, whole, True, "store")
+
+
+def store_all_detached(context: Context) -> Iterator[Candidate]:
+    """Detach everything that the line of the finding stores: `a, b = a + x, b + y`, or `a += x; b += y`."""
+    code = context.code
+    statement = code.statement_at(context.finding.span)
+    if statement is None:
+        return
+    line = context.finding.span.line
+    members = [
+        member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
+    ]
+    changes: list[Change] = []
+    for member in members:
+        for value, holder in _stored(code, member, context, everything=True):
+            for part in _parts(context, value, holder):
+                if _carries(context, part) and not (holder is not None and _differentiated(code, member, holder)):
+                    changes += _detached(code, part)
+    if len(changes) > 1:
+        yield Candidate("Store the values detached", _SAME, list(dict.fromkeys(changes)), True, "all", fallback=True)
 
 
 def detach_previous(context: Context) -> Iterator[Candidate]:
@@ -96,7 +117,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
                 change = append(code, read, ".detach()")
                 if change is not None:
                     yield Candidate(
-                        f"Detach the old `{holder}`",
+                        f"Detach the old `{holder}`: {_NO_EARLIER}",
                         "Gradients reach this iteration's part only, no longer those of earlier iterations.",
                         [change],
                         fallback=True,
@@ -106,7 +127,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
     if change is not None:
         name = dotted(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target) or "it"
         yield Candidate(
-            f"Make `{name}` a new leaf each time",
+            f"Make `{name}` a new leaf each time: {_NO_EARLIER}",
             _LEAF,
             [change],
             fallback=True,
@@ -152,7 +173,9 @@ def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
     return False
 
 
-def _stored(code: Code, statement: ast.stmt, context: Context) -> list[tuple[ast.expr, str | None]]:
+def _stored(
+    code: Code, statement: ast.stmt, context: Context, everything: bool = False
+) -> list[tuple[ast.expr, str | None]]:
     """The expressions that a statement stores, with the name that holds them."""
     if isinstance(statement, ast.AugAssign):
         return [(statement.value, dotted(statement.target))]
@@ -163,7 +186,7 @@ def _stored(code: Code, statement: ast.stmt, context: Context) -> list[tuple[ast
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             held = {event.holder for _, event in context.events_here(Hold) if isinstance(event, Hold)}
             pairs = [(part, dotted(name)) for name, part in zip(target.elts, value.elts, strict=True)]
-            return [(part, name) for part, name in pairs if name in held] or pairs
+            return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
         return [(value, dotted(target))]
     found: list[tuple[ast.expr, str | None]] = []
     low = context.finding.span
@@ -264,9 +287,14 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                direct = (dotted(argument) or "").rsplit(".", 1)[-1] == attribute
-                if direct and name not in _FORMATTING and "scalar" not in name and "log" not in name:
+                if name in _FORMATTING or "scalar" in name or "log" in name:
+                    continue
+                if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(argument)):
                     return False
+        if isinstance(node, ast.Compare):
+            # The sum of numbers is rounded otherwise than that of tensors: what is compared may come out otherwise.
+            if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node)):
+                return False
         if isinstance(node, ast.Return) and node.value is not None:
             # Whoever gets it may want the tensor.
             if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node.value)):
@@ -310,10 +338,15 @@ def _names_of(events: object, nodes: tuple[int, ...]) -> set[str]:
     return {event.name for event in events if isinstance(event, Bind) and event.node in nodes}
 
 
+def _number(code: Code, part: ast.expr) -> str:
+    text = _short(code, part)
+    return f"{text[:-1]}.item()`" if text.endswith("`") else "`.item()`"
+
+
 def _short(code: Code, part: ast.expr) -> str:
     text = " ".join(code.segment(part).split())
     try:
         text = rewrite.parenthesized(text)
     except rewrite.RewriteError:
         pass
-    return text if len(text) <= 40 else text[:37] + "..."
+    return f"`{text}`" if len(text) <= 40 else "the value"

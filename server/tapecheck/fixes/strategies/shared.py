@@ -52,9 +52,10 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
             deletions = [code.delete(statement) for statement in run[:-1]]
             if new is None or any(change is None for change in deletions):
                 continue
-            listing = " + ".join(texts) if len(" + ".join(texts)) < 50 else "their sum"
+            total = " + ".join(texts)
+            listing = f"`{total}`" if len(total) < 50 else "the sum of the losses"
             yield Candidate(
-                f"Run one backward over `{listing}`",
+                f"Run one backward over {listing}",
                 "The gradients are the same: those of the sum are the sum of those that each loss gives.",
                 [new, *(change for change in deletions if change is not None)],
                 safe=context.stops,
@@ -99,8 +100,11 @@ def step_once(context: Context) -> Iterator[Candidate]:
             if any(_calls(member, "zero_grad") for member in between if member not in gone) and not cleared:
                 continue
             assert losses[0] is not None and losses[1] is not None
-            stored = {node.id for loss in losses if loss is not None for node in ast.walk(loss) if isinstance(node, ast.Name)}
-            if any(root_name(part) in stored for member in between for node in ast.walk(member) for part in targets(node)):
+            names = {
+                node.id for loss in losses if loss is not None for node in ast.walk(loss) if isinstance(node, ast.Name)
+            }
+            stores = [part for member in between for node in ast.walk(member) for part in targets(node)]
+            if any(root_name(part) in names for part in stores):
                 continue
             summed = " + ".join(_operand(code.segment(loss)) for loss in losses if loss is not None)
             call = pair[1].value
@@ -109,11 +113,9 @@ def step_once(context: Context) -> Iterator[Candidate]:
             deletions = [code.delete(member) for member in (pair[0], *gone)]
             if new is None or any(change is None for change in deletions):
                 continue
-            listing = summed if len(summed) < 50 else "the sum of both losses"
+            listing = f"`{summed}`" if len(summed) < 50 else "the sum of both losses"
             yield Candidate(
-                f"Run one backward over `{listing}` and step once, instead of once for each loss"
-                if listing == summed
-                else f"Run one backward over {listing} and step once, instead of once for each loss",
+                f"Run one backward over {listing} and step once, instead of once for each loss",
                 "Both losses are learned from in one step, with the parameters that both were computed with.",
                 [new, *(change for change in deletions if change is not None)],
             )
@@ -217,6 +219,49 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
     )
 
 
+def sum_over_loop(context: Context) -> Iterator[Candidate]:
+    """`for head in heads: head(z).mean().backward()` to a sum in the loop and one backward behind it."""
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or first.at.span != second.at.span or collision.same_iteration:
+            continue
+        if any(isinstance(event, (Step, GradientCleared)) for event in collision.between()):
+            continue
+        call = context.call_at(second.at.span)
+        statement = code.statement(call) if call is not None else None
+        loop = code.parent(statement) if statement is not None else None
+        if call is None or not isinstance(loop, ast.For) or loop.orelse or not isinstance(statement, ast.Expr):
+            continue
+        loss = _loss_of(code, call, call) if statement.value is call else None
+        uses = [node for node in ast.walk(loop) if isinstance(node, ast.Attribute) and node.attr in ("grad", "step")]
+        ends = [node for node in walk(loop) if isinstance(node, (ast.Break, ast.Continue, ast.Return))]
+        if loss is None or uses or ends or loop.end_lineno is None:
+            continue
+        name = next(
+            (free for free in ("total_loss", "loss_sum", "summed_loss") if not code.named(code.function(loop), free)),
+            None,
+        )
+        before = code.insert_before(loop, [f"{name} = 0"])
+        behind = _with_loss(code, call, loss, name or "")
+        if name is None or before is None or behind is None:
+            continue
+        after = code.insert_after(loop, [behind.content.replace(f"({name}).", f"{name}.")])
+        if after is None:
+            continue
+        text = code.segment(loss)
+        added = f"{name} = {name} + {_operand(text)}" if "\n" not in text and "\r" not in text else None
+        if added is None:
+            continue
+        yield Candidate(
+            "Add the losses up in the loop and run one backward behind it",
+            "The gradients are the same: those of the sum are the sum of those that each loss gives.",
+            [before, code.replace(statement, added), after],
+            safe=context.stops and not collision.walked_before,
+            group="sum",
+        )
+
+
 def retain_first(context: Context) -> Iterator[Candidate]:
     """`retain_graph=True` at the backward that frees what the second one needs."""
     for collision in context.collisions:
@@ -302,8 +347,11 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
     )
     drop = context.drop_retain(collision.first)
     title = f"Detach {names} (line {line})"
+    if not safe:
+        title += ": nothing before it learns from this loss"
     if drop:
-        yield Candidate(f"{title} and drop `retain_graph=True`", effect, [*kept, *drop], safe, title)
+        dropping = title.replace(f"(line {line})", f"(line {line}) and drop `retain_graph=True`", 1)
+        yield Candidate(dropping, effect, [*kept, *drop], safe, title)
     yield Candidate(title, effect, kept, safe, title)
 
 
@@ -340,6 +388,9 @@ def forward_inside(context: Context) -> Iterator[Candidate]:
 def forward_again(context: Context) -> Iterator[Candidate]:
     """Run the forward that the second backward needs once more before it."""
     for collision in context.collisions:
+        if collision.change is not None and collision.change.optimizer is None and collision.built_after_change():
+            # The change is a part of the forward pass: run again without it, it would be another one.
+            continue
         needed = _building_statements(context.code, collision)
         target = context.code.statement_at(collision.second.at.span)
         if needed is not None and target is not None:
@@ -502,13 +553,16 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
     insertion = code.insert_before(min(reading, key=lambda statement: statement.lineno), lines)
     if insertion is None:
         return
-    after = "after the step" if collision.change is not None else "for the second backward"
+    after = "for the second backward"
+    if collision.change is not None:
+        after = "after the step" if collision.change.optimizer is not None else "after the change"
     effect = "The second loss is computed anew, from the parameters as they are then."
     drop = context.drop_retain(collision.first)
     title = f"Run the forward again {after}"
+    then = "the second loss is then that of the parameters as they are by then"
     if drop:
-        yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop], group="again")
-    yield Candidate(title, effect, [insertion], group="again")
+        yield Candidate(f"{title} and drop `retain_graph=True`: {then}", effect, [insertion, *drop], group="again")
+    yield Candidate(f"{title}: {then}", effect, [insertion], group="again")
 
 
 def _consuming(code: Code, collision: Collision, block: list[ast.stmt], after: ast.stmt) -> list[ast.stmt]:
@@ -596,7 +650,8 @@ def _detach_stored(code: Code, call: ast.Call) -> Iterator[Candidate]:
     change = append(code, call.args[-1], ".detach()")
     if change is not None and isinstance(call.func, ast.Attribute):
         yield Candidate(
-            f"Store `{code.segment(call.args[-1])}` detached in `{code.segment(call.func.value)}`",
+            f"Store `{code.segment(call.args[-1])}` detached in `{code.segment(call.func.value)}`: no gradient flows "
+            "through what is stored",
             "What is stored carries no graph: gradients no longer flow through it.",
             [change],
         )

@@ -1,0 +1,134 @@
+"""A value that a constructor computed from parameters: compute it in the method that uses it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code, dotted, targets
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import Collision, frames
+
+_Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def compute_where_used(context: Context) -> Iterator[Candidate]:
+    """`self.table = f(self.weight)` from `__init__` into `forward`, with what it needs of the constructor's names."""
+    code = context.code
+    for collision in context.collisions:
+        done: set[str] = set()
+        for store in _constructed(code, collision):
+            name = dotted(store.targets[0])
+            reading = _reading(code, store, collision, name) if name is not None else None
+            if name is None or reading is None or name in done:
+                continue
+            done.add(name)
+            changes = _moved(code, store, name, reading)
+            if changes:
+                method = code.function(reading)
+                called = method.name if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) else "the method"
+                yield Candidate(
+                    f"Compute `{name}` in `{called}`, anew from the parameters as they are then",
+                    "Every backward has a graph of its own, and what the value is computed from goes on learning.",
+                    changes,
+                    group="constructed",
+                )
+
+
+def _constructed(code: Code, collision: Collision) -> list[ast.Assign]:
+    """The assignments to attributes, in constructors, that built what the two backwards share."""
+    found: list[ast.Assign] = []
+    for number in sorted(collision.reached):
+        node = collision.ledger.nodes.get(number)
+        if node is None or number > collision.newest:
+            continue
+        for frame in frames(node.at):
+            statement = code.statement_at(frame)
+            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or statement in found:
+                continue
+            function = code.function(statement)
+            if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                if (dotted(statement.targets[0]) or "").startswith("self.") and code.owner(statement) is not None:
+                    found.append(statement)
+    return found
+
+
+def _reading(code: Code, store: ast.Assign, collision: Collision, name: str) -> ast.stmt | None:
+    """The first statement of a method of the same class that reads the attribute on the way to the backward."""
+    owner = code.owner(store)
+    for consumer, _ in collision.crossings():
+        for frame in frames(consumer.at):
+            place = code.statement_at(frame)
+            method = code.function(place) if place is not None else None
+            if place is None or code.owner(place) is not owner or not isinstance(method, _Method):
+                continue
+            if method is code.function(store):
+                continue
+            loads = code.loads(method, name)
+            if loads:
+                first = min(loads, key=lambda node: (node.lineno, node.col_offset))
+                return code.within_block(first, method.body)
+    return None
+
+
+def _moved(code: Code, store: ast.Assign, name: str, reading: ast.stmt) -> list[Change]:
+    constructor, method, owner = code.function(store), code.function(reading), code.owner(store)
+    assert owner is not None
+    own = {part.id for node in ast.walk(store.value) for part in _bound(node)}
+    local = {
+        part.id
+        for node in ast.walk(constructor)
+        if isinstance(node, ast.stmt)
+        for part in targets(node)
+        if isinstance(part, ast.Name)
+    }
+    local |= {node.arg for node in ast.walk(constructor) if isinstance(node, ast.arg)}
+    needed: dict[str, str] = {}
+    start, end = code.start(store.value), code.end(store.value)
+    text = code.text[start:end]
+    names = [node for node in ast.walk(store.value) if isinstance(node, ast.Name)]
+    for node in sorted(names, key=code.start, reverse=True):
+        if node.id == "self" or node.id in own or node.id not in local or node.id in dir(builtins):
+            continue
+        attribute = f"self.{node.id}"
+        if code.stores(owner, attribute) or code.loads(owner, attribute):
+            attribute = f"{attribute}_of_{name.rsplit('.', 1)[-1]}"
+            if code.loads(owner, attribute):
+                return []
+        needed[node.id] = attribute
+        low, high = code.start(node) - start, code.end(node) - start
+        text = text[:low] + attribute + text[high:]
+    if "\n" in text or "\r" in text:
+        text = f"({text})"
+    insertion = code.insert_before(reading, [f"{name} = {text}"])
+    keeping = [f"{attribute} = {local_name}" for local_name, attribute in sorted(needed.items())]
+    elsewhere = [
+        load for load in code.loads(owner, name) if not code.inside(load, method) and not code.inside(load, store)
+    ]
+    kept: Change | None
+    if elsewhere:
+        kept = code.insert_after(store, keeping) if keeping else None
+        if keeping and kept is None:
+            return []
+    elif keeping:
+        indent = code.block_indent(store)
+        kept = code.replace(store, f"{code.index.newline}{indent}".join(keeping))
+        if len(keeping) > 1 and code.on_header_line(store):
+            return []
+    else:
+        kept = code.delete(store)
+        if kept is None:
+            return []
+    if insertion is None:
+        return []
+    return [insertion, *([kept] if kept is not None else [])]
+
+
+def _bound(node: ast.AST) -> Iterator[ast.Name]:
+    """The names that an expression binds itself: those of comprehensions."""
+    for generator in getattr(node, "generators", []):
+        for part in ast.walk(generator.target):
+            if isinstance(part, ast.Name):
+                yield part

@@ -1,0 +1,488 @@
+"""A loss that left torch, or that torch cannot differentiate: stay in torch, train on the scores, ask for gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tapecheck.fixes import rewrite
+from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, walk
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import frames, reads
+from tapecheck.fixes.strategies.cuts import cuts_of_finding, is_copying, is_list
+from tapecheck.tape import Cut
+
+_LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})
+_SAME_IN_TORCH = frozenset({
+    "abs", "clip", "cos", "cosh", "dot", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "matmul", "maximum",
+    "mean", "minimum", "prod", "sign", "sin", "sinh", "sqrt", "square", "sum", "tan", "tanh", "where",
+})  # fmt: skip
+"""Functions that NumPy and torch have by the same name, for the same thing."""
+_TO_INTEGERS = frozenset({"long", "int", "short", "bool", "byte", "char"})
+_CASTS = frozenset({"float", "double", "half", "type", "to", "type_as", *_TO_INTEGERS})
+_FACTORIES = frozenset({
+    "arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randn", "tensor", "zeros",
+    "ones_like", "rand_like", "randn_like", "zeros_like",
+})  # fmt: skip
+_LOGIT_LOSS = "cross_entropy"
+
+
+@dataclass(slots=True)
+class _Stay:
+    """What it takes to keep one function in torch: the changes, and the lines they are on."""
+
+    changes: list[Change] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    possible: bool = True
+
+
+def stay_in_torch(context: Context) -> Iterator[Candidate]:
+    """Take out every step by which a value leaves torch, and by which it comes back."""
+    code = context.code
+    spots: list[ast.expr] = []
+    statements: list[ast.stmt] = []
+    for cut in _all_cuts(context):
+        if cut.how == "frozen":
+            return
+        for frame in frames(cut.at)[:1]:
+            expression, statement = code.expression_at(frame), code.statement_at(frame)
+            if expression is not None:
+                spots.append(expression)
+            elif statement is not None:
+                statements.append(statement)
+    functions: dict[int, Function] = {
+        id(function): function for function in (code.function(spot) for spot in [*spots, *statements])
+    }
+    changes: list[Change] = []
+    lines: list[int] = []
+    for function in functions.values():
+        stay = _stay(code, function, [spot for spot in spots if code.function(spot) is function])
+        if not stay.possible:
+            return
+        changes += stay.changes
+        lines += stay.lines
+    for statement in statements:
+        # `loss.requires_grad = True`: a value with a graph does not let itself be made a leaf.
+        removed = code.delete(statement)
+        if removed is None:
+            return
+        changes.append(removed)
+        lines.append(statement.lineno)
+    changes = list(dict.fromkeys(changes))
+    if not changes:
+        return
+    lines = sorted(set(lines))
+    where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
+    raises = context.finding.code == "TAPE103"
+    yield Candidate(
+        f"Stay in torch ({where}): gradients flow again",
+        "The value is computed by torch all the way, so that its graph reaches the parameters"
+        + ("." if raises else ", and they are trained from now on."),
+        changes,
+        safe=context.stops,
+        group="stay",
+    )
+
+
+def _all_cuts(context: Context) -> list[Cut]:
+    found: dict[tuple[object, str], Cut] = {}
+    for tape in context.tapes:
+        for cut in cuts_of_finding(context, tape):
+            found.setdefault((cut.at.span, cut.how), cut)
+    return list(found.values())
+
+
+def _stay(code: Code, function: Function, spots: list[ast.expr]) -> _Stay:
+    """Follow the values that were cut through a function, and take the conversions on their way out."""
+    stay = _Stay()
+    imported = code.imported()
+    inside = {
+        id(node)
+        for spot in spots
+        for node in ast.walk(spot)
+        if isinstance(node, ast.expr) and root_name(node) not in imported
+    }
+    names: set[str] = set()
+
+    def carries(node: ast.AST) -> bool:
+        return any(
+            id(part) in inside or (isinstance(part, (ast.Name, ast.Attribute)) and dotted(part) in names)
+            for part in ast.walk(node)
+        )
+
+    nodes = sorted(
+        (node for node in walk(function) if isinstance(node, (ast.stmt, ast.expr)) and node is not function),
+        key=lambda node: (node.lineno, node.col_offset),
+    )
+    # Twice: a loop hands a value on to lines above the one that stores it.
+    for _ in range(2):
+        for node in nodes:
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                if carries(node.value):
+                    names |= {name for part in targets(node) if (name := dotted(part)) is not None}
+    for node in nodes:
+        if isinstance(node, ast.stmt):
+            if _makes_leaf(node) and carries(node):
+                removed = code.delete(node)
+                stay.possible = stay.possible and removed is not None
+                if removed is not None:
+                    stay.changes.append(removed)
+                    stay.lines.append(node.lineno)
+            continue
+        if not isinstance(node, (ast.Call, ast.Attribute)) or not carries(node):
+            continue
+        parent = code.parent(node)
+        if isinstance(parent, ast.Expr) and _makes_leaf(parent):
+            continue
+        taken = _take_out(code, node, carries)
+        if taken is None:
+            stay.possible = False
+            return stay
+        if taken:
+            stay.changes += taken
+            stay.lines.append(node.lineno)
+    useless = [node for node in nodes if isinstance(node, ast.Assign) and _says_nothing(code, node, stay.changes)]
+    for node in useless:
+        removed = code.delete(node)
+        if removed is not None:
+            low, high = code.start(node), code.end(node)
+            stay.changes = [change for change in stay.changes if not low <= change.start < high]
+            stay.changes.append(removed)
+    return stay
+
+
+def _makes_leaf(statement: ast.stmt) -> bool:
+    """`x.requires_grad_()` or `x.requires_grad = True`."""
+    if isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+        return isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_"
+
+
+def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: object) -> list[Change] | None:
+    """The changes that take one conversion out, none where it is no conversion; None where that cannot be done."""
+    assert callable(carries)
+    if isinstance(node, ast.Attribute):
+        return [_without_suffix(code, node, node)] if node.attr == "data" and carries(node.value) else []
+    called = dotted(node.func) or ""
+    owner, _, last = called.rpartition(".")
+    if isinstance(node.func, ast.Attribute) and carries(node.func.value):
+        name = node.func.attr
+        if name in ("std", "var"):
+            # NumPy divides by n where torch divides by n - 1.
+            return None
+        if name in _LEAVING or name == "requires_grad_":
+            return [_without_suffix(code, node, node.func)]
+        return []
+    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if not any(carries(argument) for argument in given):
+        return []
+    if owner in ("np", "numpy") and last not in ("array", "asarray"):
+        if last not in _SAME_IN_TORCH:
+            return None
+        torch = code.torch()
+        return [code.replace(node.func, f"{torch[0]}.{last}"), *torch[1]]
+    if not node.args or isinstance(node.args[0], ast.Starred):
+        return []
+    plain = called in ("float", "np.array", "np.asarray", "numpy.array", "numpy.asarray")
+    if plain or last == "from_numpy" or last == "Variable" or is_copying(called):
+        value = node.args[0]
+        if isinstance(value, (ast.List, ast.Tuple, ast.ListComp)) or is_list(code, value):
+            return None
+        return _only_argument(code, node, value)
+    return []
+
+
+def _without_suffix(code: Code, node: ast.expr, attribute: ast.Attribute) -> Change:
+    """`x.numpy()` to `x`: what stands behind the receiver, with the parentheses of the receiver kept."""
+    end = code.end(attribute) - len(attribute.attr)
+    start = len(code.text[: code.text.rindex(".", 0, end)].rstrip())
+    return Change(start, code.end(node), "")
+
+
+def _only_argument(code: Code, call: ast.Call, value: ast.expr) -> list[Change]:
+    parent = code.parent(call)
+    free = isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.keyword, ast.Expr)) or (
+        isinstance(parent, ast.Call) and parent.func is not call
+    )
+    simple = isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    opening, closing = ("", "") if free or simple else ("(", ")")
+    return [
+        Change(code.start(call), code.start(value), opening),
+        Change(code.end(value), code.end(call), closing),
+    ]
+
+
+def _says_nothing(code: Code, statement: ast.Assign, changes: list[Change]) -> bool:
+    """Whether changes leave an assignment of a name to itself."""
+    start, end = code.start(statement.value), code.end(statement.value)
+    own = sorted(change for change in changes if start <= change.start and change.end <= end)
+    if not own or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
+        return False
+    text = code.text[start:end]
+    for change in reversed(own):
+        text = text[: change.start - start] + change.content + text[change.end - start :]
+    return text.strip() == statement.targets[0].id
+
+
+def without_threshold(context: Context) -> Iterator[Candidate]:
+    """`(p > 0.5).float()` to `p`, `x.long()` to `x`: a step has no gradient."""
+    code = context.code
+    for cut in _all_cuts(context):
+        if cut.how != "nondifferentiable":
+            continue
+        node: ast.AST | None = code.expression_at(cut.at.span)
+        kept: ast.expr | None = None
+        what = "the comparison"
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.comparators[0], ast.Constant):
+            kept = node.left
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            integers = node.func.attr in _TO_INTEGERS and not node.args
+            if not integers and node.func.attr in ("type", "to"):
+                integers = any((dotted(argument) or "").rsplit(".", 1)[-1] in _INTEGER_TYPES for argument in node.args)
+            if integers:
+                kept, what = node.func.value, f"`.{node.func.attr}()`"
+        if kept is None or not isinstance(node, ast.expr):
+            continue
+        # What only turns the truth values into numbers goes with them.
+        outer: ast.expr = node
+        while True:
+            parent = code.parent(outer)
+            above = code.parent(parent) if parent is not None else None
+            if not (isinstance(parent, ast.Attribute) and parent.attr in _CASTS and isinstance(above, ast.Call)):
+                break
+            outer = above
+        try:
+            text = rewrite.parenthesized(code.segment(kept))
+        except rewrite.RewriteError:
+            continue
+        short = text if len(text) <= 40 else "the value"
+        yield Candidate(
+            f"Train on `{short}` itself instead of {what}" if short == text else f"Train on the value, without {what}",
+            "The loss follows the value smoothly, so that it has a gradient; it is another loss than was written.",
+            [code.replace(outer, text)],
+            group=f"threshold {cut.at.line}",
+        )
+
+
+_INTEGER_TYPES = frozenset({"long", "int", "int8", "int16", "int32", "int64", "short", "uint8", "bool", "LongTensor"})
+
+
+def train_on_scores(context: Context) -> Iterator[Candidate]:
+    """A loss on class predictions to `cross_entropy(scores, classes)`, which has a gradient."""
+    code = context.code
+    for picked in _picking(context):
+        scores = _scores(code, picked)
+        for call in _loss_calls(context):
+            store = code.statement(call)
+            if scores is None or not isinstance(store, ast.Assign) or code.function(store) is not code.function(picked):
+                continue
+            classes = _classes(code, store, picked)
+            if classes is None:
+                continue
+            torch, needed = code.torch()
+            changes: list[Change] = [*needed]
+            text = code.segment(scores)
+            if not isinstance(scores, ast.Name):
+                statement = code.statement(picked)
+                name = next(free for free in ("logits", "scores", "class_scores") if not code.loads(code.tree, free))
+                place = code.insert_before(statement, [f"{name} = {' '.join(text.split())}"]) if statement else None
+                if place is None or isinstance(statement, (ast.For, ast.While)):
+                    continue
+                changes += [place, code.replace(scores, name)]
+                text = name
+            changes.append(
+                code.replace(store.value, f"{torch}.nn.functional.{_LOGIT_LOSS}({text}, {classes}.long())")
+            )
+            yield Candidate(
+                f"Train on the scores: `{_LOGIT_LOSS}({text}, {classes}.long())`",
+                "Cross entropy says how far the scores are from the classes, and has a gradient; `argmax` has none.",
+                changes,
+                group="scores",
+            )
+
+
+def _picking(context: Context) -> Iterator[ast.Call]:
+    """The calls that may have picked the classes which the backward's root was computed from."""
+    code = context.code
+    seen: list[ast.Call] = []
+    for cut in _all_cuts(context):
+        picked = code.expression_at(cut.at.span)
+        if isinstance(picked, ast.Call) and cut.how == "nondifferentiable":
+            seen.append(picked)
+    statement = code.statement_at(context.finding.span)
+    if statement is not None:
+        function = code.function(statement)
+        made_of = set(_made_of(code, statement, function))
+        for node in walk(function):
+            # `_, classes = torch.max(scores, 1)`: that the second result has no gradient is no cut of its own.
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value not in seen:
+                if {dotted(part) for part in targets(node)} & made_of:
+                    seen.append(node.value)
+    yield from seen
+
+
+def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
+    """The scores that `argmax` or `max` picks the classes of, along a dimension that can be that of the classes."""
+    if not isinstance(picked.func, ast.Attribute) or picked.func.attr not in ("argmax", "max"):
+        return None
+    module = isinstance(picked.func.value, ast.Name) and picked.func.value.id in code.imported()
+    given = list(picked.args)
+    value = given.pop(0) if module and given else picked.func.value
+    dims = [*given, *(keyword.value for keyword in picked.keywords if keyword.arg in ("dim", "axis"))]
+    if len(dims) != 1 or ast.unparse(dims[0]) not in ("1", "-1"):
+        return None
+    # What only makes probabilities of scores: cross_entropy does that itself.
+    while isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        if name not in ("softmax", "log_softmax"):
+            break
+        inner = isinstance(value.func, ast.Attribute) and not (
+            (isinstance(value.func.value, ast.Name) and value.func.value.id in code.imported())
+            or dotted(value.func.value) == "torch.nn.functional"
+        )
+        if inner and isinstance(value.func, ast.Attribute):
+            value = value.func.value
+        elif value.args:
+            value = value.args[0]
+        else:
+            break
+    return value
+
+
+def _loss_calls(context: Context) -> Iterator[ast.expr]:
+    """The expressions that were assigned to the root of the backward."""
+    code = context.code
+    for call in code.calls_in(context.finding.span):
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        name = dotted(receiver) if receiver is not None else None
+        if name is not None and isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+            for store in code.stores(code.function(call), name):
+                if isinstance(store, ast.Assign) and len(store.targets) == 1 and store.lineno <= call.lineno:
+                    yield store.value
+    statement = code.statement_at(context.finding.span)
+    if isinstance(statement, ast.Assign):
+        yield statement.value
+
+
+def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
+    """What the predictions are held against: the other argument of the loss, or the other side of a comparison."""
+    names = {name for part in targets(code.statement(picked) or store) if (name := dotted(part)) is not None}
+    value: ast.expr = store.value
+    seen: set[str] = set()
+    for _ in range(4):
+        for node in ast.walk(value):
+            sides: list[ast.expr] = []
+            if isinstance(node, ast.Compare) and len(node.ops) == 1:
+                sides = [node.left, node.comparators[0]]
+            elif isinstance(node, ast.Call) and len(node.args) == 2:
+                sides = list(node.args)
+            if len(sides) != 2:
+                continue
+            own = [any(part is picked or dotted(part) in names for part in ast.walk(side)) for side in sides]
+            if own.count(True) == 1:
+                return _plain_classes(code, sides[own.index(False)])
+        # Not in this expression: in what it is made of.
+        following = [read for read in reads(value) if dotted(read) is not None and dotted(read) not in seen]
+        if not following:
+            return None
+        seen |= {name for read in following if (name := dotted(read)) is not None}
+        stores = [
+            other
+            for read in following
+            for other in code.stores(code.function(store), dotted(read) or "")
+            if isinstance(other, ast.Assign) and other.lineno < store.lineno
+        ]
+        if not stores:
+            return None
+        value = stores[-1].value
+    return None
+
+
+def _plain_classes(code: Code, node: ast.expr) -> str | None:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS:
+        node = node.func.value
+    return code.segment(node) if dotted(node) is not None or isinstance(node, ast.Call) else None
+
+
+def leave_trainable(context: Context) -> Iterator[Candidate]:
+    """Take out what switches `requires_grad` off, with the loop that does nothing else."""
+    code = context.code
+    for cut in _all_cuts(context):
+        statement = code.statement_at(cut.at.span) if cut.how == "frozen" else None
+        while statement is not None:
+            parent = code.parent(statement)
+            if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
+                break
+            statement = parent
+        removed = code.delete(statement) if statement is not None else None
+        if statement is not None and removed is not None:
+            yield Candidate(
+                f"Leave `requires_grad` on (line {statement.lineno})",
+                "What was frozen gets gradients; an optimizer that was given it trains it.",
+                [removed],
+                group="frozen",
+            )
+
+
+def ask_for_gradient(context: Context) -> Iterator[Candidate]:
+    """`requires_grad=True` for the tensor whose `.grad` is read, where nothing else has one."""
+    code = context.code
+    statement = code.statement_at(context.finding.span)
+    if statement is None:
+        return
+    function = code.function(statement)
+    wanted = [
+        node.value.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.value, ast.Name)
+    ]
+    behind = _made_of(code, statement, function)
+    for name in dict.fromkeys([*(name for name in wanted if name in behind), *behind]):
+        for store in code.stores(function, name):
+            call = store.value if isinstance(store, ast.Assign) else None
+            if not isinstance(call, ast.Call) or store.lineno > statement.lineno:
+                continue
+            called = dotted(call.func) or ""
+            if not called.startswith("torch.") or called.rsplit(".", 1)[-1] not in _FACTORIES:
+                continue
+            if any(isinstance(part, ast.Constant) and type(part.value) is int for part in _contents(call)):
+                continue
+            try:
+                text = rewrite.with_argument(code.segment(call), "requires_grad", "True")
+            except rewrite.RewriteError:
+                continue
+            yield Candidate(
+                f"Make `{name}` with `requires_grad=True` (line {store.lineno})",
+                f"Whatever is computed from `{name}` has a graph then, and the backward fills `{name}.grad`.",
+                [code.replace(call, text)],
+                safe=False,
+                group="gradient",
+                fallback=name not in wanted,
+            )
+
+
+def _contents(call: ast.Call) -> Iterator[ast.AST]:
+    """The numbers that a tensor is written with: whole numbers make a tensor that cannot require grad."""
+    if (dotted(call.func) or "").rsplit(".", 1)[-1] == "tensor" and call.args:
+        yield from ast.walk(call.args[0])
+
+
+def _made_of(code: Code, statement: ast.stmt, function: Function) -> list[str]:
+    """The names that a statement's values were computed from, nearest first."""
+    found: list[str] = []
+    open_nodes: list[ast.AST] = [statement]
+    while open_nodes:
+        node = open_nodes.pop(0)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part.id not in found:
+                if root_name(part) in code.imported():
+                    continue
+                found.append(part.id)
+                open_nodes += [
+                    store.value for store in code.stores(function, part.id) if isinstance(store, ast.Assign)
+                ]
+    return found
