@@ -16,13 +16,8 @@ from tests.cases import under_torch
 from tests.fixes.support import PROGRAMS, finding_of, fixed, report_of
 
 CODES = {rule.name: rule.code for rule in ALL}
-# No small edit says what was meant: the arithmetic itself must be written anew, or is.
-WITHOUT_A_FIX = {
-    ("argmax_pred_loss", "TAPE103"),
-    ("gated_positional_table", "TAPE101"),
-    ("maml_data_inner_step", "TAPE402"),
-    ("wrapped_loss_requires_grad", "TAPE402"),
-}
+# The inner step of MAML is written anew as a whole, or not at all.
+WITHOUT_A_FIX = {("maml_data_inner_step", "TAPE402")}
 
 needs_torch = pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
 
@@ -107,16 +102,21 @@ def test_what_is_offered_runs_under_torch() -> None:
 
 @needs_torch
 def test_safe_fixes_leave_what_is_learned_as_it_was() -> None:
-    """Programs that ran to their end before end with the same parameters and gradients."""
-    ran = [
-        (offer, outcome)
-        for offer, outcome in outcomes()
-        if offer.fix.applicability == "safe"
-        and truth_of(offer.program)["run"]["exception"] is None
-        and offer.code in ("TAPE201", "TAPE301")
-    ]
-    assert len(ran) > 20
-    programs = sorted({offer.program for offer, _ in ran})
+    """The parameters after each step are those of the original up to its exception, and at the end if it had none."""
+    safe = [(offer, outcome) for offer, outcome in outcomes() if offer.fix.applicability == "safe"]
+    programs = sorted({offer.program for offer, _ in safe})
     before = dict(zip(programs, under_torch.run_all([{"path": path} for path in programs]), strict=True))
-    different = [offer.name for offer, outcome in ran if outcome["state"] != before[offer.program]["state"]]
+    different = []
+    ran = 0
+    for offer, outcome in safe:
+        original = before[offer.program]
+        steps = original["steps"]
+        same = outcome["steps"][: len(steps)] == steps
+        if original["exception"] is None:
+            ran += 1
+            same = same and len(outcome["steps"]) == len(steps) and outcome["parameters"] == original["parameters"]
+        if not same:
+            different.append(offer.name)
     assert not different
+    assert ran > 25
+

@@ -147,7 +147,7 @@ def retain_position(call: ast.Call) -> int | None:
 
 def remove_argument(code: Code, call: ast.Call, name: str, position: int | None = None) -> Change | None:
     keyword = next((keyword for keyword in call.keywords if keyword.arg == name), None)
-    if keyword is not None:
+    if keyword is not None and len(call.args) + len(call.keywords) > 1:
         own = _own_lines(code, keyword)
         if own is not None:
             return own

@@ -221,9 +221,11 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
                 isinstance(code.parent(name), ast.Attribute) and getattr(code.parent(name), "attr", "") == "grad"
                 for name in code.loads(scope, owner)
             )
-            if not alone or not isinstance(iterable, ast.Call):
+            if not alone or not isinstance(iterable, (ast.Call, ast.Name)):
                 return []
-            text = code.segment(iterable)
+            text = _known_before(code, statement, iterable)
+            if text is None:
+                return []
             if text not in groups:
                 name = next(free for free in ("grads", "gradients", "all_grads") if not code.named(function, free))
                 groups[text] = name
@@ -241,7 +243,8 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
         owners = list(wanted)
         arguments.append(owners[0] if len(owners) == 1 else f"[{', '.join(owners)}]")
     else:
-        arguments.append(f"list({next(iter(groups))})")
+        owners_text = next(iter(groups))
+        arguments.append(owners_text if owners_text.startswith("list(") else f"list({owners_text})")
     given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "gradient"), None)
     if given is not None and not (isinstance(given, ast.Constant) and given.value is None):
         arguments.append(f"grad_outputs={code.segment(given)}")
@@ -250,6 +253,19 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     single = len(wanted) == 1
     changes.append(code.replace(statement, f"{', '.join(names)} = {text}{'[0]' if single else ''}"))
     return list(dict.fromkeys(changes))
+
+
+def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name) -> str | None:
+    """What is run over, in words that mean the same before a statement: a name set behind it by what it is set to."""
+    if isinstance(iterable, ast.Call):
+        return code.segment(iterable)
+    stores = code.stores(code.function(statement), iterable.id)
+    if all(store.lineno < statement.lineno for store in stores):
+        return iterable.id
+    only = stores[0] if len(stores) == 1 else None
+    if isinstance(only, ast.Assign) and isinstance(only.value, ast.Call) and "parameters()" in code.segment(only.value):
+        return code.segment(only.value)
+    return None
 
 
 def _binder(code: Code, node: ast.Attribute) -> tuple[ast.expr, ast.AST] | None:
@@ -266,6 +282,15 @@ def _binder(code: Code, node: ast.Attribute) -> tuple[ast.expr, ast.AST] | None:
         for target, iterable in loops:
             if isinstance(target, ast.Name) and target.id == node.value.id:
                 return iterable, parent
+            if any(isinstance(part, ast.Name) and part.id == node.value.id for part in ast.walk(target)):
+                # `for p, v in zip(params, vs)`: what stands for it among the arguments.
+                zipped = isinstance(iterable, ast.Call) and dotted(iterable.func) == "zip"
+                names = [dotted(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+                if zipped and isinstance(iterable, ast.Call) and node.value.id in names:
+                    place = names.index(node.value.id)
+                    if place < len(iterable.args) and not isinstance(iterable.args[place], ast.Starred):
+                        return iterable.args[place], parent
+                return node, parent
     return None
 
 

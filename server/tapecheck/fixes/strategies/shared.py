@@ -556,10 +556,10 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
     after = "for the second backward"
     if collision.change is not None:
         after = "after the step" if collision.change.optimizer is not None else "after the change"
-    effect = "The second loss is computed anew, from the parameters as they are then."
+    effect = "The second loss is computed anew, which costs a second forward pass."
     drop = context.drop_retain(collision.first)
     title = f"Run the forward again {after}"
-    then = "the second loss is then that of the parameters as they are by then"
+    then = "the second loss is then computed from the parameters as they have become"
     if drop:
         yield Candidate(f"{title} and drop `retain_graph=True`: {then}", effect, [insertion, *drop], group="again")
     yield Candidate(f"{title}: {then}", effect, [insertion], group="again")
