@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -705,7 +706,7 @@ def test_what_does_not_hold_is_not_offered() -> None:
 def test_without_libcst_there_are_no_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = SETUP + CARRIED["a name"][0]
     report = report_of(text)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "libcst", None)
     assert not available()
     assert fixes_for(report, finding_of(report, "TAPE101")) == []
 

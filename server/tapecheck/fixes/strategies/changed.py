@@ -12,7 +12,7 @@ from tapecheck.fixes.code import Code, dotted, root_name, targets
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward
-from tapecheck.tape import GradientCleared, InPlace, Optimizer, Step
+from tapecheck.tape import InPlace, Optimizer
 
 _SAME = "The values are the same; the saved tensor is left as it was, so the backward can use it."
 _COPY = "The op saves the copy, which nothing changes: values and gradients are those of the original."
@@ -351,13 +351,10 @@ def turn_first(context: Context) -> Iterator[Candidate]:
             changes: list[Change] = []
             for place, element in zip(elements, order, strict=True):
                 changes.append(Change(*_outer(code, place), code.text[slice(*_outer(code, element))]))
-            cleared = any(isinstance(event, GradientCleared) for event in collision.tape.events)
-            stepped = any(isinstance(event, Step) for event in collision.tape.events)
             yield Candidate(
-                "Run the backward whose graph the other steps change first",
+                "Run the backward whose graph the other steps change first: the steps come in another order",
                 "Each loss is learned from with the parameters that it was computed with.",
                 changes,
-                safe=cleared and stepped and context.stops,
             )
             break
 
