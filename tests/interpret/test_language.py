@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.interpret import interpret
 from tapecheck.source import from_text
 from tapecheck.tape import Raised
-from tests.interpret.programs import graphs, language
+from tests.interpret.programs import conditions, graphs, language
 from tests.interpret.truth import expected_line, full, torch_raises_at
 
 PROGRAMS = {**language.PROGRAMS, **graphs.PROGRAMS}
@@ -26,10 +27,22 @@ def test_dry_run_raises_where_the_program_says(name: str) -> None:
     assert raised_at(source) == expected_line(source)
 
 
+@pytest.mark.parametrize("name", conditions.PROGRAMS)
+def test_no_way_through_a_program_that_cannot_be_gone_is_reported(name: str) -> None:
+    report = check(from_text(full(conditions.PROGRAMS[name]), "program.py"))
+    assert [(finding.code, finding.span.line) for finding in report.findings if finding.severity == "error"] == []
+
+
+@pytest.mark.parametrize("name", conditions.PROGRAMS)
+def test_torch_runs_those_programs(name: str, truth: dict[str, tuple[int | None, str]]) -> None:
+    assert truth[name] == (None, "")
+
+
 @pytest.fixture(scope="module")
 def truth() -> dict[str, tuple[int | None, str]]:
     pytest.importorskip("torch")
-    return torch_raises_at({name: full(program) for name, program in PROGRAMS.items()})
+    programs = {**PROGRAMS, **conditions.PROGRAMS}
+    return torch_raises_at({name: full(program) for name, program in programs.items()})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -45,6 +45,7 @@ def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | N
     left, right = concrete(left), concrete(right)
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
         return bool(left == right)
+    left, right = _as_container(left), _as_container(right)
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return True if left is right else None
     if isinstance(left, Tensor) or isinstance(right, Tensor):
@@ -99,6 +100,13 @@ def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | N
             )
         return False if left.cls is not None and right.cls is not None and not left.cls.opaque else None
     return left is right
+
+
+def _as_container(value: Value) -> Value:
+    """What an object made from dict, list or set is compared as, where its class has no `__eq__` of its own."""
+    if isinstance(value, Instance) and "inner" in value.facts and not (value.cls and value.cls.defines("__eq__")):
+        return value.facts["inner"]
+    return value
 
 
 def _all_equal(left: Sequence[Value], right: Sequence[Value], machine: Machine | None) -> bool | None:

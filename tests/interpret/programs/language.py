@@ -595,4 +595,176 @@ if int("10", 16) == 16 or int("ff", base=16) == 255:
     loss.backward()
 loss.backward()  # raises
 """,
+    "namedtuple holds graphs": """
+w = torch.randn(3, requires_grad=True)
+from typing import NamedTuple
+class State(NamedTuple):
+    h: torch.Tensor
+    c: torch.Tensor
+s = State(torch.zeros(3), torch.zeros(3))
+for i in range(2):
+    s = s._replace(h=torch.tanh(s.h + w))
+    s[0].sum().backward()  # raises
+""",
+    "lru_cache keeps the graph": """
+w = torch.randn(3, requires_grad=True)
+import functools
+@functools.lru_cache(None)
+def feats(i): return w.exp() * i
+feats(1).sum().backward()
+feats(1).sum().backward()  # raises
+""",
+    "cached_property keeps the graph": """
+w = torch.randn(3, requires_grad=True)
+from functools import cached_property
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = nn.Parameter(torch.zeros(3))
+    @cached_property
+    def e(self): return self.p.exp()
+m = M()
+for i in range(2):
+    m.e.sum().backward()  # raises
+""",
+    "contextmanager setting grad mode": """
+w = torch.randn(3, requires_grad=True)
+from contextlib import contextmanager
+@contextmanager
+def frozen(on):
+    with torch.set_grad_enabled(not on):
+        yield
+with frozen(True):
+    a = w.exp()
+with frozen(False):
+    b = w.exp()
+b.sum().backward()
+a.sum().backward()  # raises
+""",
+    "suppress RuntimeError around backward": """
+w = torch.randn(3, requires_grad=True)
+from contextlib import suppress
+loss = w.exp().sum()
+loss.backward()
+with suppress(RuntimeError):
+    loss.backward()
+with suppress(KeyError):
+    loss.backward()  # raises
+""",
+    "lambda dispatch table": """
+w = torch.randn(3, requires_grad=True)
+ops = {"add": lambda a, b: a + b, "mul": lambda a, b: a * b, "loss": lambda a, b: (a * b).exp().sum()}
+l = ops["loss"](w, 2.0)
+l.backward()
+l.backward()  # raises
+""",
+    "namedtuple holds graphs, cut": """
+w = torch.randn(3, requires_grad=True)
+from typing import NamedTuple
+class State(NamedTuple):
+    h: torch.Tensor
+    c: torch.Tensor
+s = State(torch.zeros(3), torch.zeros(3))
+for i in range(3):
+    s = s._replace(h=torch.tanh(s.h + w))
+    s[0].sum().backward()
+    s = State(*[x.detach() for x in s])
+""",
+    "functools.cache no problem": """
+w = torch.randn(3, requires_grad=True)
+import functools
+@functools.cache
+def k(n): return torch.arange(n).float()
+for i in range(3):
+    (w * k(3)).exp().sum().backward()
+""",
+    "an ExitStack holds no_grad as long as it is open": """
+from contextlib import ExitStack, nullcontext
+w = torch.randn(3, requires_grad=True)
+with ExitStack() as stack:
+    stack.enter_context(torch.no_grad())
+    a = w.exp()
+with nullcontext() if not a.requires_grad else torch.no_grad():
+    w.exp().sum().backward()
+a.sum().backward()  # raises
+""",
+    "a suspended generator keeps its no_grad in force": """
+w = torch.randn(3, requires_grad=True)
+def frozen():
+    with torch.no_grad():
+        yield 1
+g = frozen()
+next(g)
+a = w.exp().sum()
+g.close()
+w.exp().sum().backward()
+a.backward()  # raises
+""",
+    "what yield from returns": """
+w = torch.randn(3, requires_grad=True)
+def inner():
+    yield 1
+    return w.exp().sum()
+def outer():
+    loss = yield from inner()
+    loss.backward()
+    yield 2
+    loss.backward()  # raises
+list(outer())
+""",
+    "finally replaces what the body was doing": """
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+def run():
+    for i in range(3):
+        try:
+            continue
+        finally:
+            if i == 1:
+                break
+    return i
+if run() == 1:
+    loss.backward()
+loss.backward()  # raises
+""",
+    "one flag object in two dataclasses": """
+from dataclasses import dataclass, field
+w = torch.randn(3, requires_grad=True)
+@dataclass(frozen=True)
+class Key:
+    name: str
+cache = {Key("a"): w.exp().sum()}
+cache[Key("a")].backward()
+cache[Key("a")].backward()  # raises
+""",
+    "a dict subclass keeps graphs": """
+w = torch.randn(3, requires_grad=True)
+class Memory(dict):
+    def __getattr__(self, name):
+        return self[name]
+memory = Memory(h=torch.zeros(3))
+for _ in range(2):
+    memory["h"] = torch.tanh(memory.h + w)
+    memory.h.sum().backward()  # raises
+""",
+    "an enum decides": """
+from enum import Enum
+class Mode(Enum):
+    TRAIN = "train"
+    EVAL = "eval"
+w = torch.randn(3, requires_grad=True)
+loss = w.exp().sum()
+for mode in (Mode.TRAIN, Mode("eval")):
+    if mode is Mode.TRAIN:
+        loss.backward()
+    elif mode.value == "eval" and mode.name != "TRAIN":
+        loss.backward()  # raises
+""",
+    "an unknown function's result is no reason for an unused input": """
+w = torch.randn(3, requires_grad=True)
+v = torch.randn(3, requires_grad=True)
+hidden = eval("(v * 2).exp()")
+g = torch.autograd.grad((hidden * w).sum(), v, create_graph=True)[0]
+g.sum().backward()
+""",
 }

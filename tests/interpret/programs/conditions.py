@@ -1,0 +1,319 @@
+"""Programs that torch runs to their end, whose conditions hang together: no way through one may end in a finding."""
+
+PROGRAMS = {
+    "same modulus twice on unknown": """
+w = torch.randn(3, requires_grad=True)
+import sys
+def go(args_n, flag):
+    loss = w.exp().sum()
+    for i in range(4):
+        if i % args_n == 0:
+            loss = w.exp().sum()
+        loss2 = loss * 2
+        if i % args_n == 0:
+            loss2.backward()
+go(1, 1)
+""",
+    "argparse flag kept": """
+w = torch.randn(3, requires_grad=True)
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--k", type=int, default=2)
+p.add_argument("--twice", action="store_true")
+args = p.parse_args([])
+loss = w.exp().sum()
+for i in range(4):
+    if (i + 1) % args.k == 1:
+        loss = w.exp().sum()
+    if (i + 1) % args.k == 1:
+        loss.backward()
+""",
+    "warmup range with zero": """
+w = torch.randn(3, requires_grad=True)
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--warm", type=int, default=0)
+args = p.parse_args([])
+loss = w.exp().sum()
+if args.warm > 0:
+    pass
+else:
+    loss.backward()
+for i in range(args.warm):
+    loss.backward()
+    break
+""",
+    "truthy list unknown": """
+w = torch.randn(3, requires_grad=True)
+import os
+items = os.environ.get("ITEMS", "").split()
+loss = w.exp().sum()
+if not items:
+    loss.backward()
+for it in items:
+    loss.backward()
+    break
+""",
+    "iterated then tested": """
+w = torch.randn(3, requires_grad=True)
+import os
+names = os.environ.get("N", "a b").split()
+loss = None
+for n in names:
+    loss = w.exp().sum()
+if names:
+    loss.backward()
+""",
+    "len of loader last step": """
+w = torch.randn(3, requires_grad=True)
+from torch.utils.data import DataLoader
+data = [(torch.randn(3), 1.0) for _ in range(6)]
+loader = DataLoader(data, batch_size=2)
+for epoch in range(2):
+    feats = w.exp()
+    for i, (x, y) in enumerate(loader):
+        loss = (feats * x).sum()
+        loss.backward(retain_graph=(i < len(loader) - 1))
+""",
+    "len of loader computed before": """
+w = torch.randn(3, requires_grad=True)
+from torch.utils.data import DataLoader
+data = [(torch.randn(3), 1.0) for _ in range(6)]
+loader = DataLoader(data, batch_size=2)
+last = len(loader) - 1
+for epoch in range(2):
+    feats = w.exp()
+    for i, (x, y) in enumerate(loader):
+        loss = (feats * x).sum()
+        loss.backward(retain_graph=i != last)
+""",
+    "accumulation with len": """
+w = torch.randn(3, requires_grad=True)
+from torch.utils.data import DataLoader
+data = [(torch.randn(3), 1.0) for _ in range(6)]
+loader = DataLoader(data, batch_size=2)
+total = 0
+for i, (x, y) in enumerate(loader):
+    total = total + (w * x).exp().sum()
+    if (i + 1) % 2 == 0 or i + 1 == len(loader):
+        total.backward()
+        total = 0
+""",
+    "first iteration only": """
+w = torch.randn(3, requires_grad=True)
+loss_prev = None
+for i in range(5):
+    loss = w.exp().sum()
+    if loss_prev is not None:
+        (loss - loss_prev.detach()).backward()
+    loss_prev = loss
+""",
+    "epoch and step zero": """
+w = torch.randn(3, requires_grad=True)
+for epoch in range(3):
+    for step in range(3):
+        if epoch == 0 and step == 0:
+            kept = w.exp().sum()
+            kept.backward(retain_graph=True)
+kept.backward()
+""",
+    "isinstance on unknown twice": """
+w = torch.randn(3, requires_grad=True)
+import pickle, os
+obj = os.environ.get("X")
+loss = w.exp().sum()
+if isinstance(obj, str):
+    loss.backward()
+if not isinstance(obj, str):
+    loss.backward()
+""",
+    "in test twice": """
+w = torch.randn(3, requires_grad=True)
+import os
+mode = os.environ.get("MODE", "a")
+loss = w.exp().sum()
+if mode in ("a", "b"):
+    loss.backward()
+if mode not in ("a", "b"):
+    loss.backward()
+""",
+    "startswith twice": """
+w = torch.randn(3, requires_grad=True)
+import os
+mode = os.environ.get("MODE", "a")
+loss = w.exp().sum()
+if mode.startswith("a"):
+    loss.backward()
+if not mode.startswith("a"):
+    loss.backward()
+""",
+    "stored condition": """
+w = torch.randn(3, requires_grad=True)
+import os
+n = int(os.environ.get("N", "3"))
+big = n > 10
+loss = w.exp().sum()
+if big:
+    loss.backward()
+if n <= 10:
+    loss.backward()
+""",
+    "implied": """
+w = torch.randn(3, requires_grad=True)
+import os
+n = int(os.environ.get("N", "3"))
+loss = w.exp().sum()
+if n > 10:
+    loss.backward()
+if n < 5:
+    loss.backward()
+""",
+    "equal implies other tests": """
+w = torch.randn(3, requires_grad=True)
+import os
+m = os.environ.get("M", "x")
+loss = w.exp().sum()
+if m == "train":
+    loss.backward()
+elif m == "both":
+    loss.backward()
+if m == "other":
+    loss.backward()
+""",
+    "counters in attributes": """
+w = torch.randn(3, requires_grad=True)
+class T:
+    def __init__(self): self.step = 0
+    def train(self, n):
+        for i in range(n):
+            self.step += 1
+t = T()
+t.train(50)
+loss = w.exp().sum()
+if t.step == 3:
+    loss.backward()
+loss.backward()
+""",
+    "counter incremented by callee": """
+w = torch.randn(3, requires_grad=True)
+class T:
+    def __init__(self): self.n = 0
+    def hit(self): self.n += 1
+t = T()
+for i in range(50):
+    t.hit()
+loss = w.exp().sum()
+if t.n < 20:
+    loss.backward()
+loss.backward()
+""",
+    "counter in dict and global": """
+w = torch.randn(3, requires_grad=True)
+state = {"n": 0}
+count = 0
+def hit():
+    global count
+    count += 1
+for i in range(60):
+    hit()
+    state["n"] += 1
+loss = w.exp().sum()
+if count < 10 or state["n"] < 10:
+    loss.backward()
+loss.backward()
+""",
+    "list grown in loop": """
+w = torch.randn(3, requires_grad=True)
+xs = []
+for i in range(60):
+    xs.append(i)
+loss = w.exp().sum()
+if len(xs) < 10:
+    loss.backward()
+loss.backward()
+""",
+    "hydra like config": """
+w = torch.randn(3, requires_grad=True)
+from types import SimpleNamespace
+cfg = SimpleNamespace(train=SimpleNamespace(accum=2, retain=False), name="x")
+for i in range(4):
+    loss = w.exp().sum()
+    loss.backward(retain_graph=cfg.train.retain)
+    if cfg.train.retain:
+        loss.backward()
+""",
+    "retain flag mirrors condition": """
+w = torch.randn(3, requires_grad=True)
+import os
+twice = bool(os.environ.get("TWICE"))
+for i in range(3):
+    loss = w.exp().sum()
+    loss.backward(retain_graph=twice)
+    if twice:
+        loss.backward()
+""",
+    "retain flag by expression": """
+w = torch.randn(3, requires_grad=True)
+import os
+k = int(os.environ.get("K", "2"))
+for i in range(3):
+    loss = w.exp().sum()
+    for j in range(k):
+        loss.backward(retain_graph=j < k - 1)
+""",
+    "retain flag j + 1 != k": """
+w = torch.randn(3, requires_grad=True)
+import os
+k = int(os.environ.get("K", "2"))
+loss = w.exp().sum()
+for j in range(k):
+    loss.backward(retain_graph=(j + 1) != k)
+""",
+    "n critic": """
+w = torch.randn(3, requires_grad=True)
+import os
+n_critic = int(os.environ.get("NC", "5"))
+z = torch.randn(3)
+for i in range(10):
+    fake = w * z
+    d = fake.detach().pow(2).sum()
+    if i % n_critic == 0:
+        g = fake.exp().sum()
+        g.backward()
+""",
+    "while counter unknown": """
+w = torch.randn(3, requires_grad=True)
+import os
+steps = int(os.environ.get("STEPS", "4"))
+i = 0
+loss = w.exp().sum()
+while i < steps:
+    loss.backward(retain_graph=(i + 1 < steps))
+    i += 1
+""",
+    "early stop flag": """
+w = torch.randn(3, requires_grad=True)
+stop = False
+best = 1e9
+for epoch in range(5):
+    loss = w.exp().sum()
+    loss.backward()
+    if loss.item() < best:
+        best = loss.item()
+    else:
+        stop = True
+    if stop:
+        break
+""",
+    "done flag from env": """
+w = torch.randn(3, requires_grad=True)
+import random
+h = torch.zeros(3)
+for t in range(6):
+    h = torch.tanh(h.detach() + w)
+    done = random.random() < 0.5
+    if done:
+        h = torch.zeros(3)
+    h.sum().backward() if h.requires_grad else None
+""",
+}
