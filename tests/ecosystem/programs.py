@@ -221,4 +221,93 @@ y.backward(torch.tensor([1.0, 0.0]), retain_variables=True)  # raises
 y.backward(torch.tensor([0.0, 1.0]))
 """
     ),
+    "a sampler whose caller trains on what it returns": Program(
+        """\
+class Controller(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.lstm, self.head = nn.LSTMCell(3, 3), nn.Linear(3, 3)
+        self.classes = classes
+
+    def pick(self, inputs, hidden):
+        hidden, cell = self.lstm(inputs, hidden)
+        return self.head(hidden), (hidden, cell)
+
+    def sample(self, size, details=False):
+        inputs, hidden = torch.zeros(size, 3), (torch.zeros(size, 3), torch.zeros(size, 3))
+        logs, actions = [], []
+        for _ in range(self.classes):
+            logits, hidden = self.pick(inputs, hidden)
+            log = torch.log_softmax(logits, -1)
+            action = log.exp().multinomial(1)
+            logs.append(log.gather(1, action))
+            actions.append(action)
+        print(actions[5])
+        if details:
+            return actions, torch.cat(logs)
+        return actions
+""",
+        """\
+controller = Controller(7)
+controller.sample(2, True)[1].sum().backward()
+assert controller.head.weight.grad is not None
+""",
+    ),
+    "a list that an unknown number of iterations fills": Program(
+        """\
+def collect(model, count, device):
+    outputs = []
+    for _ in range(count):
+        outputs.append(model(torch.randn(2, 3)).exp())
+    third, ninth = outputs[2], outputs[8]
+    (third - ninth).sum().backward()
+""",
+        "collect(nn.Linear(3, 3), 10, None)\n",
+    ),
+    "hidden states that are Variables": Program(
+        """\
+from torch.autograd import Variable
+
+
+def repackage(hidden):
+    if type(hidden) == Variable or isinstance(hidden, torch.Tensor):
+        return hidden.detach()
+    return tuple(repackage(part) for part in hidden)
+
+
+rnn, head = nn.LSTM(3, 3), nn.Linear(3, 2)
+optimizer = torch.optim.SGD([*rnn.parameters(), *head.parameters()], lr=0.1)
+hidden = (torch.zeros(1, 4, 3), torch.zeros(1, 4, 3))
+for step in range(5):
+    hidden = repackage(hidden)
+    out, hidden = rnn(torch.randn(2, 4, 3), hidden)
+    loss = head(out).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    ),
+    "a guard against a selection without dimensions": Program(
+        """\
+def masked_loss(prediction, target):
+    mask = target >= 0
+    chosen = target[mask]
+    if not chosen.dim():
+        return torch.zeros(1)
+    return F.mse_loss(prediction[mask], chosen)
+
+
+def train(model, optimizer, batches):
+    for x, y in batches:
+        loss = masked_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+        """\
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(model, optimizer, [(torch.randn(4, 3), torch.full((4, 1), sign)) for sign in (1.0, -1.0)])
+""",
+    ),
 }

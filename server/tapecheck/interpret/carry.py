@@ -138,7 +138,7 @@ class _Scan:
         return self.object(value, path)
 
     def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
-        if id(value) in self.seen:
+        if id(value) in self.seen or INERT.issuperset(map(type, value.items)):
             return
         self.seen.add(id(value))
         tensors = list(tensors_in(value, into_objects=False))

@@ -415,8 +415,9 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
         if isinstance(index, int):
             if -len(items) <= index < len(items) and (index >= 0 or not more):
                 return items[index]
-            if not more:
+            if not more and machine.handlers:
                 raise Signal("IndexError")
+            # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
             return items[-1] if items and index < 0 else _further(machine, items)
         if isinstance(index, slice):
             parts = [concrete(part) for part in (index.start, index.stop, index.step)]
@@ -441,7 +442,7 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             return value
         if owner.kind == "counter":
             return Unknown("number") if owner.more or unsure_keys(owner) else 0
-        if not owner.more and isinstance(index, CONSTANTS) and not unsure_keys(owner):
+        if not owner.more and machine.handlers and isinstance(index, CONSTANTS) and not unsure_keys(owner):
             raise Signal("KeyError")
         if not isinstance(index, CONSTANTS) and owner.items:
             return next(iter(owner.items.values()))
@@ -648,7 +649,7 @@ def _list_insert(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.
 def _list_pop(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = concrete(args[0]) if args else -1
     if not owner.items:
-        if owner.more:
+        if owner.more or not m.handlers:
             return Unknown("item")
         raise Signal("IndexError")
     try:

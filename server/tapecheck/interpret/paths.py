@@ -351,6 +351,9 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                 except Signal:
                     owner = Instance(cls)
                 args.append(owner)
+                if isinstance(owner, Instance) and owner.module and not _trains(node):
+                    # Its loops are parts of the forward pass that somebody else calls for.
+                    machine.world.frames[-1].forward = True
         if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
             if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
                 frameworks.fit(machine.torch.nn, owner)
@@ -394,6 +397,14 @@ def _in_its_mode(started: Value, function: Function) -> Value:
     for mode in reversed(modes):
         wrapped = Wrapped(mode, wrapped)
     return wrapped
+
+
+def _trains(node: ast.AST) -> bool:
+    """Whether a method runs training or evaluation itself: it goes backward, steps or takes numbers out."""
+    return any(
+        isinstance(child, ast.Attribute) and child.attr in ("backward", "step", "zero_grad", "eval", "item", "detach")
+        for child in ast.walk(node)
+    )
 
 
 def _called_models(node: ast.AST) -> set[str]:

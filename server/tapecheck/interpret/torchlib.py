@@ -733,7 +733,11 @@ class Torch:
             "get_device",
             "ndimension",
         ):
-            return self._extra(owner, f"{name}()")
+            made = self._extra(owner, f"{name}()")
+            if name in ("dim", "ndimension") and isinstance(made, Unknown) and owner.rank is None and made.truth is None:
+                # What is not known to be a scalar has dimensions, an empty selection too.
+                made.truth = True
+            return made
         if name == "retain_grad":
             owner.retains_grad = True
             self.autograd.retained.append(owner)
@@ -1034,6 +1038,8 @@ class Torch:
             if isinstance(result, Unknown):
                 result.node = None
                 result.data = True
+                if name == "dim" and result.truth is None:
+                    result.truth = True
                 if name == "size" and args:
                     return unknowns.item_of_unknown(result, args[0])
             return result
