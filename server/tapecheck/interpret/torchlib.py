@@ -734,7 +734,8 @@ class Torch:
             "ndimension",
         ):
             made = self._extra(owner, f"{name}()")
-            if name in ("dim", "ndimension") and isinstance(made, Unknown) and owner.rank is None and made.truth is None:
+            asked = name in ("dim", "ndimension") and owner.rank is None
+            if asked and isinstance(made, Unknown) and made.truth is None:
                 # What is not known to be a scalar has dimensions, an empty selection too.
                 made.truth = True
             return made
