@@ -61,7 +61,8 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
 
 /** Makes all safe fixes in the active editor, notebook cells included. */
 async function fixAll(): Promise<void> {
-  const kind = 'source.fixAll.tapecheck';
+  const inNotebook = vscode.window.activeTextEditor?.document.uri.scheme === 'vscode-notebook-cell';
+  const kind = `${inNotebook ? 'notebook.' : ''}source.fixAll.tapecheck`;
   await vscode.commands.executeCommand('editor.action.codeAction', { kind, apply: 'first' });
 }
 

@@ -30,13 +30,13 @@ async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeActi
     actions: list[t.CodeAction] = []
     if not only or any(_asked(t.CodeActionKind.QuickFix.value, kind) for kind in only):
         actions += await _quick_fixes(ls, analysis, params)
-    for kind in (FIX_ALL, NOTEBOOK_FIX_ALL):
-        if any(_asked(kind, wanted) for wanted in only):
-            text = await ls.fix_all(analysis)
-            edit = ls.converter.replacement(analysis, text) if text is not None else None
-            if edit is not None:
-                actions.append(t.CodeAction(title="Fix all safe Tapecheck findings", kind=kind, edit=edit))
-            break
+    # An editor asks every cell for what is done on save, and would make the notebook's edits once for each.
+    kind = FIX_ALL if analysis.snapshot.cells is None else NOTEBOOK_FIX_ALL
+    if any(_asked(kind, wanted) for wanted in only):
+        text = await ls.fix_all(analysis)
+        edit = ls.converter.replacement(analysis, text) if text is not None else None
+        if edit is not None:
+            actions.append(t.CodeAction(title="Fix all safe Tapecheck findings", kind=kind, edit=edit))
     return actions
 
 
