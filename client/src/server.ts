@@ -332,7 +332,10 @@ export class Server implements vscode.Disposable {
     const settings = 'Open Settings';
     const output = 'Show Output';
     const restart = 'Restart';
-    const buttons = interpreter ? [select, settings, output] : [restart, output];
+    const chosenBySetting = this.settings().interpreter.length > 0;
+    const buttons = interpreter
+      ? [...(chosenBySetting ? [] : [select]), settings, output]
+      : [restart, output];
     void vscode.window.showErrorMessage(message, ...buttons).then((chosen) => {
       if (chosen === select) return this.selectInterpreter();
       if (chosen === settings) {

@@ -75,11 +75,14 @@ scenario(
   async () => {
     await editor.state('running');
     const [initialize] = sent('initialize');
-    const { settings, confirmCommand } = initialize.params.initializationOptions;
-    assert.equal(confirmCommand, 'tapecheck.confirmFile');
+    const { settings, commands } = initialize.params.initializationOptions;
+    assert.equal(commands.confirm, 'tapecheck.confirmFile');
+    const registered = await editor.inside(async (vscode) => vscode.commands.getCommands(true));
+    for (const command of Object.values(commands))
+      assert.ok(registered.includes(String(command)), String(command));
     assert.deepEqual(settings.ignore, ['TAPE301']);
     assert.deepEqual(settings.interpreter, [tools.python]);
-    assert.deepEqual(settings.run, { timeout: 300, maxIterations: 20, arguments: [] });
+    assert.deepEqual(settings.run, { timeout: 300, maxIterations: 20, arguments: [], cwd: '', env: {} });
     await poll(
       async () => received().some((message) => message.id === 'settings'),
       'the settings it asked for',
@@ -243,7 +246,9 @@ scenario(
     );
     await editor.toasts.filter({ hasText: '/no/such/python' }).waitFor();
     assert.equal(await editor.toasts.count(), 1);
-    assert.equal(await editor.toasts.getByRole('button', { name: 'Select Interpreter' }).count(), 1);
+    // The setting stands alone: another interpreter chosen elsewhere would change nothing.
+    assert.equal(await editor.toasts.getByRole('button', { name: 'Open Settings' }).count(), 1);
+    assert.equal(await editor.toasts.getByRole('button', { name: 'Select Interpreter' }).count(), 0);
     await editor.screenshot('fake-5-no-interpreter');
     await editor.clearToasts();
   },

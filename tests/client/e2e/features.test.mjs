@@ -10,13 +10,28 @@ const found = findTools();
 if ('missing' in found) throw new Error(found.missing.join('; '));
 const { tools } = found;
 
+/**
+ * VS Code asks the first cell for what is done on save, and nobody where that is not Python.
+ * @param {string} notebook
+ */
+const withoutTitle = (notebook) => {
+  const { cells, ...more } = JSON.parse(notebook);
+  return JSON.stringify({ ...more, cells: cells.slice(1) });
+};
+
 /** @type {Editor} */
 let editor;
 before(async () => {
   editor = await Editor.open({
     tools,
     extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
-    files: { 'train.py': TRAIN, 'unreached.py': UNREACHED, 'closed.py': TRAIN, 'train.ipynb': NOTEBOOK },
+    files: {
+      'train.py': TRAIN,
+      'unreached.py': UNREACHED,
+      'closed.py': TRAIN,
+      'train.ipynb': NOTEBOOK,
+      'saved.ipynb': withoutTitle(NOTEBOOK),
+    },
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
 });
@@ -330,6 +345,32 @@ scenario(
     await editor.inside((vscode) =>
       vscode.commands.executeCommand('workbench.action.revertAndCloseActiveEditor'),
     );
+  },
+);
+
+scenario(
+  () => editor,
+  'saving a notebook makes its safe fixes, each once, where that is wanted',
+  async () => {
+    await set('notebook.codeActionsOnSave', { 'notebook.source.fixAll.tapecheck': 'explicit' });
+    const text = await editor.inside(async (vscode, file, { until }) => {
+      const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(file));
+      await vscode.window.showNotebookDocument(notebook);
+      const cells = notebook.getCells().map(({ document }) => document);
+      await until(() => cells.some(({ uri }) => vscode.languages.getDiagnostics(uri).length > 0));
+      await vscode.commands.executeCommand('notebook.cell.edit');
+      const edit = new vscode.WorkspaceEdit();
+      if (cells[1] === undefined) throw new Error('no cell');
+      edit.insert(cells[1].uri, new vscode.Position(0, 0), '# edited\n');
+      await vscode.workspace.applyEdit(edit);
+      await until(() => notebook.isDirty);
+      await vscode.commands.executeCommand('workbench.action.files.save');
+      await until(() => !notebook.isDirty);
+      await until(() => cells.every(({ uri }) => vscode.languages.getDiagnostics(uri).length === 0));
+      return cells.map((cell) => cell.getText()).join('\n');
+    }, editor.file('saved.ipynb'));
+    assert.equal(text.split('retain_graph=True').length - 1, 1, text);
+    await set('notebook.codeActionsOnSave', undefined);
   },
 );
 
