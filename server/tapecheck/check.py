@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import Interpretation, interpret
@@ -34,14 +34,16 @@ def check(
     select: Collection[str] | None = None,
     ignore: Collection[str] = (),
     cancelled: Callable[[], bool] | None = None,
+    open_files: Mapping[str, Source] | None = None,
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
     `select` and `ignore` hold rule codes, names or prefixes of codes; comments in the source
     (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file. `cancelled` is asked often; once it
-    answers True the analysis stops and raises `interpret.Cancelled`.
+    answers True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
+    imports find instead of the files of that path: documents that an editor shows and has not saved.
     """
-    interpretation = interpret(source, cancelled=cancelled)
+    interpretation = interpret(source, cancelled=cancelled, open_files=open_files)
     findings = judge(interpretation.tapes, select=select, ignore=ignore)
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = apart(own, suppressions(source))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tapecheck.check import check
-from tapecheck.source import read_source
+from tapecheck.interpret.project import Sources
+from tapecheck.source import from_text, read_source
 
 NETS = """\
 import pathlib
@@ -126,3 +130,50 @@ def test_broken_and_circular_modules(tmp_path: Path) -> None:
     )
     report = check(read_source(str(tmp_path / "train.py")))
     assert [finding.code for finding in report.findings] == ["TAPE101"]
+
+
+def test_what_an_editor_shows_stands_for_the_file(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": TRAIN.format(imported="from nets import Net"), "nets.py": "class Net:\n    pass\n"})
+    source = read_source(str(tmp_path / "train.py"))
+    assert not check(source).findings
+    nets = str(tmp_path / "nets.py")
+    shown = {nets: from_text(NETS, nets)}
+    assert [finding.code for finding in check(source, open_files=shown).findings] == ["TAPE101"]
+
+
+def test_a_module_that_is_not_on_disk_yet(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": TRAIN.format(imported="from package.nets import Net")})
+    nets = str(tmp_path / "package" / "nets.py")
+    report = check(read_source(str(tmp_path / "train.py")), open_files={nets: from_text(NETS, nets)})
+    assert [finding.code for finding in report.findings] == ["TAPE101"]
+
+
+def test_sources_are_kept_up_to_a_number_and_read_again_when_they_change(tmp_path: Path) -> None:
+    write(tmp_path, {f"m{number}.py": f"x = {number}\n" for number in range(4)})
+    sources = Sources(most=2)
+    first = sources.get(str(tmp_path / "m0.py"))
+    assert first is not None
+    assert sources.get(str(tmp_path / "m0.py")) is first
+    for number in (1, 2, 3):
+        sources.get(str(tmp_path / f"m{number}.py"))
+    assert sources.get(str(tmp_path / "m0.py")) is not first
+    (tmp_path / "m3.py").write_text("x = 'longer'\n")
+    changed = sources.get(str(tmp_path / "m3.py"))
+    assert changed is not None
+    assert "longer" in changed.text
+    assert sources.get(str(tmp_path / "none.py")) is None
+
+
+def test_settings_of_the_process_are_put_back(tmp_path: Path) -> None:
+    before = (sys.getrecursionlimit(), gc.get_threshold())
+    program = "import torch\nw = torch.randn(3, requires_grad=True)\nw.exp().sum().backward()\n" * 20
+    inside: list[int] = []
+
+    def looked() -> bool:
+        inside.append(sys.getrecursionlimit())
+        return False
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: check(from_text(program, "program.py"), cancelled=looked), range(6)))
+    assert min(inside) >= 12_000
+    assert (sys.getrecursionlimit(), gc.get_threshold()) == before

@@ -10,14 +10,16 @@ from __future__ import annotations
 import ast
 import gc
 import sys
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import frameworks
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.project import Project
+from tapecheck.interpret.project import SOURCES, Project
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
+from tapecheck.interpret.vocabulary import SAYING, STARTS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.tape import Backward, Bind, Cut, Decision, Hold, InPlace, Tape
@@ -27,19 +29,6 @@ MAX_ENTRY_RUNS = 8
 MAX_TURNED = 2
 RUN_BUDGET = 250_000
 TOTAL_BUDGET = 400_000
-_STARTS = frozenset((
-    "backward", "grad", "manual_backward", "autograd", "requires_grad", "requires_grad_", "create_graph",
-    "retain_graph",
-))  # fmt: skip
-_SAYING = frozenset((
-    "print", "log", "info", "debug", "warning", "warn", "error", "critical", "write", "add_scalar", "add_scalars",
-    "add_image", "add_histogram", "set_description", "set_postfix", "imshow", "plot", "show", "savefig", "format",
-    "join", "makedirs", "mkdir", "save", "flush", "close", "exit", "quit",
-))  # fmt: skip
-_TOUCHES = frozenset((
-    "detach", "detach_", "no_grad", "step", "zero_grad", "append", "extend", "clear", "eval", "train", "data",
-    "item", "backward", "grad", "manual_backward", "autograd", "requires_grad_", "create_graph", "retain_graph",
-))  # fmt: skip
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
 
@@ -58,12 +47,53 @@ class _Budget:
     left: int
 
 
-def interpret(source: Source, *, cancelled: Callable[[], bool] | None = None) -> Interpretation:
+class _Room:
+    """What the interpreter sets for the whole process while it works, in whichever threads.
+
+    The first to enter sets it, the last to leave puts it back as it was.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit = 0
+        self._thresholds = (0, 0, 0)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit = sys.getrecursionlimit()
+                self._thresholds = gc.get_threshold()
+                # Interpreting one call of the program takes about twenty of Python's own.
+                sys.setrecursionlimit(max(self._limit, 12_000))
+                # A tape is tens of thousands of small objects that all stay: collecting in between finds nothing.
+                gc.set_threshold(max(self._thresholds[0], 50_000), *self._thresholds[1:])
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                sys.setrecursionlimit(self._limit)
+                gc.set_threshold(*self._thresholds)
+
+
+_ROOM = _Room()
+
+
+def interpret(
+    source: Source,
+    *,
+    cancelled: Callable[[], bool] | None = None,
+    open_files: Mapping[str, Source] | None = None,
+) -> Interpretation:
     """Dry-run a file.
 
     Args:
         source: the parsed file; its parts that did not parse are left out.
         cancelled: asked now and then; True stops the work.
+        open_files: sources by absolute path that stand for the files of that path when they are imported: what an
+            editor shows and has not saved.
 
     Returns:
         The tapes, in the order in which they were made; none for a file that cannot touch autograd.
@@ -74,24 +104,15 @@ def interpret(source: Source, *, cancelled: Callable[[], bool] | None = None) ->
     result = Interpretation()
     if not any(mark in source.text for mark in _MARKS):
         return result
-    limit = sys.getrecursionlimit()
-    thresholds = gc.get_threshold()
-    # A tape is tens of thousands of small objects that all stay: collecting in between finds nothing.
-    gc.set_threshold(max(thresholds[0], 50_000), *thresholds[1:])
-    # Interpreting one call of the program takes about twenty of Python's own.
-    sys.setrecursionlimit(max(limit, 12_000))
-    try:
+    with _ROOM:
         budget = _Budget(TOTAL_BUDGET)
         called: set[int] = set()
-        project = Project(source.path, _PARSED)
+        project = Project(source.path, SOURCES, open_files=open_files or {})
         _explore(source, project, None, result, budget, called, cancelled, MAX_RUNS)
         for entry in _entries(source.tree):
             if id(entry.node) not in called and budget.left > 0:
                 result.entries.append(entry.name)
                 _explore(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
-    finally:
-        sys.setrecursionlimit(limit)
-        gc.set_threshold(*thresholds)
     return result
 
 
@@ -121,7 +142,7 @@ def _entries(tree: ast.Module) -> list[_Entry]:
         used[entry.name], collects = _survey(entry.node)
         if collects:
             collecting.add(entry.name)
-    matters = {entry.node.name for entry in found if used[entry.name] & _STARTS}
+    matters = {entry.node.name for entry in found if used[entry.name] & STARTS}
     while True:
         wider = matters | {entry.node.name for entry in found if used[entry.name] & matters}
         if wider == matters:
@@ -253,7 +274,7 @@ def _following(way: _Way, world: World, dull: set[Place], names: set[str]) -> li
 def _names_that_matter(machine: Machine) -> set[str]:
     """Names of tensors and of functions that were run."""
     names = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
-    return names | machine.called_names | _TOUCHES
+    return names | machine.called_names | TOUCHES
 
 
 def _relevant(statement: ast.AST | None, names: set[str]) -> bool:
@@ -284,7 +305,7 @@ def _only_says(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return True
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _SAYING
+    return name in SAYING
 
 
 def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -415,6 +436,3 @@ def _called_models(node: ast.AST) -> set[str]:
             if child.func.attr in ("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"):
                 found.add(ast.unparse(child.func.value))
     return found
-
-
-_PARSED: dict[str, tuple[float, Source]] = {}

@@ -8,6 +8,9 @@ process, and with them the packages around them.
 from __future__ import annotations
 
 import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +26,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.source import Source, SourceError, read_source
+from tapecheck.source.files import holds_code
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 _MAX_PARENTS = 4
 _MAX_UP = 8
 _MAX_FILES = 5_000
-_SKIPPED = frozenset(["node_modules", "venv", "env", "build", "dist", "site-packages", "__pycache__"])
 _KNOWN = frozenset((
     "torch", "numpy", "math", "os", "sys", "time", "random", "collections", "functools", "itertools", "copy",
     "typing", "dataclasses", "argparse", "logging", "json", "pathlib", "re", "abc", "enum", "contextlib",
@@ -42,15 +45,16 @@ _KNOWN = frozenset((
 class Project:
     """Finds and parses the modules that a file imports; one for each analysed file.
 
-    `parsed` may be shared between analyses: sources by path with the modification time they were read at.
+    `sources` is shared between analyses. `open_files` stand for the files of their paths, saved or not.
     `settled` are modules without state of their own, run once for all ways through the program.
     """
 
     root_file: str
-    parsed: dict[str, tuple[float, Source]] = field(default_factory=dict)
+    sources: Sources
     settled: dict[str, Module] = field(default_factory=dict)
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
     homes: dict[str, set[str]] | None = None
+    open_files: Mapping[str, Source] = field(default_factory=dict)
 
     def import_module(self, machine: Machine, name: str, level: int, from_file: str) -> Value:
         """The module of that name: run from its source where it is the user's, else a library name."""
@@ -109,9 +113,9 @@ class Project:
         if level:
             for _ in range(level - 1):
                 folder = folder.parent
-            return _module_file(folder, parts)
+            return self._module_file(folder, parts)
         for _ in range(_MAX_PARENTS):
-            found = _module_file(folder, parts)
+            found = self._module_file(folder, parts)
             if found is not None:
                 return found
             if folder == folder.parent:
@@ -127,22 +131,60 @@ class Project:
         if self.homes is None:
             self.homes = _homes(root)
         for home in sorted(self.homes.get(parts[0], ())):
-            found = _module_file(Path(home), parts)
+            found = self._module_file(Path(home), parts)
             if found is not None:
                 return found
         return None
 
     def _source(self, path: str) -> Source | None:
+        if self.open_files:
+            shown = self.open_files.get(str(Path(path).absolute()))
+            if shown is not None:
+                return shown
+        return self.sources.get(path)
+
+    def _module_file(self, folder: Path, parts: list[str]) -> str | None:
+        base = folder.joinpath(*parts) if parts else folder
+        for candidate in ([base.with_suffix(".py")] if parts else []) + [base / "__init__.py"]:
+            if candidate.is_file() or (self.open_files and str(candidate.absolute()) in self.open_files):
+                return str(candidate)
+        return None
+
+
+class Sources:
+    """Files read and parsed, shared between analyses and threads; the ones used last are kept.
+
+    A file is read again when its time of modification or its size has changed.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, tuple[tuple[int, int], Source]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> Source | None:
+        """The source of a file; None where it cannot be read."""
         try:
-            changed = Path(path).stat().st_mtime
-            known = self.parsed.get(path)
-            if known is not None and known[0] == changed:
-                return known[1]
+            stat = Path(path).stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            with self._lock:
+                known = self._kept.get(path)
+                if known is not None and known[0] == stamp:
+                    self._kept.move_to_end(path)
+                    return known[1]
             source = read_source(path)
         except (OSError, SourceError):
             return None
-        self.parsed[path] = (changed, source)
+        with self._lock:
+            self._kept[path] = (stamp, source)
+            self._kept.move_to_end(path)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
         return source
+
+
+SOURCES = Sources()
+"""The files read by this process."""
 
 
 def _project_root(file: Path) -> Path | None:
@@ -164,7 +206,7 @@ def _homes(root: Path) -> dict[str, set[str]]:
     for folder, folders, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         folders[:] = (
-            [name for name in folders if not name.startswith(".") and name not in _SKIPPED] if depth < 3 else []
+            [name for name in folders if holds_code(Path(folder, name))] if depth < 3 else []
         )
         for name in files:
             if name.endswith(".py"):
@@ -175,14 +217,6 @@ def _homes(root: Path) -> dict[str, set[str]]:
         if seen > _MAX_FILES:
             break
     return homes
-
-
-def _module_file(folder: Path, parts: list[str]) -> str | None:
-    base = folder.joinpath(*parts) if parts else folder
-    for candidate in ([base.with_suffix(".py")] if parts else []) + [base / "__init__.py"]:
-        if candidate.is_file():
-            return str(candidate)
-    return None
 
 
 def _stateless(module: Module, *, unknown_too: bool = False) -> bool:

@@ -40,6 +40,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     concrete,
 )
+from tapecheck.interpret.vocabulary import RECORDING
 from tapecheck.interpret.world import World, cuts_of, merge_cuts, storage_of
 from tapecheck.tape import Fact, Raised, Saved, both, either
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, kind_of, load
@@ -89,12 +90,6 @@ _GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datase
                  "cv2.",
                  "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
                  "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.")  # fmt: skip
-# Methods of writers, loggers and progress bars: they take numbers down, no backward starts from what they got.
-_RECORDING = frozenset((
-    "add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "add_figure", "add_text", "add_video",
-    "log", "log_dict", "log_metric", "log_metrics", "log_scalar", "logkv", "logkv_mean", "record_mean", "add_data",
-    "set_postfix", "set_postfix_str", "set_description", "info", "debug", "warning", "error", "print", "write",
-))  # fmt: skip
 
 
 class Torch:
@@ -979,7 +974,7 @@ class Torch:
         result = self._opaque(function.name, values, node, linked="may", keeps="may")
         # Data goes into a model as well: only a method of data certainly gives data.
         result.data = result.data and function.data
-        if function.owner is not None and function.owner.node is None and function.attr not in _RECORDING:
+        if function.owner is not None and function.owner.node is None and function.attr not in RECORDING:
             self.machine.escape(tuple(values), node, function.name)
         return result
 

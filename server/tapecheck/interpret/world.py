@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapecheck.interpret.values import Storage, Tensor, Unknown, Value
+from tapecheck.source.text import column_in
 from tapecheck.tape import (
     Backward,
     Cut,
@@ -33,6 +34,7 @@ from tapecheck.tape import (
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 MAX_CUTS = 8
+_WORK_BETWEEN_LOOKS = 512
 _WORLDS = itertools.count()
 Place = tuple[str, int, int]
 """File, line and column of a condition."""
@@ -87,6 +89,7 @@ class World:
         self.ledger = Ledger()
         self.policy = policy
         self.work = budget
+        self._look_at = budget if cancelled is not None else 0
         self.cancelled = cancelled
         self.frames: list[Frame] = []
         self.iteration: tuple[tuple[int, int], ...] = ()
@@ -124,10 +127,17 @@ class World:
 
     def spend(self, amount: int = 1) -> None:
         self.work -= amount
+        if self.work < self._look_at:
+            self._look()
+
+    def _look(self) -> None:
+        """Now and then: whether the budget is spent, or the caller no longer wants the answer."""
         if self.work < 0:
             raise Exhausted
-        if self.cancelled is not None and self.work % 512 == 0 and self.cancelled():
-            raise Cancelled
+        if self.cancelled is not None:
+            self._look_at = max(self.work - _WORK_BETWEEN_LOOKS, 0)
+            if self.cancelled():
+                raise Cancelled
 
     # -- places ---------------------------------------------------------------------------------------------
 
@@ -154,7 +164,7 @@ class World:
         column = getattr(node, "col_offset", 0)
         end = getattr(node, "end_col_offset", None) or column + 1
         span = Span(
-            frame.file, line, _characters(frame.lines, line, column), end_line, _characters(frame.lines, end_line, end)
+            frame.file, line, column_in(frame.lines, line, column), end_line, column_in(frame.lines, end_line, end)
         )
         node._tapecheck_span = span  # type: ignore[attr-defined]
         return span
@@ -394,11 +404,3 @@ def cuts_of(*values: Value) -> tuple[int, ...]:
     """The cuts that tensors and unknown numbers came through."""
     groups = [value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts]
     return merge_cuts(*groups) if groups else ()
-
-
-def _characters(lines: list[str], line: int, offset: int) -> int:
-    if 0 < line <= len(lines):
-        text = lines[line - 1]
-        if not text.isascii():
-            return len(text.encode()[:offset].decode(errors="ignore")) + 1
-    return offset + 1

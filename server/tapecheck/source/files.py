@@ -20,14 +20,15 @@ def walk(top: str, on_error: Callable[[OSError], object] | None = None) -> Itera
     links to folders are not followed. Folders that cannot be read are told to `on_error`.
     """
     for folder, folders, names in os.walk(top, onerror=on_error):
-        folders[:] = sorted(name for name in folders if _holds_code(Path(folder, name)))
+        folders[:] = sorted(name for name in folders if holds_code(Path(folder, name)))
         for name in sorted(names):
             if name.endswith((".py", SUFFIX)):
                 # Joined as text: pathlib would drop a leading "./" that the user wrote.
                 yield os.path.join(folder, name)  # noqa: PTH118
 
 
-def _holds_code(folder: Path) -> bool:
+def holds_code(folder: Path) -> bool:
+    """Whether a folder may hold code of the project: it is not hidden, no environment, no build output."""
     if folder.name.startswith(".") or folder.name in SKIPPED:
         return False
     return not (folder / "pyvenv.cfg").exists()

@@ -43,12 +43,17 @@ class Source:
 
     def column(self, line: int, byte_offset: int) -> int:
         """The column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
-        if not 0 < line <= len(self.lines):
-            return byte_offset + 1
-        text = self.lines[line - 1]
-        if text.isascii():
-            return byte_offset + 1
-        return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
+        return column_in(self.lines, line, byte_offset)
+
+
+def column_in(lines: list[str], line: int, byte_offset: int) -> int:
+    """The column in characters, from 1, of a UTF-8 byte offset in one of several lines."""
+    if not 0 < line <= len(lines):
+        return byte_offset + 1
+    text = lines[line - 1]
+    if text.isascii():
+        return byte_offset + 1
+    return len(text.encode()[:byte_offset].decode(errors="ignore")) + 1
 
 
 def read_source(path: str) -> Source:
