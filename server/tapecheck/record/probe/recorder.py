@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import gc
 import os
 import sys
@@ -314,8 +315,7 @@ class Recorder(Listener):
 
     def _version_then(self, storage: int, sequence: int) -> int:
         """How many in-place changes of a storage the tape has from before a node was built."""
-        stamps = self.written_changes.get(storage, ())
-        return sum(1 for stamp in stamps if stamp <= sequence)
+        return bisect.bisect_right(self.written_changes.get(storage, ()), sequence)
 
     # In-place changes
 
@@ -348,7 +348,7 @@ class Recorder(Listener):
             ((change.stamp, key, change) for key in due for change in self.changes.pop(key)), key=lambda e: e[:2]
         )
         for stamp, storage, change in events:
-            self.written_changes.setdefault(storage, []).append(stamp)
+            bisect.insort(self.written_changes.setdefault(storage, []), stamp)
             self.writer.event(
                 "InPlace", at=self.site(change.place, change.iteration), storage=storage, how=change.how,
                 name=change.name or self.names.get(change.leaf or 0, ""), leaf=change.leaf, grad_mode="no" if
