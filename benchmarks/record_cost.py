@@ -48,7 +48,7 @@ def took(began):
 
 PROGRAMS = {
     "mlp": (
-        2000,
+        6000,
         """
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -65,7 +65,7 @@ with around:
 """,
     ),
     "lstm": (
-        20,
+        80,
         """
 cell = nn.LSTMCell(32, 64).to(device)
 head = nn.Linear(64, 8).to(device)
@@ -87,7 +87,7 @@ with around:
 """,
     ),
     "transformer": (
-        12,
+        20,
         """
 class Net(nn.Module):
     def __init__(self):

@@ -295,6 +295,7 @@ class _Follower:
         self._training: set[int] = set()
         self._counts: dict[int, int] = {}
         self._sites: dict[int, int] = {}
+        self._passed = {"passed-calls": 0, "passed-iterations": 0}
         self._readers = [
             threading.Thread(target=self._read, args=(name, pipe), daemon=True)
             for name, pipe in zip(self.tails, (process.stdout, process.stderr), strict=True)
@@ -377,7 +378,14 @@ class _Follower:
                 loop = int(json.loads(line)["loop"])
                 self._counts[loop] = self._counts.get(loop, 0) + 1
                 self.iterations += loop in self._training
-            elif line.startswith(b'{"event":"Backward"'):
+            elif line.startswith(b'{"event":"Measure"') and b'"passed-' in line:
+                entry = json.loads(line)
+                before, self._passed[entry["name"]] = self._passed[entry["name"]], int(entry["value"])
+                if entry["name"] == "passed-calls":
+                    self.backwards += self._passed["passed-calls"] - before
+                else:
+                    self.iterations += self._passed["passed-iterations"] - before
+            elif line.startswith(b'{"event":"Backward"') and b'"succeeded":true' not in line:
                 self.backwards += 1
                 around = self._sites.get(json.loads(line)["at"])
                 if around is not None and around not in self._training:

@@ -154,7 +154,9 @@ class Backward:
     `retain` and `create` are what the engine does; `retain_argument` is the value written at the call, None
     where none is, and `retain_span` the text of that argument. `inputs` limits the traversal to the paths
     that lead to these nodes and leaves, None where the call names none. `accumulates` says whether leaves get
-    a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated.
+    a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated. `succeeded` marks
+    one that is known to have run to its end: a recorder that writes it later, once it matters, writes only the part of
+    its graph that does.
     """
 
     id: int
@@ -168,6 +170,7 @@ class Backward:
     retain_span: Span | None = None
     accumulates: bool = True
     allow_unused: bool = False
+    succeeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class Ledger:
             if event is None:
                 traversal.executed[node] = certain
                 continue
-            problem = self._failure(event, certain)
+            problem = None if backward.succeeded else self._failure(event, certain)
             if problem is not None and (traversal.problem is None or problem.certain == "yes"):
                 if traversal.problem is None or traversal.problem.certain != "yes":
                     traversal.problem = problem

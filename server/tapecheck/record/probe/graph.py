@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import weakref
@@ -9,6 +10,8 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 LEAF_SEQUENCE = (1 << 64) - 1
 _KEY = "_tapecheck"
+_SECOND_TIME = "backward through the graph a second time"
+_recordings = itertools.count()
 _FIRST_NODE = 1 << 32
 _GAP = 8
 _MAX_REMEMBERED = 500_000
@@ -41,6 +44,29 @@ class Known(NamedTuple):
     id: int
     oldest: int
     depth: int
+
+
+class Passed:
+    """A backward that was let pass: it looked like those before it from the same line, so the tape has nothing of it.
+
+    The nodes it walked carry this mark. Once one of them matters again (it is walked once more, fails or is held), it
+    is written with all there is to say of it, and this backward, too.
+    """
+
+    __slots__ = ("accumulates", "call", "create", "iteration", "number", "place", "retain", "void")
+
+    def __init__(
+        self, number: int, place: Any, iteration: Any, call: Tuple[Any, int, int], retain: bool, create: bool,
+        accumulates: bool,
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.place = place
+        self.iteration = iteration
+        self.call = call
+        self.retain = retain
+        self.create = create
+        self.accumulates = accumulates
+        self.void = False
 
 
 class SavedTensor(NamedTuple):
@@ -87,6 +113,9 @@ class Reader:
         self.saved_storages: Set[int] = set()
         self.leaves: Dict[int, Tuple[Any, int, int]] = {}
         self.hooks_possible = False
+        self.passed: Dict[Passed, List[int]] = {}
+        # Of its own for every recording: what an earlier one knew of a node is not on this one's tape.
+        self.key = _KEY + str(next(_recordings))
         self._ids: Set[int] = set()
         self._next_leaf = 1
         self._next_storage = 1
@@ -98,8 +127,8 @@ class Reader:
 
     def known(self, node: Any) -> Optional[Known]:
         """What was remembered of a node, None for one never met."""
-        known: Optional[Known] = node.metadata.get(_KEY)
-        return known
+        mark = node.metadata.get(self.key)
+        return mark if type(mark) is Known else None
 
     def number(self, node: Any) -> Optional[int]:
         """The tape's number of a node or of the leaf behind an AccumulateGrad node."""
@@ -198,7 +227,12 @@ class Reader:
             self._ids.clear()
         self._ids.add(number)
         saved, keeps = self._saved(node)
-        node.metadata[_KEY] = Known(number, oldest, depth)
+        mark = node.metadata.get(self.key)
+        if mark is not None:
+            if not mark.void:
+                self.passed.setdefault(mark, []).append(number)
+            keeps = keeps or self._was_freed(node)
+        node.metadata[self.key] = Known(number, oldest, depth)
         kind = type(node)
         name = self._names.get(kind)
         if name is None:
@@ -206,6 +240,53 @@ class Reader:
             if kind.__name__ != "CppFunction":
                 self._names[kind] = name
         return NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth)
+
+    def skim(self, roots: Iterable[Any], mark: Passed) -> Tuple[int, List[Any]]:
+        """Mark every node reachable from `roots` that has no mark yet: how many, and the marks where it came to an end.
+
+        Nothing else is read of them. -1 where the graph is too deep.
+        """
+        key, limit, accumulate = self.key, self.max_depth, self._accumulate
+        count, ends = 0, []
+        stack = list(roots)
+        pop, push = stack.pop, stack.append
+        while stack:
+            node = pop()
+            if type(node) is accumulate:
+                continue
+            stored = node.metadata
+            known = stored.get(key)
+            if known is not None:
+                if known is not mark:
+                    ends.append(known)
+                continue
+            if accumulate is None and node._sequence_nr() == LEAF_SEQUENCE:
+                accumulate = self._accumulate = type(node)
+                continue
+            stored[key] = mark
+            count += 1
+            if count > limit:
+                return -1, ends
+            for child, _ in node.next_functions:
+                if child is not None:
+                    push(child)
+        return count, ends
+
+    def _was_freed(self, node: Any) -> bool:
+        """Whether a node that was walked held anything: reading what was freed raises, what never was is None."""
+        kind = type(node)
+        for name in self._raw.get(kind, ()):
+            attribute = "saved_tensors" if name == "_raw_saved_tensors" else name[len("_raw") :]
+            try:
+                if getattr(node, name) is not None and getattr(getattr(node, name), "unpack_hook", None) is not None:
+                    continue
+                getattr(node, attribute)
+            except RuntimeError as error:
+                if _SECOND_TIME in str(error):
+                    return True
+            except AttributeError:
+                continue
+        return False
 
     def walk_all(self, roots: Iterable[Any], cap: int) -> Iterator[Any]:
         """Every node reachable from `roots`, leaves left out, at most `cap` of them; none is kept."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import itertools
 import sys
 import time
 from types import CellType, FrameType, FunctionType, MethodType
@@ -22,8 +23,9 @@ _MAX_NODES = 100_000
 _MAX_HELD = 2_000
 _MAX_DEPTH = 6
 _ENDS = 5_000
-_ALLOWANCE_SECONDS = 2.0
-_SHARE = 0.1
+_ALLOWANCE_SECONDS = 2.5
+_SHARE = 0.02
+_LOOKING_SHARE = 0.05
 
 
 def _fibonacci() -> List[int]:
@@ -33,7 +35,7 @@ def _fibonacci() -> List[int]:
     return numbers
 
 
-_SAMPLED = {4, *_fibonacci()}
+SAMPLED = {4, *_fibonacci()}
 # Walking every live object of the process costs some 60 ms, so it is done less often still.
 _ALL_LIVE = {*_fibonacci()[1:5], *_fibonacci()[5::3]}
 
@@ -56,16 +58,18 @@ class HoldFinder:
         self.torch = torch
         self.reader = reader
         self.sources = sources
-        self.spent = 0.0
+        self.spent = self.measuring = 0.0
         self.began = time.process_time()
         self._user_types: Dict[type, bool] = {}
 
     def iteration_ended(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
-        if loop.index not in _SAMPLED or loop.entry not in _SAMPLED or _inside_forward(loop.place):
+        if loop.index not in SAMPLED or loop.entry not in SAMPLED or _inside_forward(loop.place):
+            return
+        if loop.entry > 3 and _within_training(recorder.training_loops, lines, loop):
             return
         now = time.process_time()
-        if self.spent > _ALLOWANCE_SECONDS + _SHARE * (now - self.began):
+        if self.spent - self.measuring > _ALLOWANCE_SECONDS + _LOOKING_SHARE * (now - self.began):
             return
         try:
             self._look(recorder, lines, loop, frame)
@@ -75,7 +79,12 @@ class HoldFinder:
     def _look(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         # Another thread may let go, in C++, of a tensor that is just being looked at: torch 2.1 warns of that.
         if loop.index in _ALL_LIVE and len(recorder.tracer.threads) == 1:
-            self._measure_all(recorder, lines, loop, frame)
+            now = time.process_time()
+            if self.measuring <= _ALLOWANCE_SECONDS + _SHARE * (now - self.began):
+                try:
+                    self._measure_all(recorder, lines, loop, frame)
+                finally:
+                    self.measuring += time.process_time() - now
         found = self._search(frame)
         try:
             recorder.describe_graph([tensor.grad_fn for _, tensor in found], frame)
@@ -113,7 +122,11 @@ class HoldFinder:
         """The live tensors that lead to a graph."""
         kinds = _subclasses(self.torch.Tensor)
         tensors = []
-        for value in [value for value in gc.get_objects() if type(value) in kinds]:
+        objects = gc.get_objects()
+        # There are hundreds of thousands of objects: no line of Python runs for each.
+        found = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
+        del objects
+        for value in found:
             try:
                 if value.is_leaf:
                     if value.requires_grad and value.grad is not None and value.grad.grad_fn is not None:
@@ -291,6 +304,18 @@ class HoldFinder:
             file = getattr(module, "__file__", None)
             known = self._user_types[kind] = isinstance(file, str) and self.sources.is_user(file)
         return known
+
+
+def _within_training(training: Any, lines: ThreadLines, loop: RunningLoop) -> bool:
+    """Whether a loop without a backward runs within one that has them: what it keeps belongs to one graph."""
+    if loop.text in training:
+        return False
+    for other in lines.running():
+        if other is loop:
+            return False
+        if other.text in training:
+            return True
+    return False
 
 
 def _subclasses(kind: type) -> Set[type]:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from .graph import NewLeaf, NewNode, Reader, TensorRef, address_of, raise_stack_limit, version_of
-from .holds import HoldFinder
+from .graph import LEAF_SEQUENCE, NewLeaf, NewNode, Passed, Reader, TensorRef, address_of, raise_stack_limit, version_of
+from .holds import SAMPLED, HoldFinder
 from .hooks import install, nodes_of, roots_of
 from .names import describe, leaf_names, resolve
 from .sources import CallText, Extent, Sources, call_end
@@ -22,6 +22,9 @@ from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
 from .writer import Writer, span
 
 _MAX_PENDING = 256
+_WRITTEN_FIRST = 8
+_ALWAYS_WRITTEN = 5
+_ALLOWANCE_SECONDS, _SHARE = 0.5, 0.02
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -81,6 +84,10 @@ class Recorder(Listener):
         self.written_changes: Dict[int, List[int]] = {}
         self.stepping: Dict[int, List[Tuple[Any, int]]] = {}
         self.last_backward = threading.local()
+        self.calls: Dict[Place, int] = {}
+        self.meetings: Dict[Any, int] = {}
+        self.passed_calls = self.passed_iterations = self.passed_told = 0
+        self.passed_at = self.spent = 0.0
         self.told: Any = None
         self.hits: Dict[Tuple[str, int], int] = {}
         self.hits_at: Dict[Tuple[str, int], int] = {}
@@ -251,6 +258,10 @@ class Recorder(Listener):
         nodes.sort(key=lambda node: node.id)
         for node in nodes:
             self._write_node(node)
+        if reader.passed:
+            passed, reader.passed = reader.passed, {}
+            for mark in sorted(passed, key=lambda mark: mark.number):
+                self._write_passed(mark, passed[mark])
         reader.forget_dead_leaves()
 
     def write_leaves(self, leaves: List[NewLeaf], frame: Optional[FrameType]) -> None:
@@ -319,7 +330,7 @@ class Recorder(Listener):
 
     # In-place changes
 
-    def change(self, tensor: Any, place: Optional[Place], lines: ThreadLines, how: str, name: str,
+    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str,
                optimizer: Optional[int] = None) -> None:  # fmt: skip
         """Remember a change; it goes onto the tape once some node is known to have saved that storage."""
         address = address_of(tensor)
@@ -334,9 +345,9 @@ class Recorder(Listener):
                 self.write_leaves(found, None)
         waiting = self.changes.setdefault(storage, [])
         stamp = self.tracer.sequence()
-        waiting.append(Change(stamp, threading.get_ident(), place, lines.iteration(), how, name, optimizer, leaf))
-        if len(waiting) > _MAX_PENDING:
-            del waiting[0]
+        waiting.append(Change(stamp, threading.get_ident(), place, iteration, how, name, optimizer, leaf))
+        if len(waiting) > 2 * _MAX_PENDING:
+            del waiting[:_MAX_PENDING]
         if len(self.changes) > 20_000:
             self.changes = {key: value for key, value in self.changes.items() if key in self.reader.saved_storages}
 
@@ -349,9 +360,12 @@ class Recorder(Listener):
         )
         for stamp, storage, change in events:
             bisect.insort(self.written_changes.setdefault(storage, []), stamp)
+            leaf = change.leaf
+            if leaf is None and change.optimizer is not None:
+                leaf = self.reader.leaf_of_storage.get(storage)
             self.writer.event(
                 "InPlace", at=self.site(change.place, change.iteration), storage=storage, how=change.how,
-                name=change.name or self.names.get(change.leaf or 0, ""), leaf=change.leaf, grad_mode="no" if
+                name=change.name or self.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
                 change.optimizer is not None else "yes", optimizer=change.optimizer,
             )  # fmt: skip
 
@@ -377,7 +391,7 @@ class Recorder(Listener):
             for reference, version, name in found:
                 tensor = reference()
                 if tensor is not None and version_of(tensor) != version:
-                    self.change(tensor, place, lines, "in-place statement", name)
+                    self.change(tensor, place, lines.iteration(), "in-place statement", name)
 
     def _count(self, lines: ThreadLines, place: Place) -> None:
         key = (place.filename, place.line)
@@ -394,14 +408,18 @@ class Recorder(Listener):
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
-        if lines.seen != loop.began or loop.written_index == loop.index:
+        built = lines.seen != loop.began
+        if self.told is not None or (built and (loop.index in SAMPLED or loop.index <= _WRITTEN_FIRST)):
             with self.group():
                 self.flush_raised(caught=True)
                 for running in lines.running():
                     self.declare(lines, running)
-                if lines.seen != loop.began:
+                if built:
                     self.holds.iteration_ended(self, lines, loop, frame)
         if loop.text in self.training_loops:
+            if loop.written_index != loop.index:
+                self.passed_iterations += 1
+                loop.written_index = loop.index
             count = self.training_iterations[loop.text] = self.training_iterations.get(loop.text, 0) + 1
             if self.seed is not None:
                 now = time.monotonic()
@@ -432,6 +450,8 @@ class Recorder(Listener):
         engine = None
         if step is not None and step.tb_frame.f_code is getattr(self.last_backward, "code", None):
             engine = self.last_backward.id
+            if self.last_backward.mark is not None:
+                self._write_failed(self.last_backward.mark, step.tb_frame, traceback)
         # The same exception passes every frame up to its handler.
         identity = (id(error), text, engine)
         if self.told is not None and self.told[0] == identity:
@@ -525,79 +545,179 @@ class Recorder(Listener):
         if user is None:
             return
         self.check_limits()
+        self.backwards += 1
+        if inputs is None and self._passes(frame, roots, user, retain, create, accumulates):
+            return
         with self.group() as lines:
             self.flush_raised(caught=True)
             self.tracer.catch_up(lines)
-            self.backwards += 1
-            number = self.backwards
             self.declare_loops(lines)
             running = lines.running()
             if running:
                 self.training_loops.add(running[-1].text)
             self._note_cleared(lines)
-            nodes = nodes_of(roots)
-            targets = [target.node if hasattr(target, "node") else target for target in inputs or ()]
-            self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user)
-            found: List[NewLeaf] = []
-            call, extent = self._call(user)
-            place = lines.place
-            written: List[Dict[str, Any]] = []
-            for index, root in enumerate(roots):
-                node = nodes[index]
-                if node is not None:
-                    reached: Optional[int] = self.reader.number(node)
-                elif getattr(root, "requires_grad", False):
-                    reached = self.reader.leaf(root, found)
-                else:
-                    reached = None
-                graph = "yes" if node is not None or reached is not None else "no"
-                written.append(
-                    {"node": reached, "graph": graph, "name": describe(call, index, len(roots), root, user),
-                     "cuts": [], "constant_terms": []}
-                )  # fmt: skip
-            wanted: Optional[List[int]] = None
-            if inputs is not None:
-                wanted = []
-                for target in targets:
-                    if hasattr(target, "grad_fn"):
-                        node = target.grad_fn
-                        number_of = (
-                            self.reader.number(node)
-                            if node is not None
-                            else (self.reader.leaf(target, found) if target.requires_grad else None)
-                        )
-                    else:
-                        number_of = self.reader.number(target)
-                    if number_of is not None:
-                        wanted.append(number_of)
-            if found:
-                self.write_leaves(found, user)
-            at = self.site(place, lines.iteration(), extent)
-            fields: Dict[str, Any] = {
-                "id": number, "at": at, "call": "backward" if accumulates else "grad", "roots": written,
-                "retain": "yes" if retain else "no", "create": "yes" if create else "no", "accumulates": accumulates,
-            }  # fmt: skip
-            if wanted is not None:
-                fields["inputs"] = wanted
-            if call is not None and call.retains:
-                fields["retain_argument"] = "yes" if retain else "no"
-                if call.retain is not None and place is not None:
-                    fields["retain_span"] = span(self.sources.name(place.filename), call.retain)
-            self.writer.event("Backward", **fields)
+            call = (user.f_code, user.f_lineno, user.f_lasti)
+            mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
+            began = time.process_time()
+            self._write_backward(mark, roots, inputs, user)
+            self.spent += time.process_time() - began
             kept = self.last_backward
-            kept.id, kept.site, kept.code, kept.place, kept.iteration = (
-                number,
-                at,
-                frame.f_code,
-                place,
-                lines.iteration(),
-            )
+            kept.id, kept.code, kept.place, kept.iteration = mark.number, frame.f_code, lines.place, mark.iteration
+            kept.mark = None
             thread = threading.get_ident()
             for key, (reference, _, owner) in self.reader.leaves.items():
                 # Another thread may just be letting go of its own.
                 tensor = reference() if owner == thread else None
                 if tensor is not None and tensor.grad is not None:
                     self.had_gradient.add(key)
+            if self.passed_calls != self.passed_told:
+                self._write_passes(lines)
+
+    def _passes(
+        self, frame: FrameType, roots: List[Any], user: FrameType, retain: bool, create: bool, accumulates: bool
+    ) -> bool:
+        """Let a backward pass that is like those before it from the same line, without a word on the tape.
+
+        So long as it walks new nodes only, or meets those of lines that it was seen to meet before. A few of all calls
+        are always written: the first ones, and ever fewer later.
+        """
+        lines = self.tracer.lines()
+        self.tracer.catch_up(lines)
+        place = lines.place
+        if place is None:
+            return False
+        count = self.calls[place] = self.calls.get(place, 0) + 1
+        if self.told is not None or count <= _ALWAYS_WRITTEN:
+            return False
+        if count <= _WRITTEN_FIRST or count in SAMPLED:
+            now = time.process_time()
+            if self.spent < _ALLOWANCE_SECONDS + _SHARE * now:
+                return False
+        nodes = nodes_of(roots)
+        if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
+            return False
+        call = (user.f_code, user.f_lineno, user.f_lasti)
+        mark = Passed(self.backwards, place, lines.iteration(), call, retain, create, accumulates)
+        with self.lock:
+            collecting = gc.isenabled()
+            gc.disable()
+            try:
+                walked, ends = self.reader.skim(nodes, mark)
+            finally:
+                if collecting:
+                    gc.enable()
+            regular = walked >= 0
+            for end in ends:
+                if type(end) is not Passed:
+                    regular = False
+                    break
+                key = (end.place, place, end.retain)
+                seen = self.meetings.get(key, 0)
+                if seen < _WRITTEN_FIRST:
+                    self.meetings[key] = seen + 1
+                    regular = False
+                    break
+            if not regular:
+                mark.void = True
+                return False
+            kept = self.last_backward
+            kept.id, kept.code, kept.place, kept.iteration, kept.mark = (
+                mark.number, frame.f_code, place, mark.iteration, mark,
+            )  # fmt: skip
+            self.passed_calls += 1
+            now = time.monotonic()
+            if now - self.passed_at > 1.0:
+                self.passed_at = now
+                with self.group() as lines:
+                    self._write_passes(lines)
+        return True
+
+    def _write_passes(self, lines: ThreadLines) -> None:
+        """Say how many calls and iterations were let pass so far."""
+        self.passed_told = self.passed_calls
+        at = self.here(lines)
+        self.writer.event("Measure", at=at, name="passed-calls", value=self.passed_calls, unit="calls")
+        self.writer.event("Measure", at=at, name="passed-iterations", value=self.passed_iterations, unit="iterations")
+
+    def _write_failed(self, mark: Passed, frame: FrameType, traceback: Any) -> None:
+        """A backward that was let pass failed: write it after all, with what it came upon."""
+        self.last_backward.mark = None
+        mark.void = True
+        user = None
+        step = traceback
+        while step is not None:
+            if self.tracer.function(step.tb_frame.f_code) is not None:
+                user = step.tb_frame
+            step = step.tb_next
+        with self.group() as lines:
+            self.declare_loops(lines)
+            self._write_backward(mark, roots_of(frame), None, user)
+
+    def _write_passed(self, mark: Passed, nodes: List[int]) -> None:
+        """Write a backward that was let pass and turns out to matter, for those of its nodes that do."""
+        call, extent = self._call(mark.call)
+        self.writer.event(
+            "Backward", id=mark.number, at=self.site(mark.place, mark.iteration, extent),
+            call="backward" if mark.accumulates else "grad",
+            roots=[{"node": node, "graph": "yes", "name": "", "cuts": [], "constant_terms": []} for node in nodes],
+            accumulates=mark.accumulates, succeeded=True, **self._retaining(mark, call),
+        )  # fmt: skip
+        mark.void = True
+
+    def _retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
+        fields: Dict[str, Any] = {"retain": "yes" if mark.retain else "no", "create": "yes" if mark.create else "no"}
+        if call is not None and call.retains:
+            fields["retain_argument"] = fields["retain"]
+            if call.retain is not None and mark.place is not None:
+                fields["retain_span"] = span(self.sources.name(mark.place.filename), call.retain)
+        return fields
+
+    def _write_backward(
+        self, mark: Passed, roots: List[Any], inputs: Optional[List[Any]], user: Optional[FrameType]
+    ) -> None:
+        nodes = nodes_of(roots)
+        targets = [target.node if hasattr(target, "node") else target for target in inputs or ()]
+        self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user)
+        found: List[NewLeaf] = []
+        call, extent = self._call(mark.call)
+        written: List[Dict[str, Any]] = []
+        for index, root in enumerate(roots):
+            node = nodes[index]
+            if node is not None:
+                reached: Optional[int] = self.reader.number(node)
+            elif getattr(root, "requires_grad", False):
+                reached = self.reader.leaf(root, found)
+            else:
+                reached = None
+            graph = "yes" if node is not None or reached is not None else "no"
+            name = describe(call, index, len(roots), root, user) if user is not None else ""
+            written.append({"node": reached, "graph": graph, "name": name, "cuts": [], "constant_terms": []})
+        wanted: Optional[List[int]] = None
+        if inputs is not None:
+            wanted = []
+            for target in targets:
+                if hasattr(target, "grad_fn"):
+                    node = target.grad_fn
+                    number_of = (
+                        self.reader.number(node)
+                        if node is not None
+                        else (self.reader.leaf(target, found) if target.requires_grad else None)
+                    )
+                else:
+                    number_of = self.reader.number(target)
+                if number_of is not None:
+                    wanted.append(number_of)
+        if found:
+            self.write_leaves(found, user)
+        at = self.site(mark.place, mark.iteration, extent)
+        fields: Dict[str, Any] = {
+            "id": mark.number, "at": at, "call": "backward" if mark.accumulates else "grad", "roots": written,
+            "accumulates": mark.accumulates, **self._retaining(mark, call),
+        }  # fmt: skip
+        if wanted is not None:
+            fields["inputs"] = wanted
+        self.writer.event("Backward", **fields)
+        self.last_backward.site = at
 
     def _note_cleared(self, lines: ThreadLines) -> None:
         """Leaves whose `.grad` was dropped since the last backward."""
@@ -629,9 +749,11 @@ class Recorder(Listener):
             step = step.f_back
         return None
 
-    def _call(self, frame: FrameType) -> Tuple[Optional[CallText], Optional[Extent]]:
-        text = self.sources.text(frame.f_code.co_filename)
-        call = text.call_at(frame.f_lineno, call_end(frame.f_code, frame.f_lasti, text))
+    def _call(self, where: Tuple[Any, int, int]) -> Tuple[Optional[CallText], Optional[Extent]]:
+        """The call at a code object's line and instruction."""
+        code, line, instruction = where
+        text = self.sources.text(code.co_filename)
+        call = text.call_at(line, call_end(code, instruction, text))
         return call, call.extent if call is not None else None
 
     # Optimizers
@@ -643,37 +765,71 @@ class Recorder(Listener):
     def before_step(self, optimizer: Any) -> None:
         if self.disabled or self.ended or self._pid != os.getpid():
             return
-        with self.group() as lines:
-            self.flush_raised(caught=True)
-            self.tracer.catch_up(lines)
-            self.declare_loops(lines)
-            number = self._optimizer(optimizer, lines)
-            params = [p for group in optimizer.param_groups for p in group["params"]]
-            self.writer.event("Step", at=self.here(lines), optimizer=number)
-            self.stepping[number] = [(TensorRef(p), version_of(p)) for p in params]
-            if self.seed is not None:
-                # Only a run whose results are compared keeps what it looks at.
-                self.learning.update((id(p), p) for p in params)
-            for p in params:
+        entry = self.optimizers.get(id(optimizer))
+        if entry is not None and entry[0]() is optimizer and getattr(self.last_backward, "mark", None) is not None:
+            lines = self.tracer.lines()
+            self._count_gradients(optimizer, entry[1])
+        else:
+            with self.group() as lines:
+                self.flush_raised(caught=True)
+                self.tracer.catch_up(lines)
+                self.declare_loops(lines)
+                number = self._optimizer(optimizer, lines)
+                self.writer.event("Step", at=self.here(lines), optimizer=number)
+                self._count_gradients(optimizer, number)
+
+    def _count_gradients(self, optimizer: Any, number: int) -> None:
+        """Count the steps and gradients of the parameters, and remember their versions until the step is done."""
+        stepping = self.stepping[number] = []
+        leaves, gradients = self.reader.leaves, self.gradients
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is not None:
+                    stepping.append((p, p._version))
                 if p.requires_grad:
-                    entry = self.reader.leaves.get(id(p))
+                    entry = leaves.get(id(p))
                     if entry is not None and entry[0]() is p:
-                        counts = self.gradients.setdefault(entry[1], [0, 0])
+                        counts = gradients.get(entry[1])
+                        if counts is None:
+                            counts = gradients[entry[1]] = [0, 0]
                         counts[0] += 1
-                        if p.grad is not None:
+                        if grad is not None:
                             counts[1] += 1
                             self.had_gradient.add(id(p))
+                if self.seed is not None:
+                    # Only a run whose results are compared keeps what it looks at.
+                    self.learning[id(p)] = p
 
     def after_step(self, optimizer: Any) -> None:
         entry = self.optimizers.get(id(optimizer))
         if entry is None or self.disabled or self.ended:
             return
-        with self.group() as lines:
-            for reference, version in self.stepping.pop(entry[1], ()):
-                tensor = reference()
-                if tensor is not None and version_of(tensor) != version:
-                    self.change(tensor, lines.place, lines, "optimizer step", "", optimizer=entry[1])
-            self.write_changes()
+        passing = getattr(self.last_backward, "mark", None) is not None
+        lines = self.tracer.lines()
+        with self.lock:
+            step = Change(
+                self.tracer.sequence(), threading.get_ident(), lines.place, lines.iteration(), "optimizer step", "",
+                entry[1], None,
+            )  # fmt: skip
+            reader, changes = self.reader, self.changes
+            for tensor, version in self.stepping.pop(entry[1], ()):
+                if tensor._version == version:
+                    continue
+                address = address_of(tensor)
+                if not address:
+                    continue
+                storage = reader.storage(address)
+                waiting = changes.get(storage)
+                if waiting is None:
+                    changes[storage] = [step]
+                    continue
+                waiting.append(step)
+                if len(waiting) > 2 * _MAX_PENDING:
+                    del waiting[:_MAX_PENDING]
+        if not passing:
+            with self.group():
+                self.write_changes()
 
     def _optimizer(self, optimizer: Any, lines: ThreadLines) -> int:
         key = id(optimizer)
@@ -707,6 +863,8 @@ class Recorder(Listener):
 
     def _summary(self) -> None:
         lines = self.tracer.lines()
+        if self.passed_calls or self.passed_iterations:
+            self._write_passes(lines)
         for key in self.tracer.watched:
             count = self.hits.get(key, 0)
             if count & (count - 1):

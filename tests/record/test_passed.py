@@ -1,0 +1,84 @@
+"""Backward calls that look like those before them pass without a word on the tape, until one of them matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tapecheck.record import RunResult, judge
+from tapecheck.rules.finding import Evidence, Finding
+from tapecheck.tape import Backward, Measure, Node, Raised, Span
+
+Record = Callable[..., RunResult]
+
+START = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+losses = []
+for step in range(60):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+"""
+BUILT = 9
+END = """
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def backwards(result: RunResult) -> list[Backward]:
+    return [event for event in result.tape.events if isinstance(event, Backward)]
+
+
+def test_most_calls_of_a_long_loop_leave_nothing(record: Record) -> None:
+    result = record(START + "    loss.backward()" + END)
+    assert (result.how_ended, result.iterations, result.backwards) == ("finished", 60, 60)
+    written = backwards(result)
+    assert [call.id for call in written[:8]] == list(range(1, 9)) and len(written) < 20
+    assert sum(isinstance(event, Node) for event in result.tape.events) == 7 * len(written)
+    assert judge([], result.tape) == []
+
+
+def test_a_late_second_backward_is_told_like_an_early_one(record: Record) -> None:
+    result = record(START + "    loss.backward()\n    if step == 40:\n        kept.backward()\n    kept = loss" + END)
+    (raised,) = [event for event in result.tape.events if isinstance(event, Raised)]
+    assert raised.at.iteration[-1][1] == 41
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE101", BUILT + 3)
+    assert finding.evidence is not None and finding.evidence.iteration == 41
+    told = f"was built on line {BUILT} in iteration 40 and freed by the call on line {BUILT + 1}"
+    assert told in finding.evidence.detail
+
+
+def test_a_change_in_place_that_comes_late_names_its_line(record: Record) -> None:
+    late = "    if step == 44:\n        with torch.no_grad():\n            model[2].weight.mul_(2)\n    loss.backward()"
+    result = record(START + late + END)
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE102", BUILT + 4)
+    assert finding.evidence is not None and f"what it saved was changed on line {BUILT + 3}" in finding.evidence.detail
+    # The failing call itself was let pass before it was known to fail: a step of the optimizer did not come between.
+    assert backwards(result)[-1].id == 45
+
+
+def test_a_graph_that_is_needed_once_in_a_while_is_needed(record: Record) -> None:
+    again = "    loss.backward(retain_graph=True)\n    losses.append(loss)\n    if step == 50:\n"
+    stepless = "        losses[-2].backward()\n    model.zero_grad()\n    del losses[:-2]\n"
+    result = record(START + again + stepless)
+    assert result.how_ended == "finished" and result.backwards == 61
+    span = Span(backwards(result)[0].at.file, BUILT + 1, 5, BUILT + 1, 38)
+    claim = Finding("TAPE301", "needless-retain-graph", "info", span, "needless", "help")
+    (judged, *_) = judge([claim], result.tape)
+    assert isinstance(judged.evidence, Evidence) and judged.evidence.verdict == "refuted"
+    assert f"the call on line {BUILT + 4} walked" in judged.evidence.detail
+    (passed,) = [event for event in backwards(result) if event.id == 50]
+    assert passed.succeeded and passed.retain_argument == "yes", "it was let pass and is told once it matters"
+
+
+def test_what_is_kept_from_calls_that_passed_is_found(record: Record) -> None:
+    result = record(START + "    loss.backward()\n    losses.append(loss)" + END)
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE201", BUILT + 2)
+    assert finding.evidence is not None and finding.evidence.measured["nodes"][-1] >= 7 * 21
+    assert any(isinstance(event, Measure) and event.name == "passed-calls" for event in result.tape.events)
