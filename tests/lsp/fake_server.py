@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ def check(
     select: tuple[str, ...] | None,
     ignore: tuple[str, ...],
     cancelled: Callable[[], bool] | None,
+    open_files: Mapping[str, Source] | None = None,
 ) -> Report:
     print("output that must not reach the client")
     findings: list[Finding] = []
@@ -93,7 +94,14 @@ def check(
     return Report(source, Interpretation(), kept)
 
 
-def fixes_for(report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None) -> list[Fix]:
+def fixes_for(
+    report: Report,
+    finding: Finding,
+    /,
+    *,
+    cancelled: Callable[[], bool] | None,
+    check: Callable[[Source], Any] | None = None,
+) -> list[Fix]:
     if finding.code != "TAPE301":
         return []
     span = Span(finding.span.file, *finding.facts["argument"])

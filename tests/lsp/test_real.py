@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from textwrap import dedent
@@ -206,3 +207,46 @@ async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, 
             await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
     (found,) = await real.diagnostics(uri)
     assert (found.code, found.range.start.line) == ("TAPE103", 5)
+
+
+async def test_unsaved_edits_of_a_module_are_seen_by_those_who_import_it(real: Editor) -> None:
+    whole = "def scaled(x):\n    return (x * 2).exp().sum()\n"
+    (real.folder / "unsaved_losses.py").write_text(whole, encoding="utf-8")
+    program = dedent(
+        """\
+        import torch
+        from unsaved_losses import scaled
+
+        w = torch.randn(3, requires_grad=True)
+        loss = scaled(w)
+        loss.backward()
+        """
+    )
+    uri = real.open("uses_it.py", program)
+    assert await real.diagnostics(uri) == []
+    module = real.open("unsaved_losses.py", whole)
+    await real.diagnostics(module)
+    asked = t.DocumentDiagnosticParams(t.TextDocumentIdentifier(uri))
+    if real.pulls:
+        asked.previous_result_id = (await real.client.text_document_diagnostic_async(asked)).result_id
+        assert (await real.client.text_document_diagnostic_async(asked)).kind == "unchanged"
+
+    async def until(count: int) -> list[t.Diagnostic]:
+        while True:
+            if real.pulls:
+                await asyncio.sleep(0.1)
+                found = await real.diagnostics(uri)
+            else:
+                found = real.published[uri][1]
+            if len(found) == count:
+                return found
+            if not real.pulls:
+                await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+
+    real.type(module, 1, 12, "x.detach()", replacing=1)
+    (found,) = await asyncio.wait_for(until(1), 20)
+    assert (found.code, found.range.start.line) == ("TAPE103", 5)
+    if real.pulls:
+        assert (await real.client.text_document_diagnostic_async(asked)).kind == "full"
+    real.close(module)
+    await asyncio.wait_for(until(0), 20)

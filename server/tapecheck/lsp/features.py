@@ -24,7 +24,8 @@ async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.Docume
         if ls.session.analysable(uri) and params.previous_result_id is not None:
             return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
         return t.RelatedFullDocumentDiagnosticReport(items=[])
-    result = f"{analysis.digest}.{ls.revision}"
+    # The generation also counts what was forgotten because a file that is imported changed.
+    result = f"{analysis.digest}.{analysis.snapshot.generation}.{ls.revision}"
     if params.previous_result_id == result:
         return t.RelatedUnchangedDocumentDiagnosticReport(result)
     return t.RelatedFullDocumentDiagnosticReport(items=ls.converter.diagnostics(analysis), result_id=result)

@@ -49,6 +49,9 @@ STACK_BYTES = 64 * 1024 * 1024
 MIN_DELAY, MAX_DELAY = 0.005, 0.1
 """Seconds to wait for the next keystroke: a tenth of what the last analysis took, within these."""
 
+IMPORTERS_DELAY = 0.4
+"""Seconds without an edit of a file before those that import it are analysed anew."""
+
 
 @dataclass(slots=True)
 class _Running:
@@ -132,6 +135,7 @@ class Server(LanguageServer):
         self.scanning = _deep_executor("tapecheck-workspace")
         self.closed_files = workspace.Workspace()
         self._edited = float("-inf")
+        self._importing: dict[str, asyncio.TimerHandle] = {}
         self._pages: tempfile.TemporaryDirectory[str] | None = None
 
     # Errors and messages
@@ -202,6 +206,23 @@ class Server(LanguageServer):
             previous.cancel()
         delay = 0.0 if at_once else min(max(self._took.get(uri, 0.0) / 10, MIN_DELAY), MAX_DELAY)
         self._published[uri] = self.spawn(self._publish(uri, delay))
+
+    def refresh_importers(self, uri: str) -> None:
+        """See to it that the open files that import an edited one are analysed anew, once it is left alone."""
+        waiting = self._importing.pop(uri, None)
+        if waiting is not None:
+            waiting.cancel()
+        if self.session.importers(uri):
+            loop = asyncio.get_running_loop()
+            self._importing[uri] = loop.call_later(IMPORTERS_DELAY, self._analyse_importers, uri)
+
+    def _analyse_importers(self, uri: str) -> None:
+        self._importing.pop(uri, None)
+        for other in self.session.importers(uri):
+            self.session.forget_one(other)
+            self.refresh(other, at_once=True)
+        if self.client.pull and self.client.refresh_diagnostics:
+            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
 
     async def _publish(self, uri: str, delay: float) -> None:
         await asyncio.sleep(delay)

@@ -6,9 +6,12 @@ others, on snapshots. Lines and columns count from 1, columns in characters.
 
 from __future__ import annotations
 
+import ast
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.lsp import runs
@@ -46,13 +49,22 @@ class Check(Protocol):
         select: tuple[str, ...] | None,
         ignore: tuple[str, ...],
         cancelled: Callable[[], bool] | None,
+        open_files: Mapping[str, Source] | None = None,
     ) -> Report: ...
 
 
 class FindFixes(Protocol):
     """The signature of `tapecheck.fixes.fixes_for`."""
 
-    def __call__(self, report: Report, finding: Finding, /, *, cancelled: Callable[[], bool] | None) -> list[Fix]: ...
+    def __call__(
+        self,
+        report: Report,
+        finding: Finding,
+        /,
+        *,
+        cancelled: Callable[[], bool] | None,
+        check: Callable[[Source], Report] | None = None,
+    ) -> list[Fix]: ...
 
 
 class Record(Protocol):
@@ -71,7 +83,10 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of one open file, safe to read from another thread."""
+    """One state of one open file, safe to read from another thread.
+
+    `unsaved` are paths and texts of other open files that differ from what is on disk: imports find those.
+    """
 
     uri: str
     path: str
@@ -80,19 +95,31 @@ class Snapshot:
     generation: int
     settings: Settings
     cells: tuple[CellText, ...] | None = None
+    unsaved: tuple[tuple[str, str], ...] = ()
 
     def source(self) -> Source:
         """The text parsed; a notebook's cells as one program."""
         return from_text(self.text, self.path) if self.cells is None else join(self.path, self.cells)
 
 
-@dataclass(slots=True)
+@dataclass
 class Analysis:
     """What the dry run and the rules say of one text; `uri` and `digest` say of which."""
 
     snapshot: Snapshot
     report: Report
     _explainer: Explainer | None = None
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        """The parts of the names of all modules that the file imports, and what it imports of them."""
+        found: set[str] = set()
+        for node in ast.walk(self.report.source.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [alias.name for alias in node.names]
+                names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+                found.update(part for name in names for part in name.split("."))
+        return frozenset(found)
 
     @property
     def explainer(self) -> Explainer:
@@ -133,6 +160,7 @@ class Session:
         self.closing = False
         self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
+        self._parsed: dict[str, Source] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
 
     @property
@@ -232,7 +260,18 @@ class Session:
         document = self.documents[uri]
         settings = self.settings_for(document.path)
         return Snapshot(
-            uri, document.path, document.text, document.digest, document.generation, settings, document.cells
+            uri,
+            document.path,
+            document.text,
+            document.digest,
+            document.generation,
+            settings,
+            document.cells,
+            tuple(
+                (other.path, other.text)
+                for other in self.documents.values()
+                if other.dirty and other is not document and other.path.endswith(".py")
+            ),
         )
 
     def outdated(self, snapshot: Snapshot) -> bool:
@@ -256,7 +295,10 @@ class Session:
         if known is not None:
             return known
         try:
-            report = self._run_check(snapshot.source(), snapshot.settings, lambda: self.outdated(snapshot))
+            open_files = self._open_files(snapshot)
+            report = self._run_check(
+                snapshot.source(), snapshot.settings, lambda: self.outdated(snapshot), open_files
+            )
         except Exception:
             if self.outdated(snapshot):
                 return None
@@ -270,12 +312,51 @@ class Session:
             kept.pop(next(iter(kept)))
         return analysis
 
-    def _run_check(self, source: Source, settings: Settings, cancelled: Callable[[], bool]) -> Report:
-        if self._check is None:
-            from tapecheck.check import check
+    def _open_files(self, snapshot: Snapshot) -> dict[str, Source]:
+        """The unsaved files that imports find, parsed; each text once."""
+        found: dict[str, Source] = {}
+        for path, text in snapshot.unsaved:
+            known = self._parsed.get(path)
+            if known is None or known.text != text:
+                known = self._parsed[path] = from_text(text, path)
+            found[path] = known
+        return found
 
-            self._check = check
-        return self._check(source, select=settings.select, ignore=settings.ignore, cancelled=cancelled)
+    def importers(self, uri: str) -> list[str]:
+        """The open files whose last analysis imports a module of this file's name."""
+        document = self.documents.get(uri)
+        if document is None or not document.path.endswith(".py"):
+            return []
+        parts = re.split(r"[/\\]", document.path.removesuffix(".py"))
+        name = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+        return [
+            other
+            for other, known in self._analyses.items()
+            if other != uri and any(name in analysis.imports for analysis in known.values())
+        ]
+
+    def forget_one(self, uri: str) -> None:
+        """Drop what is known of one open file."""
+        self._analyses.pop(uri, None)
+        self._fixes.clear()
+        if uri in self.documents:
+            self.documents[uri].touch()
+
+    def _run_check(
+        self,
+        source: Source,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        open_files: Mapping[str, Source] | None = None,
+    ) -> Report:
+        if self._check is None:
+            from tapecheck import check as checking
+
+            self._check = checking.check
+        check, select, ignore = self._check, settings.select, settings.ignore
+        if open_files:
+            return check(source, select=select, ignore=ignore, cancelled=cancelled, open_files=open_files)
+        return check(source, select=select, ignore=ignore, cancelled=cancelled)
 
     def check_closed(self, source: Source, settings: Settings, cancelled: Callable[[], bool]) -> Report:
         """The report on a file that is not open; raises where it is cancelled."""
@@ -347,7 +428,15 @@ class Session:
             from tapecheck.fixes import fixes_for
 
             self._fixes_for = fixes_for
-        return self._fixes_for(report, finding, cancelled=lambda: self.outdated(snapshot))
+        open_files = self._open_files(snapshot)
+        if not open_files:
+            return self._fixes_for(report, finding, cancelled=lambda: self.outdated(snapshot))
+
+        def recheck(source: Source) -> Report:
+            """Fixes are tried beside the unsaved files too."""
+            return self._run_check(source, Settings(), lambda: self.outdated(snapshot), open_files)
+
+        return self._fixes_for(report, finding, cancelled=lambda: self.outdated(snapshot), check=recheck)
 
     def fix_all(self, analysis: Analysis) -> str | None:
         """The text with every safe fix applied, one after the other, each on what the last one left.
@@ -369,7 +458,8 @@ class Session:
                 return None
             text = apply_edits(text, [(edit.span, edit.content) for edit in fix.edits])
             source = from_text(text, snapshot.path)
-            report = self._run_check(source, snapshot.settings, lambda: self.outdated(snapshot))
+            open_files = self._open_files(snapshot)
+            report = self._run_check(source, snapshot.settings, lambda: self.outdated(snapshot), open_files)
         return text if text != analysis.report.source.text and not self.outdated(snapshot) else None
 
     def disabling(self, analysis: Analysis, finding: Finding, what: str) -> tuple[Span, str] | None:

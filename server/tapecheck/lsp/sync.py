@@ -37,6 +37,7 @@ def did_change(ls: Server, params: t.DidChangeTextDocumentParams) -> None:
         return
     _edit(ls, document, params.content_changes, version)
     ls.refresh(uri)
+    ls.refresh_importers(uri)
 
 
 def did_save(ls: Server, params: t.DidSaveTextDocumentParams) -> None:
@@ -63,6 +64,11 @@ def files_changed(ls: Server, changed: set[str]) -> None:
 
 def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     document = ls.session.documents.get(params.text_document.uri)
+    if document is not None and document.dirty:
+        # What was not saved is gone: those that import the file see the one on disk again.
+        for other in ls.session.importers(document.uri):
+            ls.session.forget_one(other)
+            ls.refresh(other)
     ls.session.close(params.text_document.uri)
     ls.close(params.text_document.uri)
     if document is not None and not ls.client.pull:
