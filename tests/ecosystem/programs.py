@@ -310,4 +310,23 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 train(model, optimizer, [(torch.randn(4, 3), torch.full((4, 1), sign)) for sign in (1.0, -1.0)])
 """,
     ),
+    "a model that is None where the dry run looks": Program(
+        """\
+def build(kind):
+    if kind == "none":
+        return None
+    return nn.Linear(3, 1)
+
+
+class Trainer:
+    def __init__(self, kind):
+        self.model = build(kind)
+
+    def step(self, x):
+        loss = self.model(x).pow(2).mean()
+        loss.backward()
+        return loss.item()
+""",
+        'Trainer("linear").step(torch.randn(2, 3))\n',
+    ),
 }

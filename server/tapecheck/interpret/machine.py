@@ -1258,7 +1258,8 @@ class Machine:
         kwargs.pop("**", None)
         if isinstance(function, Unknown):
             return self.torch.call_unknown(function, args, kwargs, node)
-        return self.torch.opaque_result("call", args, kwargs, node)
+        # None, most often: something else will stand there when the real program gets so far.
+        return self.torch.call_unknown(Unknown("call"), args, kwargs, node)
 
     def call_cached(self, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """A function under `lru_cache`: what it gave for the same arguments."""
