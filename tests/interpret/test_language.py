@@ -8,10 +8,10 @@ from tapecheck.check import check
 from tapecheck.interpret import interpret
 from tapecheck.source import from_text
 from tapecheck.tape import Raised
-from tests.interpret.programs import conditions, graphs, language
+from tests.interpret.programs import conditions, graphs, language, training
 from tests.interpret.truth import expected_line, full, torch_raises_at
 
-PROGRAMS = {**language.PROGRAMS, **graphs.PROGRAMS}
+PROGRAMS = {**language.PROGRAMS, **graphs.PROGRAMS, **training.PROGRAMS}
 
 
 def raised_at(source: str) -> int | None:
@@ -31,6 +31,15 @@ def test_dry_run_raises_where_the_program_says(name: str) -> None:
 def test_no_way_through_a_program_that_cannot_be_gone_is_reported(name: str) -> None:
     report = check(from_text(full(conditions.PROGRAMS[name]), "program.py"))
     assert [(finding.code, finding.span.line) for finding in report.findings if finding.severity == "error"] == []
+
+
+@pytest.mark.parametrize("name", training.PROGRAMS)
+def test_errors_are_found_where_torch_raises_and_nowhere_else(name: str) -> None:
+    source = full(training.PROGRAMS[name])
+    line = expected_line(source)
+    report = check(from_text(source, "program.py"))
+    found = {finding.span.line for finding in report.findings if finding.severity == "error"}
+    assert found == (set() if line is None else {line})
 
 
 @pytest.mark.parametrize("name", conditions.PROGRAMS)

@@ -13,6 +13,7 @@ from tapecheck.interpret.equality import contains, hashable, unkey, unsure_items
 from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, item_of_unknown
 from tapecheck.interpret.values import (
     CONSTANTS,
+    OPEN,
     Args,
     Class,
     Dict,
@@ -250,6 +251,12 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
             return None
         items: list[Value] = []
         while len(items) < _MAX_DRAINED:
+            length = stream.length()
+            if length is None:
+                # It turned out to be a generator without a known end.
+                if isinstance(value, Generator):
+                    value.pending[:0] = items
+                return None
             if stream.next >= length:
                 break
             try:
@@ -364,8 +371,12 @@ def _generator_stream(machine: Machine, generator: Generator) -> Stream:
                 raise
         return produced[index]
 
-    # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
-    return Stream(lambda: None if generator.open else 1_000_000, item, sequential=True)
+    # Where the length is said to be large the stream ends by itself: loops run it to its end.
+    def length() -> int | None:
+        sent = generator.env.sent
+        return None if generator.open or (sent is not None and OPEN in sent) else 1_000_000
+
+    return Stream(length, item, sequential=True)
 
 
 def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:

@@ -99,7 +99,9 @@ def decorated(manager: Instance, function: Value) -> Native:
 def suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     classes = tuple(args)
     return Context(
-        lambda m2: None, lambda m2, raised: raised is not None and flow.exception_matches(raised, classes, node)
+        lambda m2: None,
+        lambda m2, raised: raised is not None and flow.exception_matches(raised, classes, node),
+        swallows=True,
     )
 
 

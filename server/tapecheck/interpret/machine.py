@@ -28,6 +28,7 @@ from tapecheck.interpret import (
 )
 from tapecheck.interpret.values import (
     CONSTANTS,
+    OPEN,
     Args,
     Bound,
     Class,
@@ -70,6 +71,7 @@ MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
 _MAX_ROUNDS = 64
+_MAX_FED = 256
 
 _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
@@ -239,6 +241,7 @@ class Machine:
         stream = self.stream(self.eval(node.iter, env), node.iter)
         outside = world.iteration
         counted = len(world.counted)
+        feeding = env.sent is not None and functions.has_yield(node)
         enough = self._enough_iterations(node)
         varying = world.varying
         loop = world.enter_loop(node)
@@ -250,7 +253,11 @@ class Machine:
             length = stream.length()
             if length is not None and index >= length:
                 break
-            if done >= enough and (length is None or length > index):
+            if done >= enough and feeding and done < _MAX_FED:
+                # Whoever takes what it yields says how often it goes round.
+                if length is None and env.sent is not None:
+                    env.sent[OPEN] = True
+            elif done >= enough and (length is None or length > index):
                 go_on = length is not None and (
                     world.varying > varying or (length <= 6 and work - world.work < ITERATION_WORK)
                 )
@@ -358,6 +365,7 @@ class Machine:
         world = self.world
         outside = world.iteration
         counted = len(world.counted)
+        feeding = env.sent is not None and functions.has_yield(node)
         enough = self._enough_iterations(node)
         varying = world.varying
         loop = world.enter_loop(node)
@@ -372,7 +380,10 @@ class Machine:
                     yield from self._suspend(part, env)
             value = self.eval(node.test, env)
             answer = self.known_truth(value)
-            if always:
+            if done >= enough and feeding and done < _MAX_FED and answer is not False:
+                if env.sent is not None and (always or answer is None):
+                    env.sent[OPEN] = True
+            elif always:
                 if done >= enough and (world.varying == varying or done >= MAX_ITERATIONS):
                     break
             elif answer is None:
@@ -408,9 +419,12 @@ class Machine:
         raised: Signal | None = None
         signal: Any = None
         iteration = self.world.iteration
+        handlers = self.handlers
         try:
             for item in node.items:
                 manager = self.eval(item.context_expr, env)
+                if isinstance(manager, Context) and manager.swallows:
+                    self.handlers += 1
                 value = self.enter(manager, node)
                 entered.append(manager)
                 if item.optional_vars is not None:
@@ -418,6 +432,7 @@ class Machine:
             signal = yield from self.block(node.body, env)
         except Signal as error:
             raised = error
+        self.handlers = handlers
         # Whatever else ends the block (the budget, a generator thrown away) ends the whole way through the program.
         while entered:
             try:
@@ -841,8 +856,11 @@ class Machine:
 
     def store_attribute(self, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
         """Set an attribute as `object.__setattr__` does."""
-        owner.attrs[name] = value
         self.world.kept += 1
+        if name == "__dict__" and isinstance(value, Dict):
+            owner.attrs = value.items
+            return
+        owner.attrs[name] = value
         if isinstance(value, _HOLDERS):
             carry.stored(self, owner, name, node)
             self.name_parameter(owner, name, value)
@@ -1358,6 +1376,8 @@ class Machine:
 
     def resume(self, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value:
         """The next value of a generator; raises the program's StopIteration at its end."""
+        if generator.pending and sent is None and thrown is None:
+            return generator.pending.pop(0)
         if generator.done:
             if thrown is not None:
                 raise thrown

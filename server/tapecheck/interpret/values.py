@@ -245,6 +245,10 @@ class Stream:
     next: int = 0
 
 
+OPEN = ast.Pass()
+"""The key in `Env.sent` that says that a generator function goes over something without a known end."""
+
+
 class Env:
     """A namespace: a module's globals or a function's locals, with the enclosing one."""
 
@@ -449,6 +453,8 @@ class Generator:
     open: bool = False
     done: bool = False
     whole: list[bool] = field(default_factory=lambda: [True])
+    pending: list[Value] = field(default_factory=list)
+    """What was taken from it ahead of time, to be given first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -467,6 +473,8 @@ class Context:
     enter: Callable[[Machine], Value]
     leave: Callable[[Machine, Signal | None], bool | None]
     decorate: str | None = None
+    swallows: bool = False
+    """Whether it is there to swallow exceptions: the program looks out for them inside."""
 
 
 class Signal(Exception):
