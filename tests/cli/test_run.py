@@ -105,6 +105,56 @@ def test_the_tape_is_kept_where_it_is_wanted(script: Path) -> None:
     assert tape.complete
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("os._exit(7)", "the script died: the process ended itself with exit code 7 before the recorder could close"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "the script died: the process was ended by SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "the script died: the process was ended by SIGKILL"),
+        ("raise ValueError('own')", "the script ended with an exception: ValueError: own"),
+        ("raise SystemExit(3)", "the script ran to its end (0 iterations, 0 backward calls, "),
+        ("raise MemoryError('no room')", "the script ended with an exception: MemoryError: no room"),
+    ],
+)
+def test_how_a_script_died_is_said_and_is_no_error(script: Path, ending: str, said: str) -> None:
+    # No torch is needed to die: these are fast.
+    (script / "dies.py").write_text(f"import os, signal\nprint('up', flush=True)\n{ending}\n")
+    done = run(script, "dies.py")
+    assert f"tapecheck: {said}" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "up\nNothing found in 1 file.\n")
+
+
+def test_a_script_that_python_cannot_parse(script: Path) -> None:
+    (script / "broken.py").write_text("import torch\nx = 1 +\n")
+    done = run(script, "broken.py")
+    assert "SyntaxError: invalid syntax" in done.stderr and "error[invalid-syntax]" in done.stdout
+    assert done.returncode == 1
+
+
+def test_tapes_are_checked_and_compared(script: Path) -> None:
+    run(script, "--tape", "a.tape", "train.py")
+    run(script, "--tape", "b.tape", "train.py", "--twice")
+
+    def tapecheck(*arguments: str) -> subprocess.CompletedProcess[str]:
+        whole = [sys.executable, "-m", "tapecheck", *arguments]
+        return subprocess.run(whole, cwd=script, env=ENV, capture_output=True, text=True, timeout=60, check=False)
+
+    checked = tapecheck("check", "--output-format", "json", "b.tape")
+    assert checked.returncode == 1 and verdicts(checked) == {("TAPE101", 11): "found-by-run"}
+    assert not json.loads(tapecheck("check", "--ignore", "TAPE1", "--output-format", "json", "b.tape").stdout)
+    differ = tapecheck("diff", "a.tape", "b.tape")
+    assert differ.returncode == 1 and "* backward calls: 6 | 2" in differ.stdout
+    assert "* only in b: TAPE101 train.py:11: " in differ.stdout and "* only in a: TAPE201 train.py:13" in differ.stdout
+    same = tapecheck("diff", "--output-format", "json", "a.tape", "a.tape")
+    assert same.returncode == 0 and json.loads(same.stdout)["same"] is True
+    refused = tapecheck("diff", "a.tape", "train.py")
+    assert refused.returncode == 2 and "train.py: not a tape" in refused.stderr
+    (script / "broken.tape").write_text('{"tape": 9, "producer": "x"}\n')
+    broken = tapecheck("check", "broken.tape")
+    assert broken.returncode == 1
+
+
 def test_an_interpreter_that_cannot_be_used_is_exit_status_2(script: Path) -> None:
     done = run(script, "--python", "no-such-python", "train.py")
     assert done.returncode == 2 and "no-such-python" in done.stderr and not done.stdout

@@ -29,7 +29,8 @@ def check_paths(options: argparse.Namespace) -> int:
     files = list(_check_all(options, wanted, sources))
     if not files:
         print("tapecheck: no Python files found under the given paths", file=sys.stderr)
-    write_report(files, sources, options)
+    recorded = any(finding.evidence is not None for file in files for finding in file.findings)
+    write_report(files, sources, options, evidence=recorded)
     return exit_status(files)
 
 

@@ -44,6 +44,8 @@ def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tu
     from tapecheck.check import check
     from tapecheck.source import SourceError, read_source
 
+    if source is None and _is_tape(path):
+        return _check_tape(path, wanted), None
     checked = Checked(path)
     try:
         source = read_source(path) if source is None else source
@@ -72,6 +74,39 @@ def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tu
                 message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
     return checked, source
+
+
+def _is_tape(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(8) == b'{"tape":'
+    except OSError:
+        return False
+
+
+def _check_tape(path: str, wanted: Wanted) -> Checked:
+    """Judge a recorded tape: all that is found was found by the run."""
+    from tapecheck.record import judge
+    from tapecheck.source.suppress import names_rule
+    from tapecheck.tape import TapeError, read_tape
+
+    checked = Checked(path)
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            findings = judge([], read_tape(file))
+    except (OSError, TapeError) as error:
+        checked.problems.append(Problem("io-error", str(error)))
+        return checked
+    except Exception as error:
+        checked.problems.append(Problem("internal-error", _internal("judging the tape", error)))
+        return checked
+    checked.findings = [
+        finding
+        for finding in findings
+        if (wanted.select is None or names_rule(wanted.select, finding.code, finding.name))
+        and not names_rule(wanted.ignore, finding.code, finding.name)
+    ]
+    return checked
 
 
 def by_cell(checked: Checked, cells: Cells) -> Checked:

@@ -53,6 +53,10 @@ def _verb(options: argparse.Namespace) -> int:
         from tapecheck.cli.run import run_script
 
         return run_script(options)
+    if options.verb == "diff":
+        from tapecheck.cli.diff import diff_tapes
+
+        return diff_tapes(options)
     if options.verb == "explain":
         from tapecheck.cli.explain import explain_rule
 
@@ -79,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXIT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help="what to check (- is standard input)")
+    what = "what to check: scripts, notebooks, recorded tapes, folders (- is standard input)"
+    check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=what)
     _add_common(check)
     check.add_argument(
         "--stdin-filename", default="-", metavar="NAME", help="the name of what - reads, for the report"
@@ -117,6 +122,15 @@ def _parser() -> argparse.ArgumentParser:
         "--verify-fix", action="store_true",
         help="run the program again as it is and as mended, with the same seed, and say what changed",
     )  # fmt: skip
+
+    diff = verbs.add_parser(
+        "diff", help="compare two recorded tapes",
+        description="Compare two recorded tapes: how the runs ended, what stayed alive, what only one of them shows. "
+        "The exit status is 1 where findings or exceptions differ.",
+    )  # fmt: skip
+    diff.add_argument("a", metavar="A.tape", help="a tape that `run --tape` kept")
+    diff.add_argument("b", metavar="B.tape", help="another one")
+    diff.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
 
     explain = verbs.add_parser("explain", help="the page of a rule", description="Print the page of a rule.")
     explain.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name (default: list all rules)")

@@ -1,0 +1,115 @@
+"""Two recorded runs beside each other: what each did, and what only one of them shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tapecheck.record.evidence import judge
+from tapecheck.rules.finding import Finding
+from tapecheck.tape import Backward, End, Hold, Iteration, Measure, Node, Raised, Tape
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one tape tells of its run; nodes and bytes are the most that were seen alive after an iteration.
+
+    `nodes` counts the graph nodes on the tape: of a long run not every backward call has its nodes written.
+    """
+
+    ended: str
+    backward_calls: int
+    iterations: int
+    nodes: int
+    nodes_alive: int
+    saved_bytes_alive: int
+    exceptions: tuple[str, ...]
+    holders: tuple[str, ...]
+    findings: tuple[Finding, ...] = field(repr=False)
+
+    def data(self) -> dict[str, Any]:
+        """The same as data, findings as rule and place."""
+        row = {name: getattr(self, name) for name in self.__slots__ if name != "findings"}
+        row["findings"] = [
+            {"code": one.code, "name": one.name, "filename": one.span.file, "row": one.span.line}
+            for one in self.findings
+        ]
+        return row
+
+
+def summary(tape: Tape, directory: str | None = None) -> Summary:
+    """What a tape tells of its run."""
+    calls = iterations = nodes = alive = size = passed = skipped = 0
+    raised: list[str] = []
+    holders: dict[str, None] = {}
+    ended = "its writer died"
+    for event in tape.events:
+        if isinstance(event, Backward):
+            calls += not event.succeeded
+        elif isinstance(event, Iteration):
+            iterations += 1
+        elif isinstance(event, Node):
+            nodes += 1
+        elif isinstance(event, Raised):
+            raised.append(f"{event.exception} on line {event.at.line}" + (" (caught)" if event.caught else ""))
+        elif isinstance(event, Hold):
+            holders[event.holder] = None
+        elif isinstance(event, Measure):
+            if event.name == "live-nodes":
+                alive = max(alive, int(event.value))
+            elif event.name == "live-saved-bytes":
+                size = max(size, int(event.value))
+            elif event.name == "passed-calls":
+                passed = int(event.value)
+            elif event.name == "passed-iterations":
+                skipped = int(event.value)
+        elif isinstance(event, End):
+            ended = event.how + (f": {event.detail}" if event.detail else "")
+    return Summary(
+        ended, calls + passed, iterations + skipped, nodes, alive, size, tuple(raised), tuple(holders),
+        tuple(judge([], tape, directory=directory)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs; `only_a` and `only_b` are findings by rule and line text that one of them shows and the other does not.
+
+    Lines of the two programs may differ, so findings are matched by rule and message without its numbers.
+    """
+
+    a: Summary
+    b: Summary
+    only_a: tuple[Finding, ...]
+    only_b: tuple[Finding, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether both show the same findings and raise the same exceptions."""
+        kinds = [tuple(text.partition(" on line ")[0] for text in side.exceptions) for side in (self.a, self.b)]
+        return not self.only_a and not self.only_b and kinds[0] == kinds[1]
+
+
+def compare(a: Tape, b: Tape, directory: str | None = None) -> Comparison:
+    """Hold two tapes beside each other."""
+    left, right = summary(a, directory), summary(b, directory)
+    return Comparison(left, right, _only(left, right), _only(right, left))
+
+
+def _only(mine: Summary, other: Summary) -> tuple[Finding, ...]:
+    counts: dict[tuple[str, str], int] = {}
+    for finding in other.findings:
+        counts[_key(finding)] = counts.get(_key(finding), 0) + 1
+    found = []
+    for finding in mine.findings:
+        key = _key(finding)
+        if counts.get(key, 0):
+            counts[key] -= 1
+        else:
+            found.append(finding)
+    return tuple(found)
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    first = finding.message.partition("\n")[0]
+    return finding.code, "".join(letter for letter in first if not letter.isdigit())
