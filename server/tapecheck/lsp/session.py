@@ -331,8 +331,8 @@ class Session:
         name = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
         return [
             other
-            for other, known in self._analyses.items()
-            if other != uri and any(name in analysis.imports for analysis in known.values())
+            for other, known in list(self._analyses.items())
+            if other != uri and any(name in analysis.imports for analysis in list(known.values()))
         ]
 
     def forget_one(self, uri: str) -> None:
