@@ -9,6 +9,7 @@ from tapecheck.interpret import Interpretation, interpret
 from tapecheck.rules import judge
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, Suppressions, suppressions
+from tapecheck.source.configuration import configuration_for
 
 
 @dataclass(slots=True)
@@ -39,12 +40,15 @@ def check(
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
     `select` and `ignore` hold rule codes, names or prefixes of codes; comments in the source
-    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file. `cancelled` is asked often; once it
+    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file, and the project's pyproject.toml says
+    which are wanted where `select` does not, and which are not. `cancelled` is asked often; once it
     answers True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved.
     """
     interpretation = interpret(source, cancelled=cancelled, open_files=open_files)
-    findings = judge(interpretation.tapes, select=select, ignore=ignore)
+    project = configuration_for(source.path)
+    wanted = project.select if select is None else select
+    findings = judge(interpretation.tapes, select=wanted, ignore=(*ignore, *project.ignore))
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = apart(own, suppressions(source))
     return Report(source, interpretation, kept, hidden)

@@ -347,3 +347,14 @@ def test_comments_switch_findings_off(tmp_path: Path) -> None:
     write(tmp_path, file="# tapecheck: ignore-file[backward-twice]\n" + TWICE)
     done = tapecheck("check", ".", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"Nothing found in 2 files.\n")
+
+
+def test_the_project_says_which_rules_it_wants(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nignore = ["backward-twice"]\nodd = 1\n')
+    done = tapecheck("check", "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"Nothing found in 1 file.\n")
+    assert b"tool.tapecheck has no key 'odd'" in done.stderr
+    (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nselect = ["TAPE3"]\n')
+    assert tapecheck("check", "train.py", cwd=tmp_path).returncode == 0
+    assert tapecheck("check", "--select", "TAPE1", "train.py", cwd=tmp_path).returncode == 1

@@ -540,3 +540,15 @@ async def test_a_run_has_what_it_is_given_in_place_of_the_settings(tmp_path: Pat
             f"train.py: RAN ['--from', 'settings'] {tmp_path.name} 1",
             "train.py: RAN ['--own'] sub 2",
         ]
+
+
+async def test_a_rule_is_disabled_in_the_project_where_the_editor_has_no_way_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    async with editor(captured("neovim-0.11.4", tmp_path), tmp_path) as connected:
+        uri = connected.open("train.py", TWICE)
+        found = await connected.diagnostics(uri)
+        actions = await connected.actions(uri, found[0].range, found)
+        action = next(one for one in actions if one.title == "Disable TAPE101 in the project (pyproject.toml)")
+        edits = await connected.edit_of(action)
+        assert list(edits) == [connected.uri("pyproject.toml")]
+        assert edits[connected.uri("pyproject.toml")][0].new_text == '\n[tool.tapecheck]\nignore = ["TAPE101"]\n'

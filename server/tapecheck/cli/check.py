@@ -20,6 +20,7 @@ from tapecheck.cli.shared import (
     write,
 )
 from tapecheck.report import Checked, Problem, Sources, json, text
+from tapecheck.source.configuration import configuration_for
 
 
 def check_paths(options: argparse.Namespace) -> int:
@@ -27,6 +28,8 @@ def check_paths(options: argparse.Namespace) -> int:
     wanted = wanted_rules(options)
     sources = Sources()
     files = list(_check_all(options, wanted, sources))
+    for problem in dict.fromkeys(problem for file in files for problem in configuration_for(file.path).problems):
+        print(f"tapecheck: {problem}", file=sys.stderr)
     if not files:
         print("tapecheck: no Python files found under the given paths", file=sys.stderr)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)

@@ -122,7 +122,10 @@ def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic
         kind = "file" if analysis.snapshot.cells is None else "notebook"
         add(f"Confirm by running this {kind}", commands.get("confirm", "tapecheck.run"), {"uri": uri})
     add(f"Explain {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
-    for what, where in (("line", "for this line"), ("file", "in this file")):
+    places = [("line", "for this line"), ("file", "in this file")]
+    if "disable" not in commands and ls.session.disabling(analysis, finding, "project") is not None:
+        places.append(("project", "in the project (pyproject.toml)"))
+    for what, where in places:
         if what == "file" and analysis.snapshot.cells is not None:
             where = "in this notebook"
         action = t.CodeAction(title=f"Disable {code} {where}", kind=t.CodeActionKind.QuickFix, diagnostics=about)

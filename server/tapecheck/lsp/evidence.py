@@ -13,6 +13,7 @@ from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, suppressions
+from tapecheck.source.configuration import configuration_for
 from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 
@@ -70,7 +71,8 @@ class Evidences:
         for finding in found:
             span = finding.span
             hidden = bool(off) and off.hide(finding.code, finding.name, span.line, max(span.line, span.end_line))
-            if (finding.code, span.line) not in known and not hidden and _selected(finding, settings):
+            wanted = _selected(finding, settings, source.path)
+            if (finding.code, span.line) not in known and not hidden and wanted:
                 shown.append(_show(finding, finding.evidence, settings, recording, stale))
         return shown
 
@@ -136,11 +138,13 @@ def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> 
     return f"{verdict}{before}: {how}{when}, {clock} — {message}", told
 
 
-def _selected(finding: Finding, settings: Settings) -> bool:
+def _selected(finding: Finding, settings: Settings, path: str) -> bool:
     def named(names: tuple[str, ...]) -> bool:
         return names_rule(names, finding.code, finding.name)
 
-    return (settings.select is None or named(settings.select)) and not named(settings.ignore)
+    project = configuration_for(path)
+    select = project.select if settings.select is None else settings.select
+    return (select is None or named(select)) and not named((*settings.ignore, *project.ignore))
 
 
 def _line_map(old: str, new: str) -> Callable[[int], int | None]:

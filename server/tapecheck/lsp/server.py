@@ -33,6 +33,7 @@ from tapecheck.lsp.runs import RunRefused
 from tapecheck.lsp.session import Analysis, Session, Snapshot
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
+from tapecheck.source.configuration import configuration_for
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
@@ -136,6 +137,7 @@ class Server(LanguageServer):
         self.closed_files = workspace.Workspace()
         self._edited = float("-inf")
         self._importing: dict[str, asyncio.TimerHandle] = {}
+        self._said: set[str] = set()
         self._pages: tempfile.TemporaryDirectory[str] | None = None
 
     # Errors and messages
@@ -182,6 +184,10 @@ class Server(LanguageServer):
             return None
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
+        for problem in configuration_for(snapshot.path).problems:
+            if problem not in self._said:
+                self._said.add(problem)
+                self.log(problem, t.MessageType.Warning)
         return analysis
 
     def quiet(self, seconds: float) -> bool:
@@ -420,7 +426,8 @@ async def initialized(ls: Server, params: t.InitializedParams) -> None:
         section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
         wanted.append(t.Registration("tapecheck-configuration", t.WORKSPACE_DID_CHANGE_CONFIGURATION, section))
     if ls.client.watches_files:
-        watchers = t.DidChangeWatchedFilesRegistrationOptions([t.FileSystemWatcher("**/*.py")])
+        patterns = [t.FileSystemWatcher("**/*.py"), t.FileSystemWatcher("**/pyproject.toml")]
+        watchers = t.DidChangeWatchedFilesRegistrationOptions(patterns)
         wanted.append(t.Registration("tapecheck-files", t.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers))
     if wanted:
         await quietly(ls.client_register_capability_async(t.RegistrationParams(wanted)))

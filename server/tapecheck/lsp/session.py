@@ -24,6 +24,7 @@ from tapecheck.lsp.runs import Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
+from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.notebook import join
 from tapecheck.source.suppress import ignore_file, ignore_line
 from tapecheck.tape import Span, Tape
@@ -463,8 +464,11 @@ class Session:
         return text if text != analysis.report.source.text and not self.outdated(snapshot) else None
 
     def disabling(self, analysis: Analysis, finding: Finding, what: str) -> tuple[Span, str] | None:
-        """The edit that switches a finding's rule off for its line or for the "file"; None where none can."""
+        """The edit that switches a rule off for a finding's "line", "file" or "project"; None where none can."""
         source, span = analysis.report.source, finding.span
+        if what == "project":
+            found = ignore_in_project(source.path, finding.code)
+            return (Span(found[0], found[1], found[2], found[1], found[2]), found[3]) if found is not None else None
         if what == "line":
             edit = ignore_line(source, finding.code, span.line, max(span.line, span.end_line))
         else:

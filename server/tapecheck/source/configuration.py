@@ -1,0 +1,128 @@
+"""What a project says in its pyproject.toml: under `[tool.tapecheck]`, the rules it wants and those it does not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "pyproject.toml"
+_KEYS = ("select", "ignore")
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
+_TABLE = re.compile(r"^\[tool\.tapecheck\][ \t]*(?:#[^\r\n]*)?(?:\r\n|\n|$)", re.MULTILINE)
+_IGNORE = re.compile(r"^[ \t]*ignore[ \t]*=[ \t]*\[", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The rules that the pyproject.toml at `file` names; `problems` say what of it cannot be, for the user."""
+
+    file: str | None = None
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+_known: dict[str, tuple[tuple[int, int], Configuration | None]] = {}
+
+
+def configuration_for(path: str) -> Configuration:
+    """What holds for a file: the nearest pyproject.toml above it that has a table of ours."""
+    if _ADDRESS.match(path):
+        # A document without a file, known by its address.
+        return Configuration()
+    for folder in Path(path).absolute().parents:
+        file = folder / FILE
+        try:
+            stat = file.stat()
+        except OSError:
+            continue
+        stamp = (stat.st_mtime_ns, stat.st_size)
+        known = _known.get(str(file))
+        if known is None or known[0] != stamp:
+            known = _known[str(file)] = (stamp, _read(file))
+        if known[1] is not None:
+            return known[1]
+    return Configuration()
+
+
+def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
+    """The edit of the project's pyproject.toml that switches a rule off: file, line, column, text to insert.
+
+    None where there is no such file, or none that can be edited with the rest left as it is.
+    """
+    file = configuration_for(path).file or next(
+        (str(folder / FILE) for folder in Path(path).absolute().parents if (folder / FILE).is_file()), None
+    )
+    if file is None:
+        return None
+    try:
+        # Written back as it was read: line ends too.
+        with Path(file).open(encoding="utf-8", newline="") as stream:
+            text = stream.read()
+        before = tomllib.loads(text.replace("\r\n", "\n"))
+    except (OSError, ValueError):
+        return None
+    newline = "\r\n" if "\r\n" in text else "\n"
+    table = _TABLE.search(text)
+    if table is None:
+        gap = "" if not text or text.endswith(("\n", "\r")) else newline
+        at, added = len(text), f'{gap}{newline}[tool.tapecheck]{newline}ignore = ["{code}"]{newline}'
+    else:
+        following = re.compile(r"^\[", re.MULTILINE).search(text, table.end())
+        array = _IGNORE.search(text, table.end(), following.start() if following else len(text))
+        if array is None:
+            at, added = table.end(), f'ignore = ["{code}"]{newline}'
+        else:
+            some = bool(_table(before).get("ignore"))
+            at, added = array.end(), f'"{code}", ' if some else f'"{code}"'
+    try:
+        after = tomllib.loads((text[:at] + added + text[at:]).replace("\r\n", "\n"))
+    except ValueError:
+        return None
+    if set(_table(after).get("ignore", ())) != {code, *_table(before).get("ignore", ())}:
+        return None
+    line = text.count("\n", 0, at) + 1
+    return file, line, at - (text.rfind("\n", 0, at) + 1) + 1, added
+
+
+def _table(data: dict[str, Any]) -> dict[str, Any]:
+    tool = data.get("tool")
+    own = tool.get("tapecheck") if isinstance(tool, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
+def _read(file: Path) -> Configuration | None:
+    """The configuration of one file; None where it has no table of ours."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        said = f"{file}: {error}"
+        return Configuration(str(file), problems=(said,)) if _mentions(file) else None
+    tool = data.get("tool")
+    if not isinstance(tool, dict) or "tapecheck" not in tool:
+        return None
+    table = _table(data)
+    problems = [f"{file}: tool.tapecheck has no key {key!r}" for key in table if key not in _KEYS]
+    rules: dict[str, tuple[str, ...]] = {}
+    for key in _KEYS:
+        value = table.get(key)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            rules[key] = tuple(value)
+        elif value is not None:
+            problems.append(f"{file}: tool.tapecheck.{key} must be a list of texts")
+    return Configuration(str(file), rules.get("select"), rules.get("ignore", ()), tuple(problems))
+
+
+def _mentions(file: Path) -> bool:
+    try:
+        return b"tool.tapecheck" in file.read_bytes()
+    except OSError:
+        return False
