@@ -482,7 +482,9 @@ async def _record(ls: Server, path: str, under_way: RecordedRun, own: dict[str, 
     summary = "it did not end"
     try:
         order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
-        ls.log(f"running {path} in {order.directory}")
+        python = " ".join(order.settings.interpreter) or sys.executable
+        words = " ".join(order.settings.run_arguments)
+        ls.log(f"running {path}{f' {words}' if words else ''} with {python} in {order.directory}")
         recording = await asyncio.get_running_loop().run_in_executor(
             ls.running,
             partial(ls.session.record, order, under_way.output, under_way.progress, under_way.stopped.is_set),
