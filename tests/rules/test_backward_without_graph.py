@@ -35,7 +35,7 @@ def test_the_first_of_several_cuts_is_the_place_of_the_story(build: Any, found: 
 def test_nothing_requires_grad(build: Any, found: Any) -> None:
     build.backward(4, Root(None, "no", "loss"))
     (finding,) = found(build)
-    assert "nothing it was computed from requires grad" in finding.message
+    assert "no operation that made it was recorded" in finding.message
     assert "requires_grad=True" in finding.help
 
 

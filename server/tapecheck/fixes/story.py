@@ -324,7 +324,7 @@ def _reads_newer_too(collision: Collision, carrier: Carrier) -> bool:
 def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) -> Iterator[Carrier]:
     """The outermost function that is known to name the value decides; else all that the text suggests."""
     names = collision.names(source)
-    tensor_names = {bind.name for bind in collision.binds.get(source, ())}
+    tensor_names = {bind.name for bind in collision.binds.get(source, ()) if bind.item is None}
     suggested: list[Carrier] = []
     for frame in reversed(frames(consumer.at)):
         expression = code.expression_at(frame)

@@ -57,7 +57,7 @@ from tapecheck.interpret.values import (
     unwrapped,
 )
 from tapecheck.interpret.world import Exhausted, Frame, World
-from tapecheck.tape import Bind, Escape, Fact, Raised, Span
+from tapecheck.tape import Bind, Escape, Fact, Raised, Site, Span
 
 if TYPE_CHECKING:
     from tapecheck.interpret.project import Project
@@ -72,6 +72,7 @@ MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
 _MAX_ROUNDS = 64
 _MAX_FED = 256
+_NAMED_ELEMENTS = 4
 
 _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
@@ -676,12 +677,14 @@ class Machine:
             current = self.get_attribute(owner, target.attr, target)
             result = self.augment(node, current, value)
             self.set_attribute(owner, target.attr, result, node)
+            self._name_tensor(target, result)
             self._count(target, result, env)
         elif isinstance(target, ast.Subscript):
             owner = self.eval(target.value, env)
             index = self.eval(target.slice, env)
             current = self.get_item(owner, index, target)
             result = self.augment(node, current, value)
+            self._name_tensor(target, result)
             self.set_item(owner, index, result, node)
             self._count(target, result, env)
 
@@ -779,6 +782,14 @@ class Machine:
         """Note what the user calls a tensor that an attribute or item was set to."""
         if isinstance(value, (Tensor, Unknown)) and value.node is not None:
             self.world.emit(Bind(self.world.site(target), _text(target), value.node, value.cuts))
+        elif isinstance(value, tuple):
+            self._name_elements(self.world.site(target), _text(target), value)
+
+    def _name_elements(self, at: Site, name: str, value: tuple[Any, ...]) -> None:
+        """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
+        for index, item in enumerate(value[:_NAMED_ELEMENTS]):
+            if isinstance(item, (Tensor, Unknown)) and item.node is not None:
+                self.world.emit(Bind(at, name, item.node, item.cuts, index))
 
     def _unpack(self, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
         star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
@@ -814,6 +825,8 @@ class Machine:
                 if value.node is not None or value.cuts:
                     at = self.world.site(target if target is not None else statement)
                     self.world.emit(Bind(at, name, value.node, value.cuts))
+            elif isinstance(value, tuple):
+                self._name_elements(self.world.site(target if target is not None else statement), name, value)
             elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
                 # A result without a name gets the one that the program gives it.
                 value.name = name

@@ -821,7 +821,7 @@ class Modules:
                 finally:
                     del self.world.grad_modes[depth - 1 :]
                 result = made if result is None else result
-            self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0)))
+            self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0), _called(node)))
             bumps = self._bumps(owner)
             for tensor in owner.facts.get("params", ()):
                 if tensor.grad is not None:
@@ -973,3 +973,13 @@ def _snake(name: str) -> str:
             "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout",
             "Mish": "mish",
             "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
+
+
+def _called(node: ast.AST) -> str:
+    """The name that a call calls, as it is written."""
+    if not isinstance(node, ast.Call):
+        return ""
+    called = node.func
+    while isinstance(called, ast.Attribute):
+        called = called.value
+    return ast.unparse(node.func) if isinstance(called, ast.Name) else ""

@@ -224,7 +224,7 @@ for step in range(3):
         if reason:
             message += f"; {reason}"
         labels = [Label(node.at.span, built_text(node), "built")]
-        labels += called_from(node.at, home)
+        labels += called_from(reading, node.at, run.at)
         if freeing.at.span == home:
             labels.append(Label(home, f"freed here{_time(freed)}, needed again now", "freed"))
         else:
@@ -239,11 +239,11 @@ for step in range(3):
         swallowed = reading.caught(run)
         if swallowed is not None:
             message += "; the exception is swallowed, so this step is silently skipped"
-        labels += called_from(run.at, home)
+        labels += called_from(reading, run.at, run.at)
         detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, freeing, step)
         return Finding(
             self.code, self.name, self.severity, home, message,
-            _help(origin, freeing, run, step, detach_first),
+            _help(reading, origin, freeing, run, step, detach_first),
             tuple(labels), certain,
             facts=_facts(reading, origin, run, problem, freeing, step, detach_first),
         )  # fmt: skip
@@ -274,9 +274,16 @@ def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, ste
     return not below & set(optimizer.params)
 
 
-def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
+def _help(
+    reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool
+) -> str:
     home = run.at.span
     if origin.kind == "carried":
+        if origin.elements == "list":
+            return (
+                f"`{origin.name}` still has values of an earlier backward: empty it once its backward has run, "
+                f"`{origin.name}.clear()`, or store them detached where only their numbers are needed"
+            )
         if origin.summed:
             return (
                 "call backward on the loss of this iteration alone, or add up the losses in the loop and "
@@ -290,9 +297,8 @@ def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_firs
                 "list"
             )
         return (
-            f"cut the graph between iterations, `{origin.name} = {origin.name}.detach()` before "
-            f"`{origin.name}` is used "
-            "again (a tuple or list needs it for each element); gradients then stop at the iteration's start"
+            f"cut the graph between iterations, `{origin.detaching}` before `{origin.name}` is used again; "
+            "gradients then stop at the iteration's start"
         )
     if origin.kind == "outside":
         where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""
@@ -320,11 +326,26 @@ def _help(origin: Origin, freeing: Run, run: Run, step: Step | None, detach_firs
             "the losses "
             "and call backward once"
         )
-    total = " + ".join(run_.backward.roots[0].name or "…" for run_ in (freeing, run) if run_.backward.roots)
-    advice = f"add the losses and call backward once, `({total}).backward()`"
-    if step is not None:
+    names = [run_.backward.roots[0].name for run_ in (freeing, run) if run_.backward.roots]
+    sum_ = f", `({' + '.join(names)}).backward()`" if all(names) and len(set(names)) == len(names) else ""
+    advice = f"add the losses and call backward once{sum_}"
+    retain = f"pass `retain_graph=True` to the backward on {line(freeing.at.span, home)}"
+    if step is None:
+        return f"{advice}; or {retain}"
+    if _stepped_on(reading, run):
         return f"{advice}, and step after it (with a step in between, `retain_graph=True` is no way out)"
-    return f"{advice}; or pass `retain_graph=True` to the backward on {line(freeing.at.span, home)}"
+    return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
+
+
+def _stepped_on(reading: Reading, run: Run) -> bool:
+    """Whether an optimizer has changed a tensor that the graph of a failing backward saved."""
+    roots = [root.node for root in run.backward.roots if root.node is not None]
+    for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
+        for saved in reading.ledger.nodes[number].saved:
+            changes = reading.ledger.changes.get(saved.storage, [])[saved.version :]
+            if saved.fact != "no" and any(change.optimizer is not None for change in changes):
+                return True
+    return False
 
 
 def _facts(

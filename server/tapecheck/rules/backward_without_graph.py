@@ -167,17 +167,17 @@ optimizer.step()
             first = _earliest(cuts)
             message += f", it was cut on {line(first.at.span, home)}"
         else:
-            message += ", nothing it was computed from requires grad"
+            message += ": no operation that made it was recorded"
         labels = []
         for cut in sorted(cuts, key=lambda cut: cut.id):
             words = CUT_WORDS.get(cut.how, "{value} leaves its graph here")
             labels.append(Label(cut.at.span, words.format(value=quoted(cut.name, "the value")), "cut"))
-            labels += called_from(cut.at, home, 1)
+            labels += called_from(reading, cut.at, run.at, 1)
         if not certain:
             labels += path_labels(readings, reading, run)
         if reading.caught(run) is not None:
             message += "; the exception is swallowed, so this step is silently skipped"
-        labels += called_from(run.at, home)
+        labels += called_from(reading, run.at, run.at)
         return Finding(
             self.code, self.name, self.severity, home, message, _help(cuts, root), tuple(labels), certain,
             facts={

@@ -167,7 +167,7 @@ for trial in range(4):
                 if cleared.to_none == "no" and cleared.detached == "no":
                     labels.append(Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept"))
                     break
-        labels += called_from(last.at, home)
+        labels += called_from(reading, last.at, last.at)
         target = "x" if fresh and not fresh[0].parameter else "p"
         name = fresh[0].name if fresh and not fresh[0].parameter and fresh[0].name else target
         return Finding(

@@ -213,7 +213,7 @@ for step in range(3):
         )
         if step is not None:
             labels.append(Label(step.at.span, "stepped here without a gradient", "step"))
-        labels += called_from(cut.at, home)
+        labels += called_from(reading, cut.at, cut.at)
         advice = CUT_ADVICE.get(cut.how, "keep the value in the graph")
         if cut.how == "leaf" and causes[0].before:
             first = causes[0].before[0]

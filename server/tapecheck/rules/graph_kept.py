@@ -219,8 +219,9 @@ for step in range(5):
         severity: Severity = "warning" if kept else "hint"
         freeing = _freeing(reading, growth)
         loop_line = line(held.loop.event.at.span, home)
+        holder = reading.written(held.holder, store)
         message = (
-            f"{quoted(held.holder, 'a value')} {'keeps' if certain else 'may keep'} the graph of every "
+            f"{quoted(holder, 'a value')} {'keeps' if certain else 'may keep'} the graph of every "
             f"iteration of the loop on {loop_line}, "
             f"{growth.nodes} graph node{'s' if growth.nodes != 1 else ''} more each time"
         )
@@ -241,12 +242,12 @@ for step in range(5):
             labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
         if store.span.line != held.last.at.span.line:
             labels.append(
-                Label(held.last.at.span, f"{quoted(held.holder, 'it')} is stored for the next iteration", "kept")
+                Label(held.last.at.span, f"{quoted(holder, 'it')} is stored for the next iteration", "kept")
             )
-        labels += called_from(store, home)
+        labels += called_from(reading, store, store)
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
         return Finding(
-            self.code, self.name, severity, home, message, _help(growth, kept, freeing is not None),
+            self.code, self.name, severity, home, message, _help(growth, holder, kept, freeing is not None),
             tuple(labels), certain,
             facts={
                 "holder": held.holder,
@@ -546,8 +547,8 @@ def _freed_in_loop(reading: Reading, growth: _Growth, node: Node) -> Run | None:
     return run if run is not None and (end is None or run.position < end) else None
 
 
-def _help(growth: _Growth, kept: bool, backwarded: bool) -> str:
-    holder = quoted(growth.held.holder, "it")
+def _help(growth: _Growth, name: str, kept: bool, backwarded: bool) -> str:
+    holder = quoted(name, "it")
     if growth.chain:
         if backwarded or not kept:
             return (

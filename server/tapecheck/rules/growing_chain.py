@@ -160,7 +160,7 @@ for chunk in torch.randn(5, 3, 20, 4):
         oldest = _oldest(reading, chain)
         if oldest is not None and (at is None or oldest.line != at.line):
             labels.append(Label(oldest.span, "nodes of the first iteration, walked again in every later one", "built"))
-        labels += called_from(last.at, home)
+        labels += called_from(reading, last.at, last.at)
         cut = f"`{name} = {name}.detach()`" if name else "`.detach()` on the carried value"
         retain = last.backward.retain_span
         drop = "drop `retain_graph=True`" if retain is not None else "the graph need not be retained then"

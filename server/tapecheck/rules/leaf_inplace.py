@@ -134,7 +134,7 @@ head.bias = nn.Parameter(bias.view(-1), requires_grad=True)
         labels = []
         if leaf is not None and leaf.at.span != home:
             labels.append(Label(leaf.at.span, f"{quoted(name, 'the leaf')} was created here", "built"))
-        labels += called_from(change.at, home)
+        labels += called_from(reading, change.at, change.at)
         return Finding(
             self.code, self.name, self.severity, home, message,
             f"put the change under `with torch.no_grad():`, or make a new tensor instead of changing "

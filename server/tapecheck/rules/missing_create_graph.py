@@ -203,10 +203,10 @@ print(importance.abs().sum().item())
                 f"{quoted(leaf[0] if leaf else '', 'its input')}: the only "
                 f"one leads through the gradient taken on {taken} without `create_graph=True`"
             )
-        labels = _labels(cuts)
+        labels = _labels(reading, cuts)
         if not certain:
             labels += path_labels(readings, reading, run)
-        labels += called_from(run.at, home)
+        labels += called_from(reading, run.at, run.at)
         return Finding(
             self.code, self.name, "error", home, message,
             f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`)",
@@ -232,10 +232,10 @@ print(importance.abs().sum().item())
                 "without "
                 "`create_graph=True` it has no graph, so this term changes the loss and none of its gradients"
             )
-            labels = _labels([cut])
+            labels = _labels(reading, [cut])
             if run.at.span != home:
                 labels.append(Label(run.at.span, "this backward does not see the term", "path"))
-            labels += called_from(node.at, home)
+            labels += called_from(reading, node.at, node.at)
             yield Finding(
                 self.code, self.name, "warning", home, message,
                 f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`); if "
@@ -262,11 +262,11 @@ def gradients_taken(readings: Sequence[Reading]) -> set[Span]:
     }
 
 
-def _labels(cuts: Iterable[Cut]) -> list[Label]:
+def _labels(reading: Reading, cuts: Iterable[Cut]) -> list[Label]:
     labels = []
     for cut in sorted(cuts, key=lambda cut: cut.id):
         labels.append(Label(cut.at.span, "not differentiable: taken here without `create_graph=True`", "cut"))
-        labels += called_from(cut.at, cut.at.span, 1)
+        labels += called_from(reading, cut.at, cut.at, 1)
     return labels
 
 

@@ -19,7 +19,7 @@ class Origin:
     carried: `name`, stored at `at`, refers to the graph of an earlier `iteration`. outside: `name`, set at
     `at`, was computed before the loop. shared: `name` is part of what both were computed from in one
     iteration. same: both start from one tensor. `node` is the node of that value; `summed` says that the way
-    to it leads through sums alone."""
+    to it leads through sums alone, `elements` of what the value is one, where the name is that of a tuple or list."""
 
     kind: Literal["carried", "outside", "shared", "same"]
     name: str = ""
@@ -27,6 +27,14 @@ class Origin:
     iteration: int = 0
     node: int | None = None
     summed: bool = False
+    elements: Literal["", "tuple", "list"] = ""
+
+    @property
+    def detaching(self) -> str:
+        """The statement that cuts the graph of what is carried, without backticks."""
+        if self.elements:
+            return f"{self.name} = tuple(part.detach() for part in {self.name})"
+        return f"{self.name} = {self.name}.detach()"
 
     @property
     def text(self) -> str:
@@ -58,7 +66,8 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None) -> Origin:
             loop = reading.loops.get(loop_id)
             found = reading.carried_by(number, loop, iteration, run.position) if loop is not None else None
             name, at = found if found is not None else ("", site)
-            return Origin("carried", name, at, iteration, number, summed and step > 0)
+            several = reading.elements_of(name, number) if name else ""
+            return Origin("carried", name, at, iteration, number, summed and step > 0, several)
         if _built_before(site, run.at) and _runs_again(run, other):
             found = reading.name(number, run.position)
             name, at = found if found is not None else ("", site)

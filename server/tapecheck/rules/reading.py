@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from tapecheck.tape import (
     Backward,
@@ -272,11 +273,21 @@ class Reading:
         """Who still refers to a node after the iteration that built it: the holder, and where it stored."""
         for position, hold in self._holds:
             if position < before and hold.loop == loop.id and hold.index >= iteration and node in hold.nodes:
-                return hold.holder, hold.at
-        for position, bind in reversed(self.binds.get(node, ())):
-            # A local name of a function that has returned carries nothing.
-            if position < before and (bind.at.stack == loop.event.at.stack or "." in bind.name):
-                return bind.name, bind.at
+                return self.written(hold.holder, hold.at), hold.at
+        # A local name of a function that has returned carries nothing.
+        named = [
+            bind
+            for position, bind in reversed(self.binds.get(node, ()))
+            if position < before and (bind.at.stack == loop.event.at.stack or "." in bind.name)
+        ]
+        if named:
+            # Of `output, state = rnn(x, state)` the tuple: a state is what an LSTM hands over in one.
+            best = next((bind for bind in named if bind.item is not None), named[0])
+            return best.name, best.at
+        # A container that a loop inside this iteration filled.
+        for position, hold in reversed(self._holds):
+            if position < before and node in hold.nodes and (loop.id, iteration) in hold.at.iteration:
+                return self.written(hold.holder, hold.at), hold.at
         return None
 
     # -- holders --------------------------------------------------------------------------------------------
@@ -295,6 +306,54 @@ class Reading:
             held.positions[hold.index] = position
             held.nodes.setdefault(hold.index, set()).update(hold.nodes)
         return list(groups.values())
+
+    def written(self, holder: str, site: Site) -> str:
+        """A holder as the line that stores to it writes it: `self.h`, though the dry run came to it by `net.h`."""
+        last = holder.rsplit(".", 1)[-1]
+        if last == holder:
+            return holder
+        for name in self._names_at.get((site.file, site.line), ()):
+            if name.rsplit(".", 1)[-1] == last:
+                return name
+        return holder
+
+    def elements_of(self, name: str, node: int) -> Literal["", "tuple", "list"]:
+        """Of what a node's tensor is an element, where a name stands for a tuple or list and not for the tensor."""
+        bound = [bind for _, bind in self.binds.get(node, ()) if bind.name == name]
+        if bound:
+            return "tuple" if all(bind.item is not None for bind in bound) else ""
+        return "list" if any(node in hold.nodes and len(hold.nodes) > 1 for _, hold in self._holds) else ""
+
+    @cached_property
+    def _names_at(self) -> dict[tuple[str, int], list[str]]:
+        found: dict[tuple[str, int], list[str]] = {}
+        for _, bind in self._binds:
+            names = found.setdefault((bind.at.file, bind.at.line), [])
+            if bind.name not in names:
+                names.append(bind.name)
+        return found
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _only_calls(self) -> set[Span]:
+        """The calls of functions that are called at one place only."""
+        calls: dict[tuple[str, str], set[Span]] = {}
+        for event in self.tape.events:
+            at = getattr(event, "at", None)
+            if isinstance(at, Site) and at.stack:
+                calls.setdefault((at.file, at.function), set()).add(at.stack[0])
+        return {next(iter(spans)) for spans in calls.values() if len(spans) == 1}
+
+    def telling_calls(self, site: Site) -> tuple[Span, ...]:
+        """The calls that led to a place, innermost first, without the outer ones that are made once only."""
+        calls = site.stack
+        loops = [loop.event.at.stack for number, _ in site.iteration if (loop := self.loops.get(number)) is not None]
+        while calls and calls[-1] in self._only_calls:
+            if any(stack == site.stack[len(calls) :] for stack in loops):
+                break
+            calls = calls[:-1]
+        return calls
 
     # -- backwards ------------------------------------------------------------------------------------------
 

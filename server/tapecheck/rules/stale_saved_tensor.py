@@ -196,9 +196,11 @@ loss.backward()
             if origin.name:
                 message += f"; {origin.text} still refers to the graph of iteration {origin.iteration}"
             labels.append(Label(origin.at.span, carried_text(origin), "carried"))
-        labels += called_from(node.at, home)
+        labels += called_from(reading, node.at, run.at)
         labels += [
-            Label(span, "the change is called from here", "called") for span in change.at.stack[:2] if span != home
+            Label(span, "the change is called from here", "called")
+            for span in reading.telling_calls(change.at)[:2]
+            if span != home and span not in run.at.stack
         ]
         if not certain:
             labels += path_labels(readings, reading, run)
@@ -252,9 +254,22 @@ def _optimizer_name(reading: Reading, change: InPlace) -> str | None:
     return optimizer.name if optimizer is not None else ""
 
 
+def _or_sum(reading: Reading, run: Run, change: InPlace) -> str:
+    """That one step can do for both losses, where the optimizer has parameters of both."""
+    optimizer = reading.optimizers.get(change.optimizer) if change.optimizer is not None else None
+    own = reading.ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
+    behind = {leaf for leaf in own if leaf in reading.ledger.leaves}
+    if optimizer is None or not behind or not behind <= set(optimizer.params):
+        return ""
+    return ", add the losses for one backward and one step"
+
+
 def _culprit(reading: Reading, change: InPlace) -> str:
     optimizer = _optimizer_name(reading, change)
     if optimizer is not None:
+        called = next((step.call for _, step in reading.steps if step.at.span == change.at.span and step.call), "")
+        if called:
+            return f"`{called}()`"
         return f"`{optimizer}.step()`" if optimizer else "the optimizer's step"
     return f"`{change.how}`" if change.how else "an in-place operation"
 
@@ -270,20 +285,21 @@ def _help(
 ) -> str:
     home = run.at.span
     if origin.kind == "carried":
-        name = origin.name or "state"
-        advice = f"cut the graph between iterations, `{name} = {name}.detach()` before `{name}` is used again"
+        advice = "cut the graph between iterations: `.detach()` what is kept for the next one"
+        if origin.name:
+            advice = f"cut the graph between iterations, `{origin.detaching}` before `{origin.name}` is used again"
         if retained is not None:
             return f"{advice}; `retain_graph=True` keeps the graph but not the values, so leave it out then"
         return advice
     if change.optimizer is not None:
         advice = (
             f"run every backward before the step: move {culprit} ({line(change.at.span, home)}) below this "
-            "line, or do the forward pass again after it"
+            f"line{_or_sum(reading, run, change)}, or do the forward pass again after it"
         )
         if retained is not None:
             return f"{advice}; `retain_graph=True` keeps the graph but not the values"
         return advice
-    if change.on_view or "[" in change.how or "setitem" in change.how:
+    if "[" in change.name or "[" in change.how or "setitem" in change.how:
         return (
             "do not write into a tensor that the graph still needs: collect the parts in a list and "
             "`torch.stack` them, "

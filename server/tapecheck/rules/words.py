@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.reading import Run
+from tapecheck.rules.reading import Reading, Run
 from tapecheck.tape import Backward, Node, Root, Site, Span
 
 MAX_LABELS = 8
@@ -100,9 +100,15 @@ def span_facts(span: Span) -> dict[str, Any]:
     }
 
 
-def called_from(site: Site, home: Span, limit: int = 3) -> list[Label]:
-    """Labels for the calls that led to a place."""
-    return [Label(span, "called from here", "called") for span in site.stack[:limit] if span != home]
+def called_from(reading: Reading, site: Site, home: Site, limit: int = 3) -> list[Label]:
+    """Labels for the calls that led to a place, as far as they tell something.
+
+    The one call of a function that runs once, such as `main()`, tells nothing of how two places meet.
+    """
+    told = reading.telling_calls(site)
+    if site.stack and not told and site is not home and site.stack[0] not in home.stack:
+        told = site.stack[:1]
+    return [Label(span, "called from here", "called") for span in told[:limit] if span != home.span]
 
 
 def join(texts: Iterable[str]) -> str:

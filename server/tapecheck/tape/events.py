@@ -206,10 +206,14 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of `optimizer.step()`; the in-place changes it makes follow as `InPlace` events."""
+    """A call of `optimizer.step()`; the in-place changes it makes follow as `InPlace` events.
+
+    `call` is what was called as it is written in the source, `self.optimizer.step`, where that is known.
+    """
 
     at: Site
     optimizer: int
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +275,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A name was bound to a tensor; for hovers and for naming things in messages."""
+    """A name was bound to a tensor; for hovers and for naming things in messages.
+
+    `item` says which element of a tuple the tensor is, where the name was bound to the tuple.
+    """
 
     at: Site
     name: str
     node: int | None
     cuts: tuple[int, ...] = ()
+    item: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
