@@ -184,7 +184,10 @@ class Torch:
             return Unknown(name)
         narrowed = self.narrow(fact, args, kwargs)
         bound = bind(narrowed, args, kwargs)
-        if narrowed.factory and not any(isinstance(value, Tensor) and name == "tensor" for value in args):
+        # `linspace` takes tensors too; of numbers it makes a leaf like any other factory.
+        given = any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
+        factory = narrowed.factory or (name in ("linspace", "logspace") and not given)
+        if factory and not any(isinstance(value, Tensor) and name == "tensor" for value in args):
             return self.factory(name, args, kwargs, node)
         if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
             return bound[narrowed.view_of]

@@ -432,4 +432,17 @@ net = nn.LSTM(4, 4, batch_first=True)
 out, _ = net(torch.rand(2, 3, 4))
 grads = torch.autograd.grad(out.sum(), list(net.parameters()))
 """,
+    "linspace makes a leaf of numbers": """
+net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+x = torch.linspace(0, 1, 6).view(-1, 1).requires_grad_()
+u = net(x)
+du = torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)[0]
+d2u = torch.autograd.grad(du, x, torch.ones_like(du), create_graph=True)[0]
+(d2u + u).pow(2).mean().backward()
+""",
+    "a Variable shares the data and not the graph": """
+net = nn.Linear(3, 1)
+loss = torch.autograd.Variable(net(torch.rand(2, 3)).mean())
+loss.backward()  # raises
+""",
 }
