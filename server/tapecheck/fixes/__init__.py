@@ -22,8 +22,10 @@ MAX_FIXES = 3
 MAX_TRIES = 12
 TRIES_FOR_MORE = 5
 """How many candidates are still tried once a first fix has held: each costs one analysis of the file."""
+LONG = 4000
+"""Events on the tapes from which a program counts as long (about 1,000 lines): half as many candidates are tried."""
 
-__all__ = ["MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "available", "fixes_for"]
+__all__ = ["LONG", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "available", "fixes_for"]
 
 
 def available() -> bool:
@@ -61,7 +63,8 @@ def fixes_for(
         from tapecheck import check as checking
 
         check = partial(checking.check, cancelled=cancelled)
-    verifier = Verifier(report, finding, check, MAX_TRIES)
+    long = sum(len(tape.events) for tape in report.interpretation.tapes) > LONG
+    verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES)
     context = Context(report, finding, Code(report.source))
     found: list[Fix] = []
     groups: set[str] = set()
@@ -74,7 +77,7 @@ def fixes_for(
         # Who chooses among fixes reads their titles: what reads the same is offered once.
         if fix is not None and all(fix.title != other.title for other in found):
             if not found:
-                verifier.left = min(verifier.left, TRIES_FOR_MORE)
+                verifier.left = min(verifier.left, TRIES_FOR_MORE // 2 if long else TRIES_FOR_MORE)
             found.append(fix)
             if candidate.group:
                 groups.add(candidate.group)

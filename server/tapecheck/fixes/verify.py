@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # What only shows in later iterations, or once a program is known to its end.
 _SHOWN_LATER = frozenset({"TAPE201", "TAPE203", "TAPE301", "TAPE401", "TAPE402"})
 
+_ACTING = ("detach", "item", "clone")
+
 Check = Callable[[Source], "Report"]
 
 
@@ -151,6 +153,8 @@ def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
 
     A value of another kind has no such method: the dry run goes on then as if it had, a real one raises.
     """
+    if not any(name in change.content for change in changes for name in _ACTING):
+        return True
     code = Code(after.source)
     written: list[tuple[int, int]] = []
     shift = 0
@@ -160,7 +164,7 @@ def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
     wanted: set[Span] = set()
     for node in ast.walk(code.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
-            if node.func.attr in ("detach", "item", "clone"):
+            if node.func.attr in _ACTING:
                 end = code.end(node.func)
                 if any(low < end <= high for low, high in written):
                     wanted.add(code.index.span(after.source.path, code.start(node), code.end(node)))
