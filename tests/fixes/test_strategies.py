@@ -94,7 +94,7 @@ for t in range(5):
     loss.backward()
     opt.step()
 """,
-        ["memory['h'] = memory['h'].detach()"],
+        ['memory["h"] = memory["h"].detach()'],
     ),
     "stored after the backward": (
         RECURRENT.format(kind="GRUCell")

@@ -163,6 +163,12 @@ def _everywhere(
         yield Candidate(title, effect, changes, safe, group_name, fallback=narrow)
 
 
+def _written(code: Code, carrier: Carrier) -> str:
+    """The carried value as the program writes it, quotes and all."""
+    text = code.segment(carrier.read)
+    return carrier.text if "\n" in text or "\r" in text else text
+
+
 def _shapes(context: Context, group: list[Carrier]) -> list[str]:
     """The possible shapes of the carried values, likeliest first."""
     return list(dict.fromkeys(shape for carrier in group for shape in shape_of(context.code, carrier)))
@@ -293,7 +299,7 @@ def _after_backward(context: Context, collision: Collision, carrier: Carrier, sh
         # Assigned anew behind this place, outside a branch: detaching here would be overwritten.
         if store is not loop and store.lineno > (last.end_lineno or 0) and store in loop.body:
             return None
-    change = code.insert_after(last, [detaching(carrier.text, shape)])
+    change = code.insert_after(last, [detaching(_written(context.code, carrier), shape)])
     return None if change is None else _Place([change], "after the backward")
 
 
@@ -418,7 +424,7 @@ def _after_store(context: Context, collision: Collision, carrier: Carrier, shape
     if isinstance(carrier.read, ast.Attribute):
         scope = code.owner(carrier.read) or code.tree
     for store in code.stores(carrier.function, carrier.text):
-        change = code.insert_after(store, [detaching(carrier.text, shape)])
+        change = code.insert_after(store, [detaching(_written(context.code, carrier), shape)])
         if change is None or not isinstance(store, ast.Assign):
             continue
         # Whatever reads it elsewhere may do so before this iteration's backward.
@@ -438,7 +444,7 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
 
 
 def _detaching_lines(code: Code, carrier: Carrier, shape: str) -> Iterable[str]:
-    line = detaching(carrier.text, shape)
+    line = detaching(_written(code, carrier), shape)
     if _starts_as_none(code, carrier):
-        return [f"if {carrier.text} is not None:", f"    {line}"]
+        return [f"if {_written(code, carrier)} is not None:", f"    {line}"]
     return [line]
