@@ -154,3 +154,19 @@ def test_the_ledger_of_a_way_is_that_of_a_replay() -> None:
         assert list(tape.ledger.traversals.values()) == traversals
         assert (tape.ledger.nodes, tape.ledger.versions) == (again.nodes, again.versions)
         assert all(tape.ledger.is_freed(node) == again.is_freed(node) for node in again.nodes)
+
+
+def test_a_generator_that_goes_through_itself_ends_soon() -> None:
+    program = HEAD + (
+        "import sys\n"
+        "def walk(node):\n"
+        "    yield node\n"
+        "    for child in node.children:\n"
+        "        yield from walk(child)\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "for node in walk(sys.argv):\n"
+        "    w.exp().sum().backward()\n"
+    )
+    result = interpret(from_text(program, "program.py"))
+    assert not result.exhausted
+    assert len(result.tapes[0].events) < 1_000

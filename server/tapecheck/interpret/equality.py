@@ -155,6 +155,10 @@ def contains(machine: Machine, container: Value, item: Value) -> bool | None:
     items = container if isinstance(container, tuple) else getattr(container, "items", None)
     if not isinstance(items, (tuple, list)):
         return None
+    if isinstance(item, Unknown):
+        if any(candidate is item for candidate in items):
+            return True
+        return None if items or getattr(container, "more", False) else False
     unsure = bool(getattr(container, "more", False))
     for candidate in items:
         candidate = concrete(candidate)

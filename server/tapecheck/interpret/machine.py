@@ -1353,11 +1353,15 @@ class Machine:
             self.depth -= 1
 
     def _too_deep(self, body: ast.AST, args: Args) -> bool:
-        """Whether a function calls itself too often to go on: further where a known number may count down."""
+        """Whether a function calls itself too often to go on: further where a known number may count down
+        or a known container be gone through."""
         running = self.running.count(id(body))
         if running < MAX_RECURSION:
             return False
-        return running >= MAX_COUNTED_RECURSION or not any(type(arg) is int for arg in args)
+        return running >= MAX_COUNTED_RECURSION or not any(
+            type(arg) is int or (isinstance(arg, (List, tuple, Dict)) and not getattr(arg, "more", False))
+            for arg in args
+        )
 
     def _run_generator(self, function: Function, env: Env, frame: Frame) -> Run:
         """Run a generator function; its loops and frames are put in place whenever it is resumed."""
@@ -1371,6 +1375,8 @@ class Machine:
             self.world.iteration = (*outside, *inner)
             self.world.push(frame)
             self.envs.append(env)
+            self.running.append(id(function.node))
+            self.depth += 1
             try:
                 value = run.send(sent) if thrown is None else run.throw(thrown)
             except StopIteration as stop:
@@ -1381,6 +1387,8 @@ class Machine:
                 self.world.iteration = outside
                 self.world.pop()
                 self.envs.pop()
+                self.running.pop()
+                self.depth -= 1
             thrown = None
             try:
                 sent = yield value

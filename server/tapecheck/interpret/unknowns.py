@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tapecheck.interpret.world import World
 
 _MOST = 1_000
+_MOST_ITEMS = 16
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
 
@@ -61,7 +62,8 @@ def expression(value: Value) -> Hashable:
         return ("=", value)
     if isinstance(value, (tuple, List)) and not getattr(value, "more", False):
         items = value if isinstance(value, tuple) else value.items
-        return ("()", *(expression(item) for item in items))
+        if len(items) <= _MOST_ITEMS:
+            return ("()", *(expression(item) for item in items))
     return ("?", id(value))
 
 
