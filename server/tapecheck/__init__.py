@@ -3,3 +3,12 @@
 from __future__ import annotations
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """`tapecheck.record` is there once it is asked for: the rest needs none of it."""
+    if name == "record":
+        import importlib
+
+        return importlib.import_module("tapecheck.record")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

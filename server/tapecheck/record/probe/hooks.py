@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import FrameType
-from typing import Any, List
+from typing import Any, Callable, List
 
 
 class Engine:
@@ -65,10 +65,12 @@ def nodes_of(roots: List[Any]) -> List[Any]:
     return [root.node if hasattr(root, "node") else getattr(root, "grad_fn", None) for root in roots]
 
 
-def install(torch: Any, recorder: Any) -> None:
-    """Watch a freshly imported torch."""
+def install(torch: Any, recorder: Any) -> Callable[[], None]:
+    """Watch torch; what is answered undoes it."""
     variable = torch.autograd.Variable
-    variable._execution_engine = Engine(variable._execution_engine, recorder)
+    engine = variable._execution_engine
+    variable._execution_engine = Engine(engine, recorder)
+    handles: List[Any] = []
     optimizers = importlib.import_module("torch.optim.optimizer")
 
     def before(optimizer: Any, args: Any, words: Any) -> None:
@@ -84,8 +86,8 @@ def install(torch: Any, recorder: Any) -> None:
             recorder.failed()
 
     if hasattr(optimizers, "register_optimizer_step_pre_hook"):
-        optimizers.register_optimizer_step_pre_hook(before)
-        optimizers.register_optimizer_step_post_hook(after)
+        handles.append(optimizers.register_optimizer_step_pre_hook(before))
+        handles.append(optimizers.register_optimizer_step_post_hook(after))
     patch = getattr(optimizers.Optimizer, "_patch_step_function", None)
     if patch is not None:
 
@@ -99,6 +101,15 @@ def install(torch: Any, recorder: Any) -> None:
         optimizers.Optimizer._patch_step_function = made
     if not hasattr(torch._C._autograd.SavedTensor, "data"):
         _watch_saved_tensor_hooks(torch, recorder)
+
+    def undo() -> None:
+        variable._execution_engine = engine
+        if patch is not None:
+            optimizers.Optimizer._patch_step_function = patch
+        for handle in handles:
+            handle.remove()
+
+    return undo
 
 
 def _watch_saved_tensor_hooks(torch: Any, recorder: Any) -> None:

@@ -11,7 +11,7 @@ import time
 import weakref
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .graph import LEAF_SEQUENCE, NewLeaf, NewNode, Passed, Reader, TensorRef, address_of, raise_stack_limit, version_of
 from .holds import SAMPLED, HoldFinder
@@ -22,6 +22,7 @@ from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
 from .writer import Writer, span
 
 _MAX_PENDING = 256
+_DEPTH_AS_IT_IS = 15_000
 _WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
 _ALLOWANCE_SECONDS, _SHARE = 0.5, 0.02
@@ -96,21 +97,22 @@ class Recorder(Listener):
         self.ended = False
         self.disabled = False
         self.seed: Optional[int] = None
+        self.detach: Callable[[], None] = lambda: None
         self.learning: Dict[int, Any] = {}
         self.ended_at: Dict[Any, Tuple[int, float, float]] = {}
         self._pid = os.getpid()
 
     # Life
 
-    def attach(self, torch: Any) -> None:
-        """Begin to watch a torch that has just been imported."""
+    def attach(self, torch: Any, deeper: bool = True) -> None:
+        """Begin to watch torch; `deeper` where this process's stack may be made larger for deep graphs."""
         self.torch = torch
-        self.reader = Reader(torch, raise_stack_limit())
+        self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS)
         self.holds = HoldFinder(torch, self.reader, self.sources)
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
         for lines in self.tracer.threads.values():
             lines.seen = self.tracer.sequence()
-        install(torch, self)
+        self.detach = install(torch, self)
         if self.seed is not None:
             seed_everything(torch, self.seed)
 
@@ -293,7 +295,13 @@ class Recorder(Listener):
         root = name.replace("[", ".").split(".")[0]
         stores = self.tracer.stores(root, function) if root else []
         if not stores:
-            return lines.place, () if parameter else lines.iteration()
+            # A statement that makes it and was never seen to run had run before the recording began.
+            earlier = any(
+                store.function == function and not store.attribute
+                for text in self.sources.texts()
+                for store in text.stores.get(root, ())
+            )
+            return lines.place, () if parameter or earlier else lines.iteration()
         place = max(stores, key=lambda item: item.hits)
         iteration: List[Tuple[int, int]] = []
         for call in lines.stack:

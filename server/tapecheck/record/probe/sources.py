@@ -303,14 +303,14 @@ def _parse_quietly(text: str, filename: str) -> ast.Module:
 class Sources:
     """Which files are the user's, what they are called on the tape, and their parsed text."""
 
-    def __init__(self, script: str, shown: str) -> None:
+    def __init__(self, script: str, shown: str, foreign: str = "") -> None:
         self.script = script
         self.shown = shown
         self.directory = os.getcwd()
         own = os.path.dirname(os.path.abspath(__file__))
         places = [own] + [sysconfig.get_path(name) or "" for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         places += site.getsitepackages() if hasattr(site, "getsitepackages") else []
-        places.append(getattr(site, "USER_SITE", None) or "")
+        places += [getattr(site, "USER_SITE", None) or "", foreign]
         self._foreign = tuple({os.path.join(place, "") for place in places if place})
         self._roots = tuple(
             {os.path.join(os.path.dirname(os.path.abspath(script)), ""), os.path.join(self.directory, "")}
@@ -327,10 +327,10 @@ class Sources:
         return known
 
     def _decide(self, filename: str) -> bool:
-        if filename.startswith("<"):
-            return False
         if filename == self.script:
             return True
+        if filename.startswith("<"):
+            return False
         path = os.path.abspath(filename)
         if path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path:
             return False

@@ -11,7 +11,7 @@ import bisect
 import sys
 import threading
 from types import CodeType, FrameType
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from .sources import LoopText, Sources, SourceText
 
@@ -391,18 +391,19 @@ class Tracer:
 
     # Observing
 
-    def start(self) -> None:
+    def start(self, frames: Sequence[FrameType] = ()) -> None:
+        """Begin to observe; `frames` are user frames that run already, outermost first."""
         if hasattr(sys, "monitoring"):
-            self._stop = _monitor(self)
+            self._stop = _monitor(self, frames)
         else:
-            self._stop = _settrace(self)
+            self._stop = _settrace(self, frames)
 
     def stop(self) -> None:
         stop, self._stop = self._stop, lambda: None
         stop()
 
 
-def _settrace(tracer: Tracer) -> Callable[[], None]:
+def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     yields = _yield_opcodes()
 
     def entered(frame: FrameType, event: str, arg: Any) -> Any:
@@ -438,6 +439,9 @@ def _settrace(tracer: Tracer) -> Callable[[], None]:
 
     if sys.gettrace() is not None:
         raise RuntimeError("a debugger or a coverage tool already traces this process")
+    running = list(frames)
+    for frame in running:
+        frame.f_trace = entered(frame, "call", None)
     sys.settrace(entered)
     threading.settrace(entered)
 
@@ -445,6 +449,9 @@ def _settrace(tracer: Tracer) -> Callable[[], None]:
         if sys.gettrace() is entered:
             sys.settrace(None)
         threading.settrace(None)
+        for frame in running:
+            frame.f_trace = None
+        running.clear()
 
     return stop
 
@@ -456,7 +463,7 @@ def _yield_opcodes() -> Tuple[int, ...]:
     return tuple(opcode.opmap[name] for name in names if name in opcode.opmap)
 
 
-def _monitor(tracer: Tracer) -> Callable[[], None]:
+def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     monitoring: Any = vars(sys)["monitoring"]
     events = monitoring.events
     tool = next((number for number in (3, 4, 1, 0, 5, 2) if monitoring.get_tool(number) is None), None)
@@ -536,6 +543,12 @@ def _monitor(tracer: Tracer) -> Callable[[], None]:
     )  # fmt: skip
     for event, callback in callbacks:
         monitoring.register_callback(tool, event, callback)
+    for frame in frames:
+        function = tracer.function(frame.f_code)
+        if function is not None:
+            observed.add(frame.f_code)
+            monitoring.set_local_events(tool, frame.f_code, local_events)
+            tracer.enter(function, frame)
     monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE)
 
     def stop() -> None:

@@ -1,0 +1,144 @@
+"""Recording from within a program: `with tapecheck.record() as tape:` in scripts, notebooks and tests.
+
+What the block does is recorded, and no process is started. It needs torch in this process, and Python's tracing to
+itself up to 3.11 (no debugger, no coverage tool).
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from tapecheck.record.evidence import judge
+from tapecheck.record.probe import PRODUCER
+from tapecheck.record.probe.recorder import Limits, Recorder
+from tapecheck.record.probe.sources import Sources
+from tapecheck.record.probe.writer import Writer
+from tapecheck.rules.finding import Finding
+from tapecheck.tape import Tape, read_tape, write_tape
+
+_MAX_BYTES = 256_000_000
+_PACKAGE = str(Path(__file__).parents[1])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_active: Recording | None = None
+
+
+@dataclass(slots=True)
+class RecordedTape(Tape):
+    """The tape of a block: empty while the block runs, whole once it is left."""
+
+    producer: str = PRODUCER
+    directory: str = field(default_factory=os.getcwd)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the rules and the exceptions of the block say, each with its evidence."""
+        return judge([], self, directory=self.directory)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tape to a file that `tapecheck check` and `tapecheck diff` read."""
+        with Path(path).open("w", encoding="utf-8") as file:
+            write_tape(self, file)
+
+    def __str__(self) -> str:
+        from tapecheck.report import Checked, Sources, text
+
+        return text.render([Checked("the recorded block", self.findings)], Sources())
+
+
+class Recording:
+    """A context manager, and a decorator: the tape of the last call is then the attribute `tape` of the function.
+
+    `save` is a file to write the tape to when the block is left. Exceptions of the block pass through.
+    """
+
+    def __init__(self, save: str | os.PathLike[str] | None = None) -> None:
+        self.save = save
+        self.tape = RecordedTape()
+        self._recorder: Recorder | None = None
+        self._path = ""
+
+    def __enter__(self) -> RecordedTape:
+        global _active
+        if _active is not None:
+            raise RuntimeError("a recording is running already: one at a time")
+        import torch
+
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        handle, self._path = tempfile.mkstemp(prefix="tapecheck-", suffix=".jsonl")
+        os.close(handle)
+        filename = frame.f_code.co_filename
+        sources = Sources(filename, _shown(filename), foreign=_PACKAGE)
+        if not Path(filename).is_file():
+            # A cell of a notebook: its text is where tracebacks find it.
+            sources.give(filename, linecache.getlines(filename))
+        recorder = Recorder(sources, Writer(self._path, PRODUCER), Limits(tape_bytes=_MAX_BYTES), {})
+        try:
+            recorder.attach(torch, deeper=False)
+            recorder.tracer.start(_user_frames(frame, sources))
+        except BaseException:
+            recorder.detach()
+            Path(self._path).unlink(missing_ok=True)
+            raise
+        self._recorder, _active = recorder, self
+        self.tape = RecordedTape()
+        return self.tape
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        global _active
+        recorder, self._recorder, _active = self._recorder, None, None
+        if recorder is None:
+            return
+        recorder.tracer.stop()
+        if error is not None:
+            recorder.uncaught(error)
+        recorder.finish("finished" if error is None else "raised", "" if error is None else f"{kind and kind.__name__}")
+        recorder.detach()
+        recorder.writer.abandon()
+        try:
+            with Path(self._path).open(encoding="utf-8", errors="replace") as file:
+                self.tape.events[:] = read_tape(file).events
+        finally:
+            Path(self._path).unlink(missing_ok=True)
+        if self.save is not None:
+            self.tape.save(self.save)
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def recorded(*args: _P.args, **words: _P.kwargs) -> _R:
+            one = Recording(self.save)
+            try:
+                with one:
+                    return function(*args, **words)
+            finally:
+                recorded.tape = one.tape  # type: ignore[attr-defined]
+
+        return recorded
+
+
+def _shown(filename: str) -> str:
+    path = Path(filename)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else filename
+
+
+def _user_frames(frame: FrameType | None, sources: Sources) -> list[Any]:
+    """The user's frames that run now, outermost first."""
+    found = []
+    while frame is not None:
+        if sources.is_user(frame.f_code.co_filename):
+            found.append(frame)
+        frame = frame.f_back
+    return found[::-1]
