@@ -312,6 +312,10 @@ class Autograd:
             # The way to this input leads through what nobody knows, and so does the graph of its gradient.
             source = [world.unknown_source(node)]
             return world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
+        if event.create != "no" and world.grad_mode != "no" and isinstance(value, Unknown) and number is None:
+            # The gradient of what nobody knows: there may be a graph to it.
+            source = [world.unknown_source(node)]
+            return world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
         if not cut:
             cut.append(self._cut(world.site(node), roots))
         return world.data("grad", (cut[0],))
@@ -569,14 +573,34 @@ class _Source:
         self.oldest = None if number in world.ledger.leaves else number
 
 
+_CONDITIONAL = (
+    ast.If, ast.IfExp, ast.Try, ast.For, ast.While, ast.Match, ast.BoolOp, ast.Lambda, ast.FunctionDef, ast.ListComp,
+    ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+
+
 def _reads_saved(backward: Value) -> Fact:
-    """Whether a Function's backward reads what save_for_backward saved."""
+    """Whether a Function's backward reads what save_for_backward saved: a read under a condition may not happen."""
     while isinstance(backward, Wrapped):
         backward = backward.function
     if not isinstance(backward, Function):
         return "may"
-    names = {child.attr for child in ast.walk(backward.node) if isinstance(child, ast.Attribute)}
-    return "yes" if names & {"saved_tensors", "saved_variables"} else "no"
+    found: Fact = "no"
+    arguments = backward.node.args.args
+    context = arguments[0].arg if arguments else ""
+    stack: list[tuple[ast.AST, bool]] = [(child, True) for child in ast.iter_child_nodes(backward.node)]
+    while stack:
+        current, certain = stack.pop()
+        if isinstance(current, ast.Attribute) and current.attr in ("saved_tensors", "saved_variables"):
+            if certain:
+                return "yes"
+            found = "may"
+        if isinstance(current, ast.Call) and any(isinstance(a, ast.Name) and a.id == context for a in current.args):
+            # Whoever is given the context may read it.
+            found = "may"
+        certain = certain and not isinstance(current, _CONDITIONAL)
+        stack.extend((child, certain) for child in ast.iter_child_nodes(current))
+    return found
 
 
 def _true(value: Value) -> bool:

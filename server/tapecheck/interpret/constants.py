@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_TEXT = 10_000
 _MAX_BITS = 4_096
+_MAX_RANGE = 1_000
 _MAX_DEPTH = 6
 _ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _WIDE = re.compile(r"\d{5,}")
@@ -53,7 +54,7 @@ def plain(value: Value, depth: int = _MAX_DEPTH) -> Any:
             return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in value.items.items()}
         if isinstance(value, Set):
             return {plain(item, depth - 1) for item in value.items}
-        if isinstance(value, Range):
+        if isinstance(value, Range) and len(value) <= _MAX_RANGE:
             return range(value.start, value.stop, value.step)
         if isinstance(value, slice):
             return slice(*(plain(part) for part in (value.start, value.stop, value.step)))

@@ -105,6 +105,11 @@ def suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     )
 
 
+def expecting() -> Context:
+    """`pytest.raises` and its like: the exception is wanted, whatever it is."""
+    return Context(lambda m: Unknown("excinfo"), lambda m, raised: raised is not None, swallows=True)
+
+
 def nullcontext(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else kwargs.get("enter_result")
     return Context(lambda m2: value, lambda m2, raised: None)

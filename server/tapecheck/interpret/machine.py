@@ -57,6 +57,7 @@ from tapecheck.interpret.values import (
     unwrapped,
 )
 from tapecheck.interpret.world import Exhausted, Frame, World
+from tapecheck.source import expects
 from tapecheck.tape import Bind, Escape, Fact, Raised, Site, Span
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ _MAX_ROUNDS = 64
 _MAX_FED = 256
 _NAMED_ELEMENTS = 4
 
+_EXCLUSIVE = ("Eq", "Lt", "Gt")
 _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
@@ -424,6 +426,8 @@ class Machine:
         try:
             for item in node.items:
                 manager = self.eval(item.context_expr, env)
+                if isinstance(manager, Unknown) and expects(item.context_expr):
+                    manager = contexts.expecting()
                 if isinstance(manager, Context) and manager.swallows:
                     self.handlers += 1
                 value = self.enter(manager, node)
@@ -990,12 +994,30 @@ class Machine:
             return not wanted
         if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
             return not self.test(expression.operand, env, node, not default)
+        if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
+            return self._test_chain(expression, env, node, default)
         value = self.eval(expression, env)
         answer = self.known_truth(value)
         if answer is None:
             answer = self.world.choose(expression, default, _text(expression), node)
             self.settle(value, answer)
         return answer
+
+    def _test_chain(self, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:
+        """`a <= b < c`: one test after the other, each operand evaluated once."""
+        left = self.eval(expression.left, env)
+        for op, comparator in zip(expression.ops, expression.comparators):
+            right = self.eval(comparator, env)
+            value = self.compare(op, left, right, expression)
+            answer = self.known_truth(value)
+            if answer is None:
+                # The place of a pair is that of its right side: each pair is a condition of its own.
+                answer = self.world.choose(comparator, default, _text(expression), node)
+                self.settle(value, answer)
+            if not answer:
+                return False
+            left = right
+        return True
 
     # -- expressions ----------------------------------------------------------------------------------------
 
@@ -1532,17 +1554,18 @@ class Machine:
         if len(node.ops) == 1:
             return self.compare(node.ops[0], left, self.eval(node.comparators[0], env), node)
         result: Value = True
-        undecided: Value = None
+        undecided: list[Value] = []
         for op, expression in zip(node.ops, node.comparators):
             right = self.eval(expression, env)
             result = self.compare(op, left, right, node)
             truth = self.known_truth(result)
             if truth is False:
                 return False
-            if truth is None and undecided is None:
-                undecided = result
+            if truth is None:
+                undecided.append(result)
             left = right
-        return result if undecided is None else undecided
+        # Where several pairs are open, the answer of the whole says nothing of one of them.
+        return result if not undecided else (undecided[0] if len(undecided) == 1 else Unknown("test"))
 
     def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(op, (ast.Is, ast.IsNot)):
@@ -1618,11 +1641,16 @@ class Machine:
         if value is None:
             value = self.world.known[key] = Unknown("test")
             # The parts keep what the key speaks of alive.
-            value.parts = ("test", left, right)
+            value.parts = (f"test {positive.__name__}", left, right)
             if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
                 value.compared = (positive.__name__, left, right)
         if value.truth is None and value.compared is not None:
             value.truth = unknowns.decided(*value.compared)
+        if value.truth is None and key[0] in _EXCLUSIVE:
+            # Of less, equal and greater one answer excludes the others.
+            others = [self.world.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
+            if any(other is not None and self.known_truth(other) for other in others):
+                value.truth = False
         if positive is kind:
             return value
         result = Unknown("not")

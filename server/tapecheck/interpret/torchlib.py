@@ -516,7 +516,9 @@ class Torch:
         ):
             return self.op(OPERATORS.get(op, op), [left, right], {}, node)
         name = REFLECTED.get(op)
-        return self.op(name, [right, left], {}, node) if name is not None else self.world.data()
+        if name is None or self.facts.op(name) is None:
+            return self.opaque_result(op, [left, right], {}, node)
+        return self.op(name, [right, left], {}, node)
 
     def unknown_operator(self, op: str, left: Value, right: Value, node: ast.AST) -> Value:
         """An operator on unknown values: an op where one of them carries a graph, else unknown."""

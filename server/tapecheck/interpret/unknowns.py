@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST = 1_000
 _MOST_ITEMS = 16
+_WHOLE = frozenset(["len", "__len__()", "index", "int"])
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
 
@@ -94,12 +95,22 @@ def settled(value: Unknown, answer: bool) -> None:
             owner.concrete = constant
     elif isinstance(constant, (int, float)):
         low, high = owner.bounds or (-math.inf, math.inf)
-        step = 1 if isinstance(constant, int) else 0
+        whole = is_whole(owner)
         if (kind == "Gt") == answer:
-            low = max(low, constant + step if kind == "Gt" else constant)
+            low = max(low, _next(constant, 1, whole) if kind == "Gt" else constant)
         else:
-            high = min(high, constant if kind == "Gt" else constant - step)
+            high = min(high, constant if kind == "Gt" else _next(constant, -1, whole))
         owner.bounds = (low, high)
+
+
+def is_whole(value: Unknown) -> bool:
+    """Whether an unknown number is known to be an int: a length, an index, what `int()` gave."""
+    return value.name in _WHOLE or value.name.rpartition(".")[2] in _WHOLE or (value.parts or ("",))[0] in _WHOLE
+
+
+def _next(constant: float, direction: int, whole: bool) -> float:
+    """The number that follows a constant in a direction."""
+    return constant + direction if whole else math.nextafter(constant, direction * math.inf)
 
 
 def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
@@ -122,7 +133,7 @@ def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
         times = 0
     elif value.bounds is not None:
         low, high = value.bounds
-        times = int(max(min(times, high), low, 0)) if max(min(times, high), low) < _MOST else times
+        times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < _MOST else times
     if value.concrete is None:
         value.concrete = times
     return times

@@ -6,7 +6,7 @@ rest is parsed, so that an edit in progress does not wipe the findings elsewhere
 
 from __future__ import annotations
 
-from tapecheck.source.suppress import Suppressions, suppressions
+from tapecheck.source.suppress import Suppressions, expects, suppressions
 from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, read_source, split_lines
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Source",
     "SourceError",
     "Suppressions",
+    "expects",
     "from_text",
     "read_source",
     "split_lines",

@@ -20,25 +20,34 @@ if TYPE_CHECKING:
     from tapecheck.source.text import Source
 
 ALL_RULES = "*"
-_COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<rules>[^\]\n]*)\])?")
+EXPECTING = frozenset(["raises", "assertRaises", "assertRaisesRegex"])
+"""Contexts that want the exception: what raises in them is meant to."""
+RAISING = "TAPE1"
+_COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<rules>[^\]\n]*)\]|(?!\s*\[))")
 _BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Suppressions:
-    """What the comments of one file switch off: names of rules for the whole file, and for single lines."""
+    """What the comments of one file switch off: names of rules for the whole file, and for single lines.
+
+    `expected` are the lines of a test that wants an exception.
+    """
 
     file: frozenset[str] = frozenset()
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
     statements: tuple[tuple[int, int], ...] = ()
+    expected: tuple[tuple[int, int], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.file or self.lines)
+        return bool(self.file or self.lines or self.expected)
 
     def hide(self, code: str, name: str, line: int, end_line: int) -> bool:
         """Whether a finding of a rule on some lines is switched off."""
         if names_rule(self.file, code, name):
+            return True
+        if code.startswith(RAISING) and any(first <= line and end_line <= last for first, last in self.expected):
             return True
         if not self.lines:
             return False
@@ -58,8 +67,9 @@ def names_rule(names: Iterable[str], code: str, name: str) -> bool:
 
 def suppressions(source: Source) -> Suppressions:
     """What the comments of a file switch off."""
+    expected = tuple(_expecting(source.tree)) if any(f"{name}(" in source.text for name in EXPECTING) else ()
     if "tapecheck:" not in source.text:
-        return Suppressions()
+        return Suppressions(expected=expected)
     file: set[str] = set()
     lines: dict[int, frozenset[str]] = {}
     for line, comment in _comments(source.text, source.lines):
@@ -70,7 +80,20 @@ def suppressions(source: Source) -> Suppressions:
             else:
                 lines[line] = lines.get(line, frozenset()) | names
     statements = tuple(_simple_statements(source.tree)) if lines else ()
-    return Suppressions(frozenset(file), lines, statements)
+    return Suppressions(frozenset(file), lines, statements, expected)
+
+
+def expects(manager: ast.expr) -> bool:
+    """Whether a context is `pytest.raises(...)` or `self.assertRaises(...)`."""
+    function = manager.func if isinstance(manager, ast.Call) else None
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+    return name in EXPECTING
+
+
+def _expecting(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.With, ast.AsyncWith)) and any(expects(item.context_expr) for item in node.items):
+            yield node.lineno, node.end_lineno or node.lineno
 
 
 def ignore_line(source: Source, code: str, line: int, end_line: int) -> tuple[int, int, int, str] | None:

@@ -108,7 +108,7 @@ def _repair(lines: list[str]) -> tuple[ast.Module, list[str], str | None, int | 
     for _ in range(_MAX_REPAIRS):
         try:
             return _parse("\n".join(current)), current, first, first_line, blanked
-        except RecursionError:
+        except (RecursionError, MemoryError):
             return ast.Module([], []), [""] * len(lines), _TOO_DEEP, 1, blanked
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None) or 1

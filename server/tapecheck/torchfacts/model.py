@@ -41,6 +41,7 @@ REFLECTED: Mapping[str, str] = {
     "Add": "__radd__",
     "Sub": "__rsub__",
     "Mult": "__rmul__",
+    "MatMult": "__rmatmul__",
     "Div": "__rtruediv__",
     "FloorDiv": "__rfloordiv__",
     "Mod": "__rmod__",

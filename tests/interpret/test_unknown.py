@@ -1,0 +1,92 @@
+"""What hangs on values nobody knows: quiet where nothing is wrong, "may" where only some of them are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+HEAD = "import pytest\nimport torch\nfrom torch import nn\n"
+LOSS = "    y = torch.ones(3, requires_grad=True).exp().sum()\n"
+QUIET = {
+    "an unknown times a parameter": """\
+def train(x):
+    w = torch.ones(3, requires_grad=True)
+    (x @ w).sum().backward()
+""",
+    "a gradient with create_graph of an unknown input": """\
+net = nn.Linear(3, 1)
+def train(loader):
+    for x in loader:
+        x.requires_grad = True
+        (slope,) = torch.autograd.grad(net(x).sum(), [x], create_graph=True)
+        (slope.norm(dim=1) - 1).pow(2).mean().backward()
+""",
+    "equal excludes less": f"""\
+def train(a, b):
+{LOSS}    if a == b:
+        y.backward()
+    if a < b:
+        y.backward()
+""",
+    "a chain and what is beyond it": f"""\
+def train(e):
+{LOSS}    if 3 <= e < 7:
+        y.backward()
+    if e >= 7:
+        y.backward()
+""",
+    "a Function that reads what it saved only sometimes": """\
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.by = by
+        ctx.save_for_backward(x)
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.by:
+            (x,) = ctx.saved_tensors
+            return g * x, None
+        return g * 2, None
+y = Scale.apply(torch.ones(3, requires_grad=True), False).sum()
+y.backward()
+y.backward()
+""",
+    "a test that wants the exception": f"""\
+def test_twice():
+{LOSS}    y.backward()
+    with pytest.raises(RuntimeError):
+        y.backward()
+test_twice()
+""",
+}
+RAISES = {
+    "a number between two ints": (f"""\
+def train(alpha):
+{LOSS}    if alpha > 0:
+        y.backward()
+    if alpha < 1:
+        y.backward()
+""", 9, False),
+    "at least, and equal": (f"""\
+def train(n, m):
+{LOSS}    if n >= m:
+        y.backward()
+    if n == m:
+        y.backward()
+""", 9, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_quiet(name: str) -> None:
+    assert [(finding.code, finding.message) for finding in check(from_text(HEAD + QUIET[name], "t.py")).findings] == []
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_raises(name: str) -> None:
+    program, line, certain = RAISES[name]
+    (finding,) = check(from_text(HEAD + program, "t.py")).findings
+    assert (finding.code, finding.span.line, finding.certain) == ("TAPE101", line, certain)
