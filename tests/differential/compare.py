@@ -19,12 +19,15 @@ from typing import Any
 
 from tapecheck.check import check
 from tapecheck.interpret import interpret
+from tapecheck.rules import judge as apply_rules
 from tapecheck.source import from_text
 from tapecheck.tape import Backward, End, InPlace, Ledger, Raised, Tape
 from tests.differential import growth
 from tests.differential.generate import generate
 from tests.differential.truth import NAME, Outcome, Truth, kind_of
 
+RULES = {"second": ("TAPE101",), "stale": ("TAPE102",), "no-graph": ("TAPE103", "TAPE401"), "leaf": ("TAPE104",)}
+"""The rules that tell of a kind of error, the usual one first."""
 LEDGER_KINDS = {"freed": "second", "stale": "stale", "no-graph": "no-graph", "unused": "unused"}
 
 
@@ -42,12 +45,15 @@ class Verdict:
     endings: frozenset[tuple[str | None, int | None]] = frozenset()
     ways: int = 1
     gave_up: bool = False
+    findings: tuple[tuple[str, int, bool], ...] = ()
+    """What the rules say: code, line, whether it is certain."""
 
 
 def predict(text: str) -> Verdict:
     """The verdict of the dry run; kind "crash" where it fails itself."""
     try:
         tapes = interpret(from_text(text, NAME)).tapes
+        found = tuple((one.code, one.span.line, one.certain) for one in apply_rules(tapes))
     except Exception as error:  # a crash is a disagreement of its own kind, told like the others
         return Verdict(f"crash: {type(error).__name__}: {error}", None)
     if not tapes:
@@ -58,7 +64,7 @@ def predict(text: str) -> Verdict:
     end = tapes[0].events[-1]
     gave_up = not isinstance(end, End) or end.how == "budget"
     endings = {_ending(tape) for tape in tapes if isinstance(tape.events[-1], End) and tape.events[-1].how != "budget"}
-    return Verdict(kind, line, frozenset(possible), frozenset(endings), len(tapes), gave_up)
+    return Verdict(kind, line, frozenset(possible), frozenset(endings), len(tapes), gave_up, found)
 
 
 def _ending(tape: Tape) -> tuple[str | None, int | None]:
@@ -343,6 +349,9 @@ class Score:
     """Programs with conditions on data."""
     warned: list[int] = field(default_factory=list)
     """Programs that end as predicted, without an error, of which the dry run says that one may happen."""
+    rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(code, told) with told one of certain, may, missed, false."""
+    causes: Counter[str] = field(default_factory=Counter)
     leaks: Counter[str] = field(default_factory=Counter)
     leak_seeds: list[tuple[int, str]] = field(default_factory=list)
     cuts: Counter[str] = field(default_factory=Counter)
@@ -359,6 +368,26 @@ class Score:
         """The share of exact agreement, 0 to 1."""
         return self.agree.total() / max(self.compared, 1)
 
+    def tell_rules(self, text: str, outcome: Outcome, verdict: Verdict) -> None:
+        """Hold the findings of the rules that speak of exceptions against how a program ends."""
+        wanted = RULES.get(outcome.kind or "", ())
+        told = {certain for code, line, certain in verdict.findings if code in wanted and line == outcome.line}
+        if wanted:
+            self.rules[wanted[0], "certain" if True in told else "may" if told else "missed"] += 1
+        if "except" in text:
+            # What a program catches may be found, too, and is not how it ends.
+            return
+        for code, line, certain in verdict.findings:
+            if certain and code in ("TAPE101", "TAPE102", "TAPE103", "TAPE104"):
+                if not (code in wanted and line == outcome.line):
+                    self.rules[code, "false"] += 1
+
+    def rules_text(self) -> str:
+        told = ("certain", "may", "missed", "false")
+        codes = sorted({code for code, _ in self.rules})
+        rows = [f"    {code}  " + "  ".join(f"{how} {self.rules[code, how]}" for how in told) for code in codes]
+        return "\n".join(rows)
+
     def text(self) -> str:
         kinds = ", ".join(f"{kind} {number}" for kind, number in self.agree.most_common())
         hits, false, missed, quiet = (self.retain[name] for name in ("hit", "false", "missed", "quiet"))
@@ -367,6 +396,8 @@ class Score:
             f"  agree {self.agree.total()} ({kinds}), unsure {len(self.unsure)}, differ {len(self.differ)}; "
             f"{self.ways} explored more than one way, {self.on_data} with conditions on data\n"
             f"  clean, but said to be able to raise: {len(self.warned)} {self.warned[:20]}\n"
+            f"  by rule, how what torch raises is told:\n{self.rules_text()}\n"
+            f"  causes of disagreement: {dict(self.causes)}\n"
             f"  graphs kept by loops: {dict(self.leaks)}\n"
             f"  parameters cut off: {dict(self.cuts)}\n"
             f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {quiet}"
@@ -392,6 +423,8 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
         score.ways += verdict.ways > 1
         score.on_data += bool(ways)
         answer = judge(outcome, verdict, ways)
+        if not ways:
+            score.tell_rules(text, outcome, verdict)
         if answer == "agree":
             score.agree[outcome.kind or "clean"] += 1
             if outcome.kind is None and verdict.possible and not ways:
@@ -419,6 +452,8 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
                     if name in ("false", "missed"):
                         score.retain_seeds.append((seed, one.line, name))
             continue
+        cause = str(verdict.kind).split(":")[0] if verdict.kind != outcome.kind else "at another line"
+        score.causes[f"{answer}: torch {outcome.kind}, dry run {cause}"] += 1
         (score.unsure if answer == "unsure" else score.differ).append(seed)
         if tell is not None:
             tell(seed, text, outcome, verdict)
@@ -450,6 +485,7 @@ def main() -> int:
     parser.add_argument("--shrink", type=float, default=20.0, help="seconds to spend on shrinking each (0: do not)")
     parser.add_argument("--cache", type=Path, help="folder that keeps the outcomes under torch for the next time")
     parser.add_argument("--no-retain", action="store_true", help="leave out the measurements of retain_graph")
+    parser.add_argument("--no-leaks", action="store_true", help="leave out those of what loops keep and of cuts")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with Truth(cache=options.cache) as truth:
@@ -472,7 +508,8 @@ def main() -> int:
                 flush=True,
             )
 
-        score = compare(range(options.seed, options.seed + options.programs), truth, tell, retain=not options.no_retain)
+        seeds = range(options.seed, options.seed + options.programs)
+        score = compare(seeds, truth, tell, retain=not options.no_retain, leaks=not options.no_leaks)
     print(score.text())
     for seed, name in score.leak_seeds:
         print(f"  leak {name}: seed {seed}")

@@ -243,3 +243,18 @@ def test_a_list_of_totals_hangs_on_the_total(build: Any, found: Any) -> None:
             history.append(build.node(7, total, op="DivBackward0", keeps="yes"))
             build.hold(7, "history", *history)
     assert [finding.facts["holder"] for finding in found(build)] == ["total"]
+
+
+@pytest.mark.parametrize(("more", "reported"), [("no", 0), ("may", 1)])
+def test_a_window_that_its_last_step_backwards(build: Any, found: Any, more: Any, reported: int) -> None:
+    w = build.leaf(1)
+    total = None
+    with build.loop(2, more=more) as begin:
+        for step in range(4):
+            begin()
+            loss = build.node(3, w, saves=[0], name="loss")
+            total = build.node(4, *([total] if total else []), loss, op="AddBackward0", name="total")
+            if step == 3:
+                build.backward(5, total)
+            build.hold(4, "total", total)
+    assert len([finding for finding in found(build) if finding.code == CODE]) == reported

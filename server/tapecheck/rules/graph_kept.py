@@ -452,7 +452,14 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
         old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
         for run in later:
             walked = old & run.traversal.executed.keys()
-            if walked and not any(held.positions[after] > run.position and walked & reached[after] for after in chosen):
+            if not walked:
+                continue
+            # A backward in the last iteration through what all of them made: the loop was one window.
+            window = loop.more == "no" and not any(
+                walked & other.traversal.executed.keys() for other in reading.runs if other.position < run.position
+            )
+            after = [i for i in chosen if held.positions[i] > run.position and not (window and i == loop.iterations)]
+            if not any(walked & reached[i] for i in after):
                 if not _aimed_at(reading, held, reached[index]):
                     return True
         if any(reading.ledger.is_freed(node) != "no" for node in old):
