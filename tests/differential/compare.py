@@ -24,7 +24,7 @@ from tapecheck.source import from_text
 from tapecheck.tape import Backward, End, InPlace, Ledger, Raised, Tape
 from tests.differential import growth
 from tests.differential.generate import generate
-from tests.differential.truth import NAME, Outcome, Truth, kind_of
+from tests.differential.truth import NAME, Outcome, Truth, going_on, kind_of
 
 RULES = {"second": ("TAPE101",), "stale": ("TAPE102",), "no-graph": ("TAPE103", "TAPE401"), "leaf": ("TAPE104",)}
 """The rules that tell of a kind of error, the usual one first."""
@@ -45,6 +45,8 @@ class Verdict:
     endings: frozenset[tuple[str | None, int | None]] = frozenset()
     ways: int = 1
     gave_up: bool = False
+    caught: tuple[tuple[str, int], ...] = ()
+    """The errors that the first way raises and catches."""
     findings: tuple[tuple[str, int, bool], ...] = ()
     """What the rules say: code, line, whether it is certain."""
 
@@ -64,7 +66,12 @@ def predict(text: str) -> Verdict:
     end = tapes[0].events[-1]
     gave_up = not isinstance(end, End) or end.how == "budget"
     endings = {_ending(tape) for tape in tapes if isinstance(tape.events[-1], End) and tape.events[-1].how != "budget"}
-    return Verdict(kind, line, frozenset(possible), frozenset(endings), len(tapes), gave_up, found)
+    caught = tuple(
+        (kind_of(event.message), event.at.line)
+        for event in tapes[0].events
+        if isinstance(event, Raised) and event.caught and kind_of(event.message) != "other"
+    )
+    return Verdict(kind, line, frozenset(possible), frozenset(endings), len(tapes), gave_up, caught, found)
 
 
 def _ending(tape: Tape) -> tuple[str | None, int | None]:
@@ -336,6 +343,32 @@ def starved(text: str, truth: Truth) -> Starved | None:
     return Starved(tuple(lines), tuple(finding.span.line for finding in found))
 
 
+@dataclass(frozen=True, slots=True)
+class Sequel:
+    """Where a program that goes on after its errors raises: under torch and in the dry run.
+
+    Kinds and lines, not how often: the dry run leaves out repetitions.
+    """
+
+    text: str
+    real: frozenset[tuple[str, int]]
+    said: frozenset[tuple[str, int]]
+
+
+def sequel(text: str, truth: Truth) -> Sequel | None:
+    """Let a program go on after each error, and compare all of them; None where it ends in another error."""
+    text = going_on(text)
+    outcome = truth.run(text)
+    if outcome.kind == "other":
+        return None
+    verdict = predict(text)
+    return Sequel(text, frozenset((*outcome.caught, *_end(outcome))), frozenset((*verdict.caught, *_end(verdict))))
+
+
+def _end(one: Outcome | Verdict) -> tuple[tuple[str, int], ...]:
+    return ((one.kind, one.line or 0),) if one.kind is not None else ()
+
+
 @dataclass(slots=True)
 class Score:
     """What a comparison found."""
@@ -352,6 +385,9 @@ class Score:
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(code, told) with told one of certain, may, missed, false."""
     causes: Counter[str] = field(default_factory=Counter)
+    sequels: Counter[str] = field(default_factory=Counter)
+    """Programs that go on after their errors, and the errors in them, by whether all are those of torch."""
+    sequel_seeds: list[int] = field(default_factory=list)
     leaks: Counter[str] = field(default_factory=Counter)
     leak_seeds: list[tuple[int, str]] = field(default_factory=list)
     cuts: Counter[str] = field(default_factory=Counter)
@@ -398,6 +434,7 @@ class Score:
             f"  clean, but said to be able to raise: {len(self.warned)} {self.warned[:20]}\n"
             f"  by rule, how what torch raises is told:\n{self.rules_text()}\n"
             f"  causes of disagreement: {dict(self.causes)}\n"
+            f"  going on after each error: {dict(self.sequels)}\n"
             f"  graphs kept by loops: {dict(self.leaks)}\n"
             f"  parameters cut off: {dict(self.cuts)}\n"
             f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {quiet}"
@@ -409,7 +446,7 @@ def _name(real: bool, reported: bool) -> str:
 
 
 def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdict], None] | None = None,
-            *, retain: bool = True, leaks: bool = True) -> Score:  # fmt: skip
+            *, retain: bool = True, leaks: bool = True, sequels: bool = True) -> Score:  # fmt: skip
     """Compare the programs of seeds; `tell` hears of each that is not agreed on."""
     score = Score()
     for seed in seeds:
@@ -423,6 +460,13 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
         score.ways += verdict.ways > 1
         score.on_data += bool(ways)
         answer = judge(outcome, verdict, ways)
+        if sequels and not ways and outcome.kind is not None:
+            going = sequel(text, truth)
+            if going is not None:
+                score.sequels["agree" if going.real == going.said else "differ"] += 1
+                score.sequels["errors"] += len(going.real)
+                if going.real != going.said:
+                    score.sequel_seeds.append(seed)
         if not ways:
             score.tell_rules(text, outcome, verdict)
         if answer == "agree":
@@ -511,6 +555,8 @@ def main() -> int:
         seeds = range(options.seed, options.seed + options.programs)
         score = compare(seeds, truth, tell, retain=not options.no_retain, leaks=not options.no_leaks)
     print(score.text())
+    if score.sequel_seeds:
+        print(f"  other errors on going on: seeds {score.sequel_seeds[:40]}")
     for seed, name in score.leak_seeds:
         print(f"  leak {name}: seed {seed}")
     for seed, name in score.cut_seeds:

@@ -56,6 +56,8 @@ class Outcome:
     line: int | None
     message: str = ""
     digest: str = ""
+    caught: tuple[tuple[str, int], ...] = ()
+    """Errors of autograd that the program caught and noted (see `going_on`), kind and line."""
 
 
 class Truth:
@@ -96,7 +98,8 @@ class Truth:
         request: dict[str, Any] = {"text": text, "digest": digest}
         if force is not None:
             request["force"] = force
-        return Outcome(**self.ask(request))
+        answer = self.ask(request)
+        return Outcome(**{**answer, "caught": tuple((kind, line) for kind, line in answer.get("caught", ()))})
 
     def ways(self, text: str) -> list[Outcome]:
         """How a program with conditions on data ends, whichever way they go; none where it has none."""
@@ -150,6 +153,33 @@ class Truth:
         return found
 
 
+NOTE = "note_error"
+
+
+def going_on(text: str) -> str:
+    """The program with every error of a statement that binds nothing caught and noted, so that it goes on."""
+    tree = ast.parse(text)
+
+    class Catch(ast.NodeTransformer):
+        def wrap(self, node: ast.stmt) -> ast.stmt:
+            handler = ast.parse(f"try:\n    pass\nexcept RuntimeError as error:\n    {NOTE}(error)").body[0]
+            assert isinstance(handler, ast.Try)
+            handler.body = [node]
+            return handler
+
+        def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+            return self.wrap(node) if isinstance(node.value, ast.Call) else node
+
+        def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+            return self.wrap(node)
+
+    for statement in tree.body:
+        if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or statement.name in ("main", "Trainer"):
+            Catch().visit(statement)
+    tree.body[:0] = ast.parse(f"def {NOTE}(error):\n    pass").body
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
 def conditions_on_data(tree: ast.AST) -> list[tuple[ast.AST, str]]:
     """Conditions on values of tensors or on chance: each as its parent and the field that holds it."""
     found: list[tuple[ast.AST, str]] = []
@@ -190,6 +220,34 @@ def _forced(text: str, way: int) -> tuple[ast.Module, Any]:
     return ast.fix_missing_locations(tree), branch
 
 
+def _noting(text: str, caught: list[list[Any]]) -> tuple[ast.Module, Callable[[BaseException], None]]:
+    """The program of `going_on` with a function of ours where its own is."""
+    tree = ast.parse(text)
+    tree.body = [node for node in tree.body if getattr(node, "name", "") != NOTE]
+
+    def note(error: BaseException) -> None:
+        kind = kind_of(f"{type(error).__name__}: {error}")
+        if kind == "other":
+            raise SystemExit("an error that says nothing of graphs")
+        caught.append([kind, _line_of(error)])
+
+    return tree, note
+
+
+def _line_of(error: BaseException) -> int | None:
+    """The innermost line of the program in a traceback."""
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == NAME:
+            if trace.tb_frame.f_code.co_name == "backward" and line is not None:
+                # The backward of a custom Function: what the program itself did is the call of the engine.
+                break
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
 def _execute(request: dict[str, Any]) -> dict[str, Any]:
     """Run a program in this process, which must not be used for another one."""
     if request.get("growth"):
@@ -198,6 +256,9 @@ def _execute(request: dict[str, Any]) -> dict[str, Any]:
         return watch(request["text"])
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": NAME}
     code: Any = request["text"]
+    caught: list[list[Any]] = []
+    if f"def {NOTE}(" in code:
+        code, scope[NOTE] = _noting(code, caught)
     # Programs may ask Python for chance, too.
     random.seed(0)
     try:
@@ -206,19 +267,13 @@ def _execute(request: dict[str, Any]) -> dict[str, Any]:
         told = _watch_steps() if request.get("starved") else None
         exec(compile(code, NAME, "exec"), scope)
     except BaseException as error:
-        line = None
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == NAME:
-                if trace.tb_frame.f_code.co_name == "backward" and line is not None:
-                    # The backward of a custom Function: what the program itself did is the call of the engine.
-                    break
-                line = trace.tb_lineno
-            trace = trace.tb_next
+        line = _line_of(error)
         message = f"{type(error).__name__}: {error}"
         kind = kind_of(message) if isinstance(error, RuntimeError) else "other"
-        return {"kind": kind, "line": line, "message": message[:400]}
-    answer = {"kind": None, "line": None, "digest": _digest(scope) if request["digest"] else ""}
+        return {"kind": kind, "line": line, "message": message[:400], "caught": caught}
+    answer: dict[str, Any] = {"kind": None, "line": None, "digest": _digest(scope) if request["digest"] else ""}
+    if caught:
+        answer["caught"] = caught
     return answer if told is None else {**answer, "starved": told()}
 
 
