@@ -264,11 +264,12 @@ LEAKS = ("TAPE201", "TAPE202", "TAPE203")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Whether a program, its loops made longer, was measured to leak, and whether a rule says so."""
+    """Whether the outermost loops of a program, made longer, were measured to leak, and whether a rule says so."""
 
     text: str
     leaks: bool
     reported: tuple[tuple[str, int], ...]
+    """Codes and lines; of findings about inner loops nothing was measured, and they are left out."""
 
 
 def leak(text: str, truth: Truth) -> Growth | None:
@@ -279,7 +280,12 @@ def leak(text: str, truth: Truth) -> Growth | None:
     loops = truth.growth(text)
     if not loops or max(loop["iterations"] for loop in loops) < 5:
         return None
-    found = check(from_text(text, NAME), select=LEAKS).findings
+    measured = {loop["line"] for loop in loops}
+    found = [
+        one
+        for one in check(from_text(text, NAME), select=LEAKS).findings
+        if one.facts.get("loop", {}).get("line") in {None, *measured}
+    ]
     return Growth(text, any(map(growth.grows, loops)), tuple((one.code, one.span.line) for one in found))
 
 
@@ -326,6 +332,8 @@ class Starved:
     lines: tuple[int, ...]
     """The lines of the cuts without which a parameter would get its gradient."""
     reported: tuple[int, ...]
+    unfed: bool
+    """Whether some stepped parameter never got a gradient at all."""
 
 
 def starved(text: str, truth: Truth) -> Starved | None:
@@ -340,7 +348,7 @@ def starved(text: str, truth: Truth) -> Starved | None:
         if after is not None and after < before:
             lines.append(line)
     found = check(from_text(text, NAME), select=["TAPE402"]).findings
-    return Starved(tuple(lines), tuple(finding.span.line for finding in found))
+    return Starved(tuple(lines), tuple(finding.span.line for finding in found), bool(before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +492,9 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
                 one_cut = starved(text, truth)
                 if one_cut is not None:
                     name = _name(bool(one_cut.lines), bool(one_cut.reported))
+                    if name == "false" and one_cut.unfed:
+                        # A parameter without gradient indeed, by a cut nobody can take out (argmax, a comparison).
+                        name = "unproven"
                     score.cuts[name] += 1
                     if name in ("false", "missed"):
                         score.cut_seeds.append((seed, name))
@@ -530,6 +541,7 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="folder that keeps the outcomes under torch for the next time")
     parser.add_argument("--no-retain", action="store_true", help="leave out the measurements of retain_graph")
     parser.add_argument("--no-leaks", action="store_true", help="leave out those of what loops keep and of cuts")
+    parser.add_argument("--no-sequels", action="store_true", help="do not let programs go on after their errors")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with Truth(cache=options.cache) as truth:
@@ -553,7 +565,10 @@ def main() -> int:
             )
 
         seeds = range(options.seed, options.seed + options.programs)
-        score = compare(seeds, truth, tell, retain=not options.no_retain, leaks=not options.no_leaks)
+        score = compare(
+            seeds, truth, tell,
+            retain=not options.no_retain, leaks=not options.no_leaks, sequels=not options.no_sequels,
+        )  # fmt: skip
     print(score.text())
     if score.sequel_seeds:
         print(f"  other errors on going on: seeds {score.sequel_seeds[:40]}")

@@ -526,7 +526,7 @@ class Torch:
         if any(value.node is not None for value in unknowns):
             return self.operator(op, left, right, node)
         result = Unknown(
-            "number" if all(value.name == "number" for value in unknowns) else "result", None, cuts_of(*unknowns)
+            "number" if all(value.name in ("number", "len") for value in unknowns) else "result", None, cuts_of(*unknowns)
         )
         result.data = all(value.data for value in unknowns)
         result.parts = (op, left, right)

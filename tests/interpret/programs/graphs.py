@@ -445,4 +445,12 @@ net = nn.Linear(3, 1)
 loss = torch.autograd.Variable(net(torch.rand(2, 3)).mean())
 loss.backward()  # raises
 """,
+    "a number times a length is no tensor": """
+net = nn.Linear(4, 4)
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(8, 4)), batch_size=4)
+total = 0
+for (xb,) in loader:
+    total += float(net(xb).sum()) * len(xb)
+(total * 1.0).backward() if isinstance(total, torch.Tensor) and total.requires_grad else None
+""",
 }
