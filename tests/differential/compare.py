@@ -132,9 +132,13 @@ def _without(text: str, position: int) -> str | None:
 
 
 def _retaining(tree: ast.AST) -> Iterator[tuple[ast.Call, ast.keyword]]:
-    """Calls with a literal retain_graph=True and no create_graph, in a fixed order."""
+    """Backward and grad calls with a literal retain_graph=True and no create_graph, in a fixed order."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and not any(keyword.arg == "create_graph" for keyword in node.keywords):
+        if (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "attr", "") in ("backward", "grad")
+            and not any(keyword.arg == "create_graph" for keyword in node.keywords)
+        ):
             for keyword in node.keywords:
                 if (
                     keyword.arg == "retain_graph"
@@ -269,7 +273,7 @@ class Growth:
     text: str
     leaks: bool
     reported: tuple[tuple[str, int], ...]
-    """Codes and lines; of findings about inner loops nothing was measured, and they are left out."""
+    """Codes and lines. Of inner loops nothing is measured: findings about them count where the outer one leaks."""
 
 
 def leak(text: str, truth: Truth) -> Growth | None:
@@ -280,13 +284,14 @@ def leak(text: str, truth: Truth) -> Growth | None:
     loops = truth.growth(text)
     if not loops or max(loop["iterations"] for loop in loops) < 5:
         return None
+    leaks = any(map(growth.grows, loops))
     measured = {loop["line"] for loop in loops}
     found = [
         one
         for one in check(from_text(text, NAME), select=LEAKS).findings
-        if one.facts.get("loop", {}).get("line") in {None, *measured}
+        if leaks or one.facts.get("loop", {}).get("line") in {None, *measured}
     ]
-    return Growth(text, any(map(growth.grows, loops)), tuple((one.code, one.span.line) for one in found))
+    return Growth(text, leaks, tuple((one.code, one.span.line) for one in found))
 
 
 def without_cut(text: str) -> Iterator[tuple[int, str]]:
