@@ -525,9 +525,8 @@ class Torch:
         unknowns = [value for value in (left, right) if isinstance(value, Unknown)]
         if any(value.node is not None for value in unknowns):
             return self.operator(op, left, right, node)
-        result = Unknown(
-            "number" if all(value.name in ("number", "len") for value in unknowns) else "result", None, cuts_of(*unknowns)
-        )
+        counted = all(value.name in ("number", "len") for value in unknowns)
+        result = Unknown("number" if counted else "result", None, cuts_of(*unknowns))
         result.data = all(value.data for value in unknowns)
         result.parts = (op, left, right)
         return result
