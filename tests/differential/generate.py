@@ -772,7 +772,7 @@ class Writer:
             names[name] = fresh
         template = _NEW.sub(lambda match: names[match[1]], template)
         chosen: dict[str, str] = {}
-        for kind in set(_SLOT.findall(template)):
+        for kind in sorted(set(_SLOT.findall(template))):
             if kind == "expr":
                 chosen[kind] = self.operand(2)
             elif kind == "loss":

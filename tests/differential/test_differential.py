@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +18,7 @@ from tests.differential.truth import Truth
 
 PROGRAMS = 150
 SEED = 20_000
+ROOT = Path(__file__).parents[2]
 FLOOR = 0.985
 """Agreement that must be reached: what was measured over 1,000 programs is in the README, less what chance does."""
 
@@ -29,6 +34,18 @@ def truth() -> Iterator[Truth]:
 def test_a_seed_always_gives_the_same_program() -> None:
     assert [generate(seed) for seed in range(20)] == [generate(seed) for seed in range(20)]
     assert len({generate(seed) for seed in range(20)}) == 20
+
+
+def test_a_seed_gives_the_same_program_in_every_process() -> None:
+    script = "from tests.differential.generate import generate; print(hash(1), [generate(s) for s in range(40)])"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT}"},
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(told) == 1
 
 
 @needs_torch
