@@ -75,7 +75,6 @@ _TO_FLOAT = frozenset((
     "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
     "true_divide",
 ))  # fmt: skip
-_SCALING = frozenset(["mul", "div", "__rmul__", "mul_", "div_"])
 _MAX_VIEWS = 32
 OP_WORK = 8
 """What an op costs in the units of the work budget: about as much as eight statements."""

@@ -117,16 +117,6 @@ class Ledger:
         entry = self._freed.get(node)
         return entry.certain if entry else "no"
 
-    def keeps_saved(self, node: int) -> Fact:
-        """Whether a node still holds saved data that no backward has freed."""
-        event = self.nodes.get(node)
-        if event is None or event.keeps == "no":
-            return "no"
-        freed = self.is_freed(node)
-        if freed == "yes":
-            return "no"
-        return "may" if freed == "may" else event.keeps
-
     def ancestry(self, nodes: Iterable[int]) -> dict[int, Fact]:
         """Every node and leaf reachable from `nodes`, with whether the way there is certain."""
         reached: dict[int, Fact] = {}

@@ -15,7 +15,6 @@ Extent = Tuple[int, int, int, int]
 """First line, first column, last line, end column (exclusive); lines and columns from 1, in characters."""
 
 _MAX_BYTES = 4_000_000
-_INPLACE_FUNCTIONS = frozenset({"copy_", "data"})
 
 
 class LoopText(NamedTuple):
