@@ -310,15 +310,17 @@ class Autograd:
             return self._gradient_value((self._gradient_node(roots, [], "yes", "may", node), "may"), event.create)
         if event.create != "no" and traversal.problem is not None and traversal.problem.kind == "unused":
             # The way to this input leads through what nobody knows, and so does the graph of its gradient.
-            source = [world.unknown_source(node)]
-            return world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
+            return self._unknown_gradient(node)
         if event.create != "no" and world.grad_mode != "no" and isinstance(value, Unknown) and number is None:
-            # The gradient of what nobody knows: there may be a graph to it.
-            source = [world.unknown_source(node)]
-            return world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
+            return self._unknown_gradient(node)
         if not cut:
             cut.append(self._cut(world.site(node), roots))
         return world.data("grad", (cut[0],))
+
+    def _unknown_gradient(self, node: ast.AST) -> Tensor:
+        """The gradient of what nobody knows: there may be a graph to it."""
+        source = [self.world.unknown_source(node)]
+        return self.world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
 
     def _gradient_value(self, graph: tuple[int, Fact], create: Fact) -> Tensor:
         number, certain = graph

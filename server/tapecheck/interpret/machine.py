@@ -1005,10 +1005,7 @@ class Machine:
 
     def _test_chain(self, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:
         """`a <= b < c`: one test after the other, each operand evaluated once."""
-        left = self.eval(expression.left, env)
-        for op, comparator in zip(expression.ops, expression.comparators):
-            right = self.eval(comparator, env)
-            value = self.compare(op, left, right, expression)
+        for comparator, value in self._pairs(expression, env):
             answer = self.known_truth(value)
             if answer is None:
                 # The place of a pair is that of its right side: each pair is a condition of its own.
@@ -1016,7 +1013,6 @@ class Machine:
                 self.settle(value, answer)
             if not answer:
                 return False
-            left = right
         return True
 
     # -- expressions ----------------------------------------------------------------------------------------
@@ -1550,22 +1546,26 @@ class Machine:
         return value
 
     def _compare(self, node: ast.Compare, env: Env) -> Value:
-        left = self.eval(node.left, env)
         if len(node.ops) == 1:
-            return self.compare(node.ops[0], left, self.eval(node.comparators[0], env), node)
+            return self.compare(node.ops[0], self.eval(node.left, env), self.eval(node.comparators[0], env), node)
         result: Value = True
         undecided: list[Value] = []
-        for op, expression in zip(node.ops, node.comparators):
-            right = self.eval(expression, env)
-            result = self.compare(op, left, right, node)
+        for _, result in self._pairs(node, env):
             truth = self.known_truth(result)
             if truth is False:
                 return False
             if truth is None:
                 undecided.append(result)
-            left = right
         # Where several pairs are open, the answer of the whole says nothing of one of them.
         return result if not undecided else (undecided[0] if len(undecided) == 1 else Unknown("test"))
+
+    def _pairs(self, node: ast.Compare, env: Env) -> Iterator[tuple[ast.expr, Value]]:
+        """What each pair of a chain of comparisons comes to, with its right side; an operand is evaluated once."""
+        left = self.eval(node.left, env)
+        for op, comparator in zip(node.ops, node.comparators):
+            right = self.eval(comparator, env)
+            yield comparator, self.compare(op, left, right, node)
+            left = right
 
     def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(op, (ast.Is, ast.IsNot)):

@@ -215,9 +215,9 @@ def _explore(
         called |= machine.called
         if world.work < 0:
             result.exhausted = True
-        first = way.turned is None
-        following = _following(way, world, dull, _names_that_matter(machine)) if first else []
-        signature, shape = _signatures(world.tape) if following or not first else ((), ())
+        following = _following(way, world, dull, _names_that_matter(machine))
+        # A first way that nothing follows has no other to be told from.
+        signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
         if signature not in seen:
             seen.add(signature)
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
@@ -230,13 +230,8 @@ def _explore(
             # this way comes to (the second half of an `or`, an `elif`).
             if way.turned is not None and len(policy.patterns) == 1:
                 dull.add(way.turned)
-            if not fresh:
-                continue
-            names = _names_that_matter(machine)
-            following = [way for way in _following(way, world, dull, names) if way.turned in fresh]
-        else:
-            shapes.add(shape)
-            following = following or _following(way, world, dull, _names_that_matter(machine))
+            following = [way for way in following if way.turned in fresh]
+        shapes.add(shape)
         queue.extend(way for way in following if way.policy.key() not in tried)
         tried.update(way.policy.key() for way in following)
         queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))
