@@ -415,7 +415,7 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if any(result is None for result in results):
         if isinstance(args[0], Unknown):
             names = tuple(kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted)
-            return m._unknown_test(ast.Is(), args[0], ("isinstance", *names))
+            return m.unknown_test(ast.Is(), args[0], ("isinstance", *names))
         return Unknown("isinstance")
     return False
 
@@ -475,7 +475,7 @@ def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(owner, Unknown):
         if isinstance(name, str) and owner.attrs and name in owner.attrs:
             return True
-        return m._unknown_test(ast.Is(), owner, name)
+        return m.unknown_test(ast.Is(), owner, name)
     return Unknown("hasattr")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins as python
+from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret.containers import guessed_items, known_items
@@ -12,6 +13,21 @@ from tapecheck.interpret.values import Class, Dict, Env, Instance, Lib, List, Si
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
+
+Run = PyGenerator[Value, Value, Any]
+"""A statement being run: gives what the program yields, takes what is sent, ends in None or a way out of the block."""
+BREAK = object()
+CONTINUE = object()
+
+
+class Returned:
+    """The way out of a function, with what it gives back."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
 
 EXCEPTIONS = frozenset(
     name for name, value in vars(python).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -225,3 +241,12 @@ def _match_class(machine: Machine, pattern: ast.MatchClass, subject: Value, env:
     for name, part in zip(pattern.kwd_attrs, pattern.kwd_patterns):
         results.append(match_pattern(machine, part, machine.get_attribute(subject, name, pattern), env))
     return _all_match(results)
+
+
+def text_of(node: ast.expr) -> str:
+    """The source of an expression, worked out once."""
+    text = getattr(node, "_tapecheck_text", None)
+    if text is None:
+        text = ast.unparse(node)
+        node._tapecheck_text = text  # type: ignore[attr-defined]
+    return str(text)

@@ -440,6 +440,35 @@ def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     return Wrapped("cached_property", function, function.name if isinstance(function, Function) else "cached")
 
 
+def _chain_of(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _chain(machine, list(machine.elements(args[0], node)), {}, node)
+
+
+def _negative(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.binary(ast.Mult(), args[0], -1, node)
+
+
+def _truth(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.known_truth(args[0])
+
+
+def _not(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    truth = machine.known_truth(args[0])
+    return Unknown("not") if truth is None else not truth
+
+
+def _item(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.get_item(args[0], args[1], node)
+
+
+def _new_object(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.new_object(args[0])
+
+
+def _set_attribute(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    machine.store_attribute(args[0], args[1], args[2], node)
+
+
 _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     **records.FUNCTIONS,
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
@@ -449,7 +478,7 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _cache,
     "functools.cached_property": _cached_property,
     "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
-    "itertools.chain.from_iterable": lambda m, args, kwargs, node: _chain(m, list(m.elements(args[0], node)), {}, node),
+    "itertools.chain.from_iterable": _chain_of,
     "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _repeat, "random.choice": _choice,
     "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
     "contextlib.contextmanager": contexts.contextmanager,
@@ -463,10 +492,10 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
     "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
     "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
-    "operator.methodcaller": _method_caller, "operator.neg": lambda m, a, k, n: m.binary(ast.Mult(), a[0], -1, n),
-    "operator.not_": lambda m, a, k, n: Unknown("not") if m.known_truth(a[0]) is None else not m.known_truth(a[0]),
-    "operator.truth": lambda m, a, k, n: m.known_truth(a[0]), "operator.abs": lambda m, a, k, n: abs(a[0]),
-    "operator.getitem": lambda m, a, k, n: m.get_item(a[0], a[1], n),
+    "operator.methodcaller": _method_caller, "operator.neg": _negative,
+    "operator.not_": _not,
+    "operator.truth": _truth, "operator.abs": lambda m, a, k, n: abs(a[0]),
+    "operator.getitem": _item,
     "itertools.product": _combined(itertools.product), "itertools.permutations": _combined(itertools.permutations, 1),
     "itertools.combinations": _combined(itertools.combinations, 1), "itertools.pairwise": _combined(itertools.pairwise),
     "itertools.combinations_with_replacement": _combined(itertools.combinations_with_replacement, 1),
@@ -476,8 +505,8 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "itertools.groupby": _groupby, "itertools.tee": _tee, "functools.partialmethod": _partialmethod,
     "functools.singledispatch": _singledispatch, "asyncio.run": _awaited, "asyncio.gather": _gathered,
     "asyncio.create_task": _awaited, "asyncio.wait_for": lambda m, a, k, n: a[0], "asyncio.sleep": nothing,
-    "asyncio.ensure_future": _awaited, "builtins.object.__new__": lambda m, a, k, n: m.new_object(a[0]),
-    "builtins.object.__setattr__": lambda m, a, k, n: m.store_attribute(a[0], a[1], a[2], n),
+    "asyncio.ensure_future": _awaited, "builtins.object.__new__": _new_object,
+    "builtins.object.__setattr__": _set_attribute,
 }  # fmt: skip
 
 DECORATORS = frozenset((

@@ -1464,6 +1464,10 @@ def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
     return result
 
 
+def _checkpoint_sequential(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.machine.call(args[0], args[2:], {}, node)
+
+
 def _parametrized(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         name = concrete(args[1] if len(args) > 1 else kwargs.get("name", "weight"))
@@ -1501,7 +1505,7 @@ def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else None
     if isinstance(value, Unknown):
-        return torch.machine._unknown_test(ast.Is(), value, "tensor")
+        return torch.machine.unknown_test(ast.Is(), value, "tensor")
     return isinstance(value, Tensor)
 
 
@@ -1596,5 +1600,5 @@ _SPECIAL: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
     "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": _parse,
     **frameworks.FUNCTIONS,
-    "torch.utils.checkpoint.checkpoint_sequential": lambda torch, a, k, n: torch.machine.call(a[0], a[2:], {}, n),
+    "torch.utils.checkpoint.checkpoint_sequential": _checkpoint_sequential,
 }  # fmt: skip

@@ -490,6 +490,8 @@ class Signal(Exception):
 
 INERT: frozenset[type] = frozenset([int, float, str, bytes, bool, type(None)])
 """Types of Python values that can hold no tensor."""
+HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
+"""Types of values that a tensor can be in, or be."""
 
 
 def concrete(value: Value) -> Value:
