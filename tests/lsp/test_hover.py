@@ -43,13 +43,17 @@ PROGRAM = dedent(
 
 @pytest.fixture(scope="module")
 def explainer() -> Explainer:
-    report = check(from_text(PROGRAM, "/train.py"))
+    return explain(PROGRAM)
+
+
+def explain(program: str) -> Explainer:
+    report = check(from_text(dedent(program), "/train.py"))
     return Explainer(report.source, report.interpretation.tapes)
 
 
 def hover(explainer: Explainer, line: str, word: str) -> str:
     """What the hover on a word of the first line with some text says."""
-    lines = PROGRAM.split("\n")
+    lines = explainer.source.lines
     row = next(number for number, text in enumerate(lines) if line in text)
     found = explainer.hover(row + 1, lines[row].index(word) + 1)
     return found.markdown if found is not None else ""
@@ -58,11 +62,42 @@ def hover(explainer: Explainer, line: str, word: str) -> str:
 def test_a_detach_says_what_it_cuts_off(explainer: Explainer) -> None:
     text = hover(explainer, "frozen = ", "detach")
     assert text.startswith("**`features.detach()`** cuts off 1 node built on line 17")
-    assert "no gradient goes back to 2 parameters (`model.fc.weight`, `model.fc.bias`)" in text
+    assert "no gradient goes back to 2 parameters: `model.fc.weight`, `model.fc.bias`" in text
 
 
 def test_no_grad_says_that_no_graph_is_recorded(explainer: Explainer) -> None:
     assert "`torch.no_grad()`: no graph is recorded" in hover(explainer, "score = ", "model(")
+
+
+def test_no_grad_of_one_of_two_calls_says_in_which() -> None:
+    explainer = explain(
+        """\
+        import torch
+        layer = torch.nn.Linear(2, 1)
+        def score(x):
+            return layer(x)
+        score(torch.ones(1, 2)).sum().backward()
+        with torch.no_grad():
+            print(score(torch.ones(1, 2)))
+        """
+    )
+    text = hover(explainer, "return layer(x)", "(x)")
+    assert "**`layer(x)`** is computed under `torch.no_grad()` in the call on line 7: no graph is recorded" in text
+
+
+def test_a_step_that_was_not_reached_is_not_said_to_be_missing() -> None:
+    explainer = explain(
+        """\
+        import sys, torch
+        layer = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        for step in range(100):
+            layer(torch.ones(1, 2)).sum().backward()
+            if step > 50 and step % 7 == 0 and sys.argv:
+                optimizer.step()
+        """
+    )
+    assert "never" not in hover(explainer, "optimizer = ", "optimizer")
 
 
 def test_the_tensor_that_was_cut_still_has_its_own_hover(explainer: Explainer) -> None:
@@ -77,9 +112,144 @@ def test_an_optimizer_says_which_parameters_got_a_gradient(explainer: Explainer,
     text = hover(explainer, line, word)
     assert text.startswith("**`optimizer`** updates 4 parameters")
     assert "at its first `step()` 2 of 4 have a gradient" in text
-    assert "no backward before it reaches 2 parameters (`unused.weight`, `unused.bias`)" in text
+    assert "no backward before it reaches 2 parameters: `unused.weight`, `unused.bias`" in text
 
 
 def test_nothing_is_said_where_nothing_is_known(explainer: Explainer) -> None:
     assert hover(explainer, "import torch", "torch") == ""
     assert hover(explainer, "for step", "step") == ""
+
+
+CALLED_TWICE = """\
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+        def forward(self, x):
+            x = self.layers(x)
+            return x
+
+    def batches():
+        x = []
+        x.append(1)
+        return x
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches()
+    for step in range(3):
+        score = model(torch.randn(2, 4)).max()
+        loss = model(torch.randn(2, 4)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        print(loss)
+        optimizer.step()
+        print(score)
+    """
+
+
+@pytest.fixture(scope="module")
+def called_twice() -> Explainer:
+    return explain(CALLED_TWICE)
+
+
+def test_a_name_of_another_function_is_another_name(called_twice: Explainer) -> None:
+    assert hover(called_twice, "x = []", "x") == ""
+    assert hover(called_twice, "x.append(1)", "x") == ""
+
+
+def test_a_function_that_is_called_twice_is_told_for_each_call(called_twice: Explainer) -> None:
+    text = hover(called_twice, "return x", "x")
+    assert text.startswith("**`x`** carries a graph built on line 10:")
+    assert "freed by line 25" in text.splitlines()[0]
+    assert "- so it is in the call on line 23" in text
+    assert "- in the call on line 22: no backward frees it" in text
+
+
+def test_parameters_of_one_name_are_counted(called_twice: Explainer) -> None:
+    text = hover(called_twice, "loss.backward()", "backward")
+    assert "accumulates `.grad` of 4 parameters: `model.layers.weight` (2), `model.layers.bias` (2)" in text
+
+
+def test_many_parameters_are_counted_by_their_modules() -> None:
+    explainer = explain(
+        """\
+        import torch
+        from torch import nn
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one = nn.Linear(2, 2)
+                self.two = nn.Linear(2, 2)
+                self.three = nn.Linear(2, 2)
+            def forward(self, x):
+                return self.three(self.two(self.one(x)))
+        actor = Net()
+        critic = Net()
+        loss = critic(actor(torch.ones(1, 2))).sum()
+        loss.backward()
+        """
+    )
+    text = hover(explainer, "loss.backward()", "backward")
+    assert "accumulates `.grad` of 12 parameters: `actor` (6), `critic` (6)" in text
+
+
+def test_a_tensor_is_intact_before_its_backward_and_freed_behind_it(called_twice: Explainer) -> None:
+    before = "- at this line: intact; line 25 frees it, on every iteration"
+    assert before in hover(called_twice, "loss = model", "loss")
+    assert before in hover(called_twice, "loss.backward()", "loss")
+    assert "- at this line: freed by line 25, on every iteration" in hover(called_twice, "print(loss)", "loss")
+
+
+def test_a_step_makes_the_graph_stale_that_no_backward_has_freed(called_twice: Explainer) -> None:
+    assert "- at this line: intact; line 27 updates parameters, which" in hover(called_twice, "score =", "score")
+    stale = "- at this line: stale: line 27 updates parameters, which `self.layers(x)` saved"
+    assert stale in hover(called_twice, "print(score)", "score")
+
+
+def test_what_is_built_before_the_loop_is_intact_on_the_first_iteration_only() -> None:
+    explainer = explain(
+        """\
+        import torch
+        encoder = torch.nn.Linear(4, 4)
+        head = torch.nn.Linear(4, 1)
+        features = encoder(torch.randn(2, 4)).tanh()
+        for step in range(3):
+            loss = head(features).mean()
+            loss.backward()
+        """
+    )
+    text = hover(explainer, "loss = head", "features")
+    assert "at this line: intact on the first iteration, freed on later ones, by line 7 of the iteration before" in text
+    assert "fails on iteration 2" in hover(explainer, "loss.backward()", "backward")
+
+
+def test_a_graph_that_is_retained_is_kept() -> None:
+    explainer = explain(
+        """\
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        y = w.exp().sum()
+        y.backward(retain_graph=True)
+        print(y)
+        """
+    )
+    assert "kept by line 4 (`retain_graph=True`)" in hover(explainer, "y = w", "y")
+    assert "at this line: kept by line 4" in hover(explainer, "print(y)", "y")
+
+
+def test_a_parameter_names_each_backward_that_reaches_it() -> None:
+    explainer = explain(
+        """\
+        import torch
+        w = torch.nn.Parameter(torch.ones(2))
+        (w * 2).sum().backward()
+        print(1)
+        (w * 3).sum().backward()
+        """
+    )
+    assert "receives a gradient from the backwards on lines 3 and 5" in hover(explainer, "w = ", "w")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tapecheck.lsp.hover import Explainer, contains, count, inside, walked
+from tapecheck.lsp.outline import contains, inside
+from tapecheck.lsp.telling import Telling, count, walked
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.tape import Loop, Span
 
@@ -22,19 +23,19 @@ class Call:
     walked: tuple[Span, ...]
 
 
-def calls(explainer: Explainer) -> list[Call]:
+def calls(telling: Telling) -> list[Call]:
     """The backward calls of a file in the order of the text, as far as the dry run knows what they walk."""
-    path = explainer.source.path
+    path = telling.source.path
     sites: dict[Span, list[tuple[Reading, list[Run]]]] = {}
-    for reading in explainer.readings:
+    for reading in telling.readings:
         for span, runs in reading.runs_by_site.items():
             if span.file == path:
                 sites.setdefault(span, []).append((reading, runs))
-    found = [_call(explainer, span, sites[span]) for span in sorted(sites, key=lambda one: (one.line, one.column))]
+    found = [_call(telling, span, sites[span]) for span in sorted(sites, key=lambda one: (one.line, one.column))]
     return [call for call in found if call is not None]
 
 
-def _call(explainer: Explainer, span: Span, told: list[tuple[Reading, list[Run]]]) -> Call | None:
+def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> Call | None:
     failing = [(reading, runs) for reading, runs in told if any(run.failed for run in runs)]
     # The same choice as the hover makes: the failing way, else the one with the most to tell.
     reading, runs = max(failing or told, key=lambda pair: len(pair[1]))
@@ -43,7 +44,7 @@ def _call(explainer: Explainer, span: Span, told: list[tuple[Reading, list[Run]]
     # A backward that fails half way was to walk all of it.
     reached = reading.ledger.ancestry([root.node for root in first.backward.roots if root.node is not None])
     sites = [reading.ledger.nodes[node].at for node in sorted(reached, reverse=True) if node in reading.ledger.nodes]
-    spans = tuple(dict.fromkeys(one for site in sites if (one := explainer.near(site, span.line)) is not None))
+    spans = tuple(dict.fromkeys(one for site in sites if (one := telling.near(site, span.line)) is not None))
     if failing:
         problem = next(run for run in runs if run.failed)
         iteration = problem.at.iteration[-1][1] if problem.at.iteration else None
@@ -52,7 +53,7 @@ def _call(explainer: Explainer, span: Span, told: list[tuple[Reading, list[Run]]
         return Call(span, fate, text, spans)
     if not nodes:
         return None
-    built = explainer.lines((node.at for node in nodes), span.line)
+    built = telling.lines((node.at for node in nodes), span.line)
     retained = "yes" in (first.backward.retain, first.backward.create)
     if first.backward.retain == "may" and not retained:
         return Call(span, "freed", f"walks {count(len(nodes), 'node')} built on {built}", spans)
@@ -60,11 +61,11 @@ def _call(explainer: Explainer, span: Span, told: list[tuple[Reading, list[Run]]
     return Call(span, fate, f"{verb} {count(len(nodes), 'node')} built on {built}", spans)
 
 
-def training_loops(explainer: Explainer) -> list[int]:
+def training_loops(telling: Telling) -> list[int]:
     """The lines of the loops of a file that have a backward in them, innermost loops only."""
-    path = explainer.source.path
+    path = telling.source.path
     lines: set[int] = set()
-    for reading in explainer.readings:
+    for reading in telling.readings:
         own = {
             event.id: event.at.line
             for event in reading.tape.events
@@ -76,13 +77,13 @@ def training_loops(explainer: Explainer) -> list[int]:
     return sorted(lines)
 
 
-def walked_lines(explainer: Explainer, line: int, column: int) -> tuple[Call, tuple[Span, ...]] | None:
+def walked_lines(telling: Telling, line: int, column: int) -> tuple[Call, tuple[Span, ...]] | None:
     """The backward call at a place, and the text that built what it walks; None where there is no such call."""
-    around = [call for call in calls(explainer) if inside(call.span, line, column)]
+    around = [call for call in calls(telling) if inside(call.span, line, column)]
     if not around:
         return None
     call = max(around, key=lambda one: (one.span.line, one.span.column))
-    if explainer.in_argument(call.span, line, column):
+    if telling.outline.in_argument(call.span, line, column):
         return None
     # An expression of several ops is one piece of text.
     kept = [one for one in call.walked if not any(other != one and contains(other, one) for other in call.walked)]

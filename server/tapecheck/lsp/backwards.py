@@ -1,0 +1,157 @@
+"""What a hover says of a backward call and of its `retain_graph=True`."""
+
+from __future__ import annotations
+
+from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, iteration, page, walked
+from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.words import freed_text, join, when
+from tapecheck.rules.words import line as line_of
+from tapecheck.tape import Backward, Problem, Span
+
+
+def _call(telling: Telling, span: Span, backward: Backward) -> str:
+    text = telling.excerpt(span)
+    if text:
+        return f"`{text}`"
+    return "`.backward()`" if backward.call == "backward" else "`autograd.grad`"
+
+
+def explain_backward(telling: Telling, span: Span) -> str:
+    tapes = [(reading, reading.runs_by_site[span]) for reading in telling.readings if span in reading.runs_by_site]
+    failing = [(reading, runs) for reading, runs in tapes if any(run.failed for run in runs)]
+    reading, runs = max(failing or tapes, key=lambda pair: len(pair[1]))
+    first = runs[0]
+    call = _call(telling, span, first.backward)
+    counts = [len(reading.graph_nodes(run.traversal.executed)) for run in runs]
+    problem = next((run for run in runs if run.failed), None)
+    head = f"**{call}** {_walk(telling, reading, first)}"
+    details = []
+    if problem is not None:
+        time = iteration(problem.at)
+        verb = "fails" if len(failing) == len(tapes) else "may fail"
+        text = f"{verb}{' on ' + time if time else ''}: {_problem(telling, reading, problem)}"
+        if problem is first:
+            head = f"**{call}** {text}"
+        else:
+            details.append(f"**{text}**")
+    if problem is not first:
+        details += [_gradients(telling, reading, first), _frees(telling, reading, first)]
+    passed = counts if problem is None else counts[: runs.index(problem)]
+    if len(passed) >= 3 and passed[0] < passed[1] < passed[2]:
+        listed = ", ".join(map(str, passed[:3]))
+        details.append(f"walks {listed}, … nodes in successive iterations: the graph grows")
+    elif len(passed) > 1 and len(set(passed[1:])) == 1 and passed[0] != passed[1]:
+        details.append(f"from the second time on: {count(passed[1], 'node')}")
+    elif len(passed) > 1 and len(set(passed)) == 1 and first.at.iteration:
+        details.append("the same in every iteration")
+    return page(head, details)
+
+
+def _walk(telling: Telling, reading: Reading, run: Run) -> str:
+    backward = run.backward
+    nodes = walked(reading, run)
+    if not nodes:
+        if any(root.graph == "may" for root in backward.roots):
+            return "starts from a tensor whose graph the dry run cannot see"
+        return "walks no nodes: it starts from a leaf"
+    built = telling.lines((node.at for node in nodes), run.at.line)
+    end = "and frees them"
+    if backward.create == "yes":
+        end = "and builds a graph of the gradients (`create_graph=True`)"
+    elif backward.retain == "yes":
+        end = "and keeps them (`retain_graph=True`)"
+    elif backward.retain == "may":
+        end = "and frees them, unless `retain_graph` is true"
+    return f"walks {count(len(nodes), 'node')} built on {built} {end}"
+
+
+def _gradients(telling: Telling, reading: Reading, run: Run) -> str:
+    reached = [node for node in run.traversal.executed if node in reading.ledger.leaves]
+    if not run.backward.accumulates:
+        asked = len(run.backward.inputs or ())
+        return f"returns {count(asked, 'gradient')} and leaves every `.grad` alone" if asked else ""
+    if not reached:
+        return "no parameter gets a gradient" if not _unseen(telling, run) else ""
+    return f"accumulates `.grad` of {telling.leaves(reading, reached)}"
+
+
+def _unseen(telling: Telling, run: Run) -> bool:
+    return any(root.graph == "may" for root in run.backward.roots)
+
+
+def _frees(telling: Telling, reading: Reading, run: Run) -> str:
+    nodes = walked(reading, run)
+    return telling.saved(nodes) if nodes else ""
+
+
+def _problem(telling: Telling, reading: Reading, run: Run) -> str:
+    problem = run.traversal.problem
+    assert problem is not None
+    if problem.kind == "no-graph":
+        root = run.backward.roots[problem.root]
+        named = f"`{root.name}`" if root.name else "the tensor"
+        cuts = [
+            f"{CUTS.get(cut.how, cut.how)} on {line_of(cut.at.span, run.at.span)}"
+            for cut in with_sources(reading, root.cuts).values()
+        ]
+        why = f" (cut by {join(list(dict.fromkeys(cuts))[:MAX_NAMES])})" if cuts else ""
+        return f"{named} has no graph{why}"
+    if problem.kind == "unused":
+        return "an input is not part of the graph"
+    return _node_problem(telling, reading, run, problem)
+
+
+def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem) -> str:
+    assert problem.node is not None
+    built = f"{telling.op(problem.node)} ({line_of(problem.node.at.span, run.at.span)}"
+    built += f"{when(problem.node.at, run.at)})"
+    if problem.kind == "freed" and problem.freed_by is not None:
+        freeing = reading.run_of[problem.freed_by.id]
+        return f"what {built} saved was freed by {freed_text(freeing, run)}"
+    if problem.changed_by is not None:
+        change = problem.changed_by
+        name = f"`{change.name}`" if change.name else "a tensor"
+        return (
+            f"{name}, saved by {built}, was changed in place by `{change.how}` on "
+            f"{line_of(change.at.span, run.at.span)}{when(change.at, run.at)}"
+        )
+    return f"{built} cannot be traversed"
+
+
+def explain_retain(telling: Telling, span: Span) -> str:
+    """Who needs a retained graph, or that nobody does."""
+    needing: list[str] = []
+    growing = False
+    whole = True
+    created = False
+    for reading in telling.readings:
+        own = {run.backward.id for run in reading.runs if run.backward.retain_span == span}
+        if not own:
+            continue
+        whole = whole and reading.complete
+        for run in reading.runs:
+            created = created or (run.backward.id in own and run.backward.create == "yes")
+            users = [node for node, by in run.traversal.retraversed.items() if own.intersection(by)]
+            if not users:
+                continue
+            built = telling.lines((reading.ledger.nodes[node].at for node in users), span.line)
+            itself = run.backward.id in own
+            other = f"the {_kind(run)} on {line_of(run.at.span, span)}"
+            where = "this same call, later on," if itself else other
+            needing.append(f"{where} walks the nodes built on {built} again")
+        growing = growing or any(run.backward.id in own for chain in reading.growing_chains for run in chain.runs)
+    details = list(dict.fromkeys(needing))[:MAX_NAMES]
+    if created:
+        head = "**`retain_graph`** says here what `create_graph=True` implies"
+    elif details:
+        head = f"**`retain_graph`** is needed: {details.pop(0)}"
+    elif whole:
+        head = "**`retain_graph`** is needed by nobody: nothing traverses this graph again"
+    else:
+        head = "**`retain_graph`**: the dry run sees nobody who traverses this graph again"
+    if growing:
+        details.append("each backward walks the graphs of all earlier iterations: slower every time")
+    return page(head, details)
+
+def _kind(run: Run) -> str:
+    return "backward" if run.backward.call == "backward" else "`autograd.grad`"

@@ -1,0 +1,190 @@
+"""Where things are in a source text: functions, classes, loops, names and what they mean there."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from tapecheck.source import Source
+from tapecheck.tape import Span
+
+Word = ast.Name | ast.Attribute | ast.arg
+"""What a hover can be about: a name, a dotted name, an argument of a function."""
+
+Scope = tuple[int, int]
+"""First and last line of a function, or of the whole file."""
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_OWN = ("self", "cls")
+
+
+class Outline:
+    """One parsed file, indexed when first asked. Lines and columns count from 1, columns in characters."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._around: dict[int, list[Scope]] = {}
+        self._stored: dict[tuple[str, Scope], list[Span]] = {}
+
+    def span(self, node: ast.expr | ast.arg) -> Span:
+        source = self.source
+        end_line, end_offset = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        return Span(
+            source.path,
+            node.lineno,
+            source.column(node.lineno, node.col_offset),
+            end_line,
+            source.column(end_line, end_offset),
+        )
+
+    @property
+    def whole(self) -> Scope:
+        return 0, len(self.source.lines) + 1
+
+    @cached_property
+    def _functions(self) -> list[Scope]:
+        return [
+            (node.lineno, node.end_lineno or node.lineno)
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, _FUNCTIONS)
+        ]
+
+    @cached_property
+    def _classes(self) -> list[Scope]:
+        return [
+            (node.lineno, node.end_lineno or node.lineno)
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, ast.ClassDef)
+        ]
+
+    def scopes_at(self, line: int) -> list[Scope]:
+        """The functions around a line, innermost first, and last the whole file."""
+        known = self._around.get(line)
+        if known is None:
+            around = [scope for scope in self._functions if scope[0] <= line <= scope[1]]
+            around.sort(key=lambda scope: scope[1] - scope[0])
+            known = self._around[line] = [*around, self.whole]
+        return known
+
+    def meaning(self, name: str, line: int) -> tuple[str, Scope] | None:
+        """What a name means at a line: the same for two lines where it is the same variable.
+
+        None for a name that nothing in the file stores: one that was imported, or is built in.
+        """
+        root = name.partition(".")[0]
+        if root in _OWN and root != name:
+            around = [scope for scope in self._classes if scope[0] <= line <= scope[1]]
+            if around:
+                return root, max(around)
+        for scope in self.scopes_at(line):
+            if self.stores(root, scope):
+                return root, scope
+        return None
+
+    def stores(self, name: str, scope: Scope) -> list[Span]:
+        """Where a name (a dotted one in the whole file) is stored within a scope, in the order of the text."""
+        known = self._stored.get((name, scope))
+        if known is not None:
+            return known
+        spans = []
+        for word, text in self._stores_of_all:
+            if text == name and ("." in name or self.scopes_at(word.lineno)[0] == scope):
+                spans.append(self.span(word))
+        spans.sort(key=lambda span: (span.line, span.column))
+        self._stored[name, scope] = spans
+        return spans
+
+    @cached_property
+    def _stores_of_all(self) -> list[tuple[Word, str]]:
+        found: list[tuple[Word, str]] = []
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.arg):
+                found.append((node, node.arg))
+            elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+                found.append((node, ast.unparse(node)))
+        return found
+
+    def word(self, line: int, column: int) -> Word | None:
+        """The innermost name, dotted name or argument at a place."""
+        best: Word | None = None
+        for node in ast.walk(self.source.tree):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.arg)):
+                continue
+            if not node.lineno <= line <= (node.end_lineno or node.lineno):
+                continue
+            # Walking goes from the outside to the inside: a later hit is within an earlier one.
+            if inside(self.span(node), line, column):
+                best = node
+        return best
+
+    @cached_property
+    def loops(self) -> list[Scope]:
+        return [
+            (node.lineno, node.end_lineno or node.lineno)
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        ]
+
+    def loops_at(self, line: int) -> set[Scope]:
+        """The loops around a line that are in the same function."""
+        scope = self.scopes_at(line)[0]
+        return {loop for loop in self.loops if loop[0] <= line <= loop[1] and self.scopes_at(loop[0])[0] == scope}
+
+    def statement(self, line: int) -> Scope:
+        """The lines of the assignment at a line: what it binds, it binds after it has read the rest."""
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+                last = node.end_lineno or node.lineno
+                if node.lineno <= line <= last:
+                    return node.lineno, last
+        return line, line
+
+    def exclusive(self, one: int, other: int) -> bool:
+        """Whether two lines are in branches of which only one is taken."""
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.If) and node.orelse:
+                cut = node.orelse[0].lineno
+                inside_of = [node.lineno <= line <= (node.end_lineno or line) for line in (one, other)]
+                if all(inside_of) and (one < cut) != (other < cut):
+                    return True
+        return False
+
+    @cached_property
+    def calls(self) -> set[Span]:
+        return {self.span(node) for node in ast.walk(self.source.tree) if isinstance(node, ast.Call)}
+
+    @cached_property
+    def assignments(self) -> list[tuple[Span, str]]:
+        """The values that are assigned to one name or attribute, with that."""
+        return [
+            (self.span(node.value), ast.unparse(node.targets[0]))
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], (ast.Name, ast.Attribute))
+        ]
+
+    def in_argument(self, call: Span, line: int, column: int) -> bool:
+        """Whether a place within a call is in one of its arguments."""
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.Call) and self.span(node) == call:
+                values = [*node.args, *(keyword.value for keyword in node.keywords)]
+                return any(inside(self.span(value), line, column) for value in values)
+        return False
+
+
+def name_of(word: Word) -> str:
+    return word.arg if isinstance(word, ast.arg) else ast.unparse(word)
+
+
+def inside(span: Span, line: int, column: int) -> bool:
+    """Whether a place (line and column from 1) is in a span."""
+    return (span.line, span.column) <= (line, column) < (span.end_line, span.end_column)
+
+
+def contains(large: Span, small: Span) -> bool:
+    """Whether one span lies within another of the same file."""
+    return (large.line, large.column) <= (small.line, small.column) and (small.end_line, small.end_column) <= (
+        large.end_line,
+        large.end_column,
+    )

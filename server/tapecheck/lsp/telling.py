@@ -1,0 +1,186 @@
+"""The words in which hovers and lenses speak of nodes, parameters and lines of one file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from tapecheck.lsp.outline import Outline, contains
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.words import join
+from tapecheck.rules.words import line as line_of
+from tapecheck.source import Source
+from tapecheck.tape import Leaf, Node, Site, Span, Tape
+
+MAX_NAMES = 4
+_MAX_TAPES = 16
+_EXCERPT = 32
+CUTS = {
+    "detach": "`.detach()`",
+    "data": "`.data`",
+    "no_grad": "`torch.no_grad()`",
+    "item": "`.item()`",
+    "numpy": "NumPy",
+    "grad": "`autograd.grad` without `create_graph=True`",
+    "copy": "a copy of its value",
+    "nondifferentiable": "an operation that is not differentiable",
+    "leaf": "making it a leaf",
+    "checkpoint": "reentrant checkpointing",
+    "frozen": "switching `requires_grad` off",
+}
+
+
+class Telling:
+    """One file and its tapes, which are replayed once, when first asked."""
+
+    def __init__(self, source: Source, tapes: Sequence[Tape]) -> None:
+        self.source = source
+        self.tapes = tapes
+        self.outline = Outline(source)
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        return [Reading(tape) for tape in self.tapes[:_MAX_TAPES]]
+
+    # Places
+
+    def excerpt(self, span: Span) -> str:
+        """The source text of a span where it is of this file and short enough to be quoted."""
+        if span.file != self.source.path or span.line != span.end_line:
+            return ""
+        if not 0 < span.line <= len(self.source.lines):
+            return ""
+        text = self.source.lines[span.line - 1][span.column - 1 : span.end_column - 1]
+        return text if len(text) <= _EXCERPT and "`" not in text else ""
+
+    def near(self, site: Site, home: int) -> Span | None:
+        """The text of this file that stands for a site: within the function around line `home` where it can be."""
+        scope = self.outline.scopes_at(home)[0]
+        spans = [span for span in (site.span, *site.stack) if span.file == self.source.path]
+        near = (span for span in spans if self.outline.scopes_at(span.line)[0] == scope)
+        return next(near, spans[0] if spans else None)
+
+    def lines(self, sites: Iterable[Site], home: int) -> str:
+        """Where things were built, as one who reads line `home` sees it: lines of the function around it."""
+        scope = self.outline.scopes_at(home)[0]
+        own: set[int] = set()
+        others: set[str] = set()
+        for site in sites:
+            spans = [span for span in (site.span, *site.stack) if span.file == self.source.path]
+            near = [span.line for span in spans if self.outline.scopes_at(span.line)[0] == scope]
+            if near:
+                own.add(near[0])
+            elif spans:
+                own.add(spans[0].line)
+            else:
+                others.add(re.split(r"[/\\]", site.file)[-1])
+        parts = [line_range(own)] if own else []
+        parts += sorted(others)
+        return join(parts)
+
+    def call(self, span: Span) -> str:
+        """In which call of a function something is so; the dry run starts what nobody calls by itself."""
+        if span.file == self.source.path and span not in self.outline.calls:
+            return "where it is called from elsewhere"
+        return f"in the call on {line_of(span, Span(self.source.path, 1, 1, 1, 1))}"
+
+    # Nodes
+
+    def saved(self, nodes: Sequence[Node]) -> str:
+        keeping = [node for node in nodes if node.keeps != "no"]
+        if not keeping:
+            return "no node saved a tensor: it can be traversed any number of times"
+        named = list(dict.fromkeys(self.op(node) for node in keeping))
+        listed = ", ".join(named[:MAX_NAMES]) + (", …" if len(named) > MAX_NAMES else "")
+        return f"tensors saved by {len(keeping)} of {count(len(nodes), 'node')}: {listed}"
+
+    def op(self, node: Node) -> str:
+        text = self.excerpt(node.at.span)
+        if text:
+            return f"`{text}`"
+        name = re.sub(r"Backward\d*$", "", node.op)
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        return f"`{name}` ({line_of(node.at.span, Span(self.source.path, 1, 1, 1, 1))})"
+
+    def leads_to(self, reading: Reading, roots: Sequence[int]) -> str:
+        leaves = [node for node in reading.ledger.ancestry(roots) if node in reading.ledger.leaves]
+        return f"leads to {self.leaves(reading, leaves)}" if leaves else ""
+
+    # Leaves
+
+    def _leaf_name(self, leaf: Leaf) -> str:
+        """A leaf as this file names it: "net.fc.weight" where its maker only knows "Linear.weight"."""
+        parts = [leaf.name.partition(".")[2]] if leaf.parameter else []
+        for span in (leaf.at.span, *leaf.at.stack):
+            assigned = [one for one in self.outline.assignments if one[0].file == span.file]
+            around = [one for one in assigned if contains(one[0], span)]
+            if not around:
+                break
+            target = max(around, key=lambda one: (one[0].line, one[0].column))[1]
+            parts.append(target.removeprefix("self."))
+            if not target.startswith("self."):
+                break
+        else:
+            parts = parts if len(parts) == 1 else [*parts, "self"]
+        named = ".".join(part for part in reversed(parts) if part)
+        return named if len(parts) > (1 if leaf.parameter else 0) else leaf.name
+
+    def leaves(self, reading: Reading, leaves: Iterable[int]) -> str:
+        """How many parameters, and which: by name where they are few, else by the modules they belong to."""
+        events = [reading.ledger.leaves[leaf] for leaf in sorted(leaves)]
+        names = Counter(name for event in events if (name := self._leaf_name(event)))
+        kind = "parameter" if events and all(event.parameter for event in events) else "leaf"
+        if len(names) > MAX_NAMES:
+            names = _by_module(names)
+        listed = [f"`{name}`{f' ({number})' if number > 1 else ''}" for name, number in names.items()]
+        more = ", …" if len(listed) > MAX_NAMES else ""
+        return count(len(events), kind) + (f": {', '.join(listed[:MAX_NAMES])}{more}" if listed else "")
+
+
+def _by_module(names: Counter[str]) -> Counter[str]:
+    """Parameters counted by what owns them, by the longest names that are few enough to be listed."""
+    depth = max(name.count(".") for name in names)
+    grouped = names
+    while depth > 0 and len(grouped) > MAX_NAMES:
+        grouped = Counter()
+        for name, number in names.items():
+            grouped[".".join(name.split(".")[:depth])] += number
+        depth -= 1
+    return grouped
+
+
+def walked(reading: Reading, run: Run) -> list[Node]:
+    """The nodes that a backward executes."""
+    return [reading.ledger.nodes[node] for node in run.traversal.executed if node in reading.ledger.nodes]
+
+
+def line_range(lines: set[int]) -> str:
+    """Lines in which something as a whole was built: "lines 12–18"."""
+    if len(lines) == 1:
+        return f"line {min(lines)}"
+    return f"lines {min(lines)}–{max(lines)}"
+
+
+def each_line(lines: Iterable[int]) -> str:
+    """Lines of which each is meant: "lines 12, 15 and 18"."""
+    one, *more = map(str, sorted(set(lines)))
+    return f"line {one}" if not more else f"lines {join([one, *more])}"
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things in words: "1 node", "2 leaves"."""
+    if number == 1:
+        return f"1 {thing}"
+    return f"{number} {'leaves' if thing == 'leaf' else thing + 's'}"
+
+
+def iteration(site: Site) -> str:
+    return f"iteration {site.iteration[-1][1]}" if site.iteration else ""
+
+
+def page(head: str, details: Iterable[str]) -> str:
+    """A hover: its first line, and the rest as a list."""
+    listed = "\n".join(f"- {detail}" for detail in details if detail)
+    return f"{head}\n\n{listed}" if listed else head

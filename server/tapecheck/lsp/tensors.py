@@ -1,0 +1,299 @@
+"""What a hover says of a tensor: where its graph was built, what it saved, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tapecheck.lsp.outline import Scope, Word, name_of
+from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, each_line, iteration, page
+from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.words import join, when
+from tapecheck.rules.words import line as line_of
+from tapecheck.tape import Bind, InPlace, Node, Saved, Span
+
+_MAX_CALLS = 8
+_NEVER_FREED = "which no backward frees"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """One time a name was bound to a tensor."""
+
+    reading: Reading
+    position: int
+    bind: Bind
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of the tensor's graph."""
+        if self.bind.node is None:
+            return []
+        ledger = self.reading.ledger
+        reached = sorted(ledger.ancestry([self.bind.node]))
+        return [ledger.nodes[node] for node in reached if node in ledger.nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """What becomes of the graph after a binding: `text` in words, `run` the backward that frees or keeps it."""
+
+    text: str
+    run: Run | None = None
+
+
+class Tensors:
+    """Explains tensors of one file."""
+
+    def __init__(self, telling: Telling) -> None:
+        self.telling = telling
+        self.outline = telling.outline
+
+    def explain(self, word: Word, line: int) -> str | None:
+        """What is known of the tensor that a word at a line stands for; None where it stands for none."""
+        name = name_of(word)
+        known = self._bounds.get(name, [])
+        meant = self.outline.meaning(name, line) if known else None
+        if meant is None:
+            return None
+        bounds = [one for one in known if self.outline.meaning(name, one.bind.at.line) == meant]
+        chosen = self._choose(bounds, name, word, meant) if bounds else []
+        return self._explain(name, chosen, line) if chosen else None
+
+    @cached_property
+    def _bounds(self) -> dict[str, list[_Bound]]:
+        found: dict[str, list[_Bound]] = {}
+        for reading in self.telling.readings:
+            for position, event in enumerate(reading.tape.events):
+                if isinstance(event, Bind) and event.at.file == self.telling.source.path:
+                    found.setdefault(event.name, []).append(_Bound(reading, position, event))
+        return found
+
+    def _choose(self, bounds: list[_Bound], name: str, word: Word, meant: tuple[str, Scope]) -> list[_Bound]:
+        """The times that one place bound the name: the place itself, or the last one before it in the text.
+
+        Not every store binds a tensor with a graph; where the last one before does not, the name has a graph
+        here only if a loop around both brings it back from further down.
+        """
+        outline, scope = self.outline, meant[1]
+        span = outline.span(word)
+        bound = {one.bind.at.span for one in bounds}
+        if span in bound:
+            return [one for one in bounds if one.bind.at.span == span]
+        stores = outline.stores(name, scope)
+        if "." in name:
+            stores = [store for store in stores if outline.meaning(name, store.line) == meant]
+        if span in stores:
+            return []
+        first, last = outline.statement(span.line)
+        before = [
+            store
+            for store in stores
+            if (store.line, store.column) < (span.line, span.column) and not first <= store.line <= last
+        ]
+        chosen = before[-1] if before else None
+        if chosen not in bound and ("." in name or outline.scopes_at(span.line)[0] == scope):
+            loops = [loop for loop in outline.loops if loop[0] <= span.line <= loop[1]]
+            back = [one for one in bound if any(first <= one.line <= last for first, last in loops)]
+            if before and not back:
+                return []
+            chosen = max(back or bound, key=lambda one: (one.line, one.column))
+        elif chosen not in bound:
+            # Read in an inner function, which runs when everything around it is bound.
+            chosen = max(bound, key=lambda one: (one.line, one.column))
+        return [one for one in bounds if one.bind.at.span == chosen]
+
+    # The story
+
+    def _explain(self, name: str, bounds: list[_Bound], line: int) -> str:
+        # The story of one tape and one call, told with all its iterations: the one with the most to tell.
+        stories: dict[int, dict[tuple[Span, ...], list[_Bound]]] = {}
+        for one in bounds:
+            stories.setdefault(id(one.reading), {}).setdefault(one.bind.at.stack, []).append(one)
+        calls = max(stories.values(), key=self._weight)
+        group = max(list(calls.values())[:_MAX_CALLS], key=self._telling)
+        first = group[0]
+        reading, bind = first.reading, first.bind
+        elsewhere = self._elsewhere(first, calls)
+        if bind.node is None:
+            return page(f"**`{name}`** {self._no_graph(first, line)}", elsewhere)
+        if bind.node in reading.ledger.leaves:
+            return self._leaf(name, reading, bind.node)
+        counts = [len(one.nodes) for one in group]
+        nodes = first.nodes
+        built = self.telling.lines((node.at for node in nodes), line)
+        fate = self._fate(first)
+        details = [self._here(first, fate, line)]
+        details += [self.telling.saved(nodes), self.telling.leads_to(reading, [bind.node])]
+        if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
+            listed = ", ".join(map(str, counts[:3]))
+            details.append(f"grows with each iteration: {listed}, … nodes")
+        details.append(next((text for one in group if (text := self._freed_before(one, line))), ""))
+        if bind.cuts:
+            details.append(f"parts of it are cut off by {self._cuts(first, line)}")
+        details += elsewhere
+        told = [next(iter(ways.values()))[0] for ways in stories.values()]
+        places = {self.telling.lines((node.at for node in one.nodes), line) for one in told}
+        if len(places) > 1 and not elsewhere:
+            details.append("another way through the program builds it elsewhere")
+        head = f"**`{name}`** carries a graph built on {built}: {count(len(nodes), 'node')}, {fate.text}"
+        return page(head, details)
+
+    def _weight(self, calls: dict[tuple[Span, ...], list[_Bound]]) -> tuple[bool, bool, int]:
+        return max(self._telling(group) for group in list(calls.values())[:_MAX_CALLS])
+
+    def _telling(self, group: list[_Bound]) -> tuple[bool, bool, int]:
+        """How much there is to tell of the times that one call bound a name."""
+        first = group[0]
+        return first.bind.node is not None, self._fate(first).run is not None, len(group)
+
+    def _elsewhere(self, first: _Bound, calls: dict[tuple[Span, ...], list[_Bound]]) -> list[str]:
+        """What becomes of it in other calls of the function, where that is something else."""
+        told: dict[str, set[str]] = {}
+        for stack, group in list(calls.items())[:_MAX_CALLS]:
+            if stack:
+                text = "no graph is recorded" if group[0].bind.node is None else self._fate(group[0]).text
+                told.setdefault(text, set()).add(self.telling.call(stack[0]))
+        stack = first.bind.at.stack
+        own = "no graph is recorded" if first.bind.node is None else self._fate(first).text
+        if len(told) < 2 or not stack:
+            return []
+        details = [f"so it is {self.telling.call(stack[0])}"]
+        for text, places in told.items():
+            if text != own:
+                text = "no backward frees it" if text == _NEVER_FREED else text
+                details.append(f"{join(sorted(places)[:MAX_NAMES])}: {text}")
+        return details
+
+    # What becomes of it
+
+    def _fate(self, one: _Bound) -> _Fate:
+        freeing, sure = self._freeing(one)
+        if freeing is not None:
+            later = "" if freeing.at.iteration == one.bind.at.iteration else " in a later iteration"
+            where = line_of(freeing.at.span, one.bind.at.span)
+            return _Fate(f"{'' if sure else 'perhaps '}freed by {where}{later}", freeing)
+        keeping = self._keeping(one)
+        if keeping is not None:
+            return _Fate(f"kept by {line_of(keeping.at.span, one.bind.at.span)} (`retain_graph=True`)", keeping)
+        return _Fate(_NEVER_FREED if one.reading.complete else "not seen to be freed")
+
+    def _freeing(self, one: _Bound) -> tuple[Run | None, bool]:
+        """The first backward after a binding that frees something of the tensor's graph, and whether it does."""
+        found: Run | None = None
+        sure = False
+        for node in one.nodes:
+            by = one.reading.ledger.freed_by(node.id)
+            run = one.reading.run_of.get(by.id) if by is not None else None
+            if run is not None and run.position > one.position:
+                if found is None or run.position < found.position:
+                    found = run
+                if run is found:
+                    sure = sure or one.reading.ledger.is_freed(node.id) == "yes"
+        return found, sure
+
+    def _keeping(self, one: _Bound) -> Run | None:
+        """The first backward after a binding that walks the tensor's graph and retains it."""
+        own = {node.id for node in one.nodes}
+        for run in one.reading.runs:
+            if run.position > one.position and run.backward.retain == "yes" and own & set(run.traversal.executed):
+                return run
+        return None
+
+    def _here(self, one: _Bound, fate: _Fate, line: int) -> str:
+        """Whether the graph is intact, kept, freed or stale at a line, on the first and on later iterations."""
+        outline, bind = self.outline, one.bind.at.line
+        scope = outline.scopes_at(bind)[0]
+        if outline.scopes_at(line)[0] != scope:
+            return ""
+        change = self._change(one, fate)
+        run = fate.run
+        if change is not None:
+            event, saved, node = change
+            name = f"`{event.name or saved.name}`" if event.name or saved.name else "a tensor"
+            ended, site = "stale", event.at
+            changes = "updates parameters" if event.optimizer is not None else f"changes {name} in place"
+            why = f"{changes}, which {self.telling.op(node)} saved"
+        elif run is not None and not fate.text.startswith("perhaps"):
+            ended, site = ("kept" if fate.text.startswith("kept") else "freed"), run.at
+            why = "keeps it" if ended == "kept" else "frees it"
+        else:
+            return ""
+        span = self.telling.near(site, bind)
+        if span is None or outline.scopes_at(span.line)[0] != scope or outline.exclusive(line, span.line):
+            return ""
+        end = span.line
+        loops, around = outline.loops_at(line) & outline.loops_at(end), outline.loops_at(bind)
+        if loops - around and line <= end:
+            before = f"by line {end} of the iteration before"
+            return f"at this line: intact on the first iteration, {ended} on later ones, {before}"
+        if line < bind and loops & around:
+            return f"at this line: the one of the iteration before, {ended} by line {end}"
+        if line > end:
+            told = f"{ended}: line {end} {why}" if ended == "stale" else f"{ended} by line {end}"
+            return f"at this line: {told}" + (", on every iteration" if loops else "")
+        return f"at this line: intact; line {end} {why}" + (", on every iteration" if loops and around else "")
+
+    def _change(self, one: _Bound, fate: _Fate) -> tuple[InPlace, Saved, Node] | None:
+        """The first change in place after a binding that makes the graph stale, before a backward frees it."""
+        end = fate.run.position if fate.run is not None else len(one.reading.tape.events)
+        positions = {id(event): position for position, event in one.reading.changes}
+        best: tuple[int, InPlace, Saved, Node] | None = None
+        for node in one.nodes:
+            for saved in node.saved if node.keeps == "yes" else ():
+                for event in one.reading.ledger.changes.get(saved.storage, [])[saved.version :]:
+                    position = positions.get(id(event), end)
+                    certain = saved.fact == "yes" and event.bumps == "yes"
+                    if certain and one.position < position < end and (best is None or position < best[0]):
+                        best = position, event, saved, node
+        return best[1:] if best is not None else None
+
+    def _freed_before(self, one: _Bound, line: int) -> str:
+        """Nodes of the graph that were freed before the tensor was made."""
+        gone = []
+        for node in one.nodes:
+            by = one.reading.ledger.freed_by(node.id)
+            run = one.reading.run_of.get(by.id) if by is not None else None
+            if run is not None and run.position < one.position and node.keeps == "yes":
+                gone.append((node, run))
+        if not gone:
+            return ""
+        run = gone[-1][1]
+        built = self.telling.lines((node.at for node, _ in gone), line)
+        time = iteration(one.bind.at)
+        return (
+            f"{time + ': ' if time else ''}includes nodes of {built} that "
+            f"{line_of(run.at.span, one.bind.at.span)} freed{when(run.at, one.bind.at)}"
+        )
+
+    # No graph, leaves
+
+    def _no_graph(self, one: _Bound, line: int) -> str:
+        if not one.bind.cuts:
+            return "has no graph: nothing that it was computed from requires grad"
+        return f"has no graph: cut by {self._cuts(one, line)}"
+
+    def _cuts(self, one: _Bound, line: int) -> str:
+        scope = self.outline.scopes_at(line)[0]
+        values: dict[tuple[str, str], set[str]] = {}
+        for cut in with_sources(one.reading, one.bind.cuts).values():
+            place = (CUTS.get(cut.how, cut.how), line_of(cut.at.span, one.bind.at.span))
+            # Another function's names mean nothing, or something else, to one who reads this line.
+            own = cut.at.file == self.telling.source.path and self.outline.scopes_at(cut.at.line)[0] == scope
+            values.setdefault(place, set()).add(cut.name if own else "")
+        texts = []
+        for (how, where), names in values.items():
+            name = names.pop() if len(names) == 1 else ""
+            texts.append(f"{how}{f' of `{name}`' if name else ''} on {where}")
+        return join(texts[:MAX_NAMES])
+
+    def _leaf(self, name: str, reading: Reading, leaf: int) -> str:
+        event = reading.ledger.leaves[leaf]
+        kind = "parameter" if event.parameter else "leaf that requires grad"
+        reaching = [run for run in reading.runs if leaf in run.traversal.executed and run.backward.accumulates]
+        lines = {run.at.line for run in reaching if run.at.file == self.telling.source.path}
+        head = f"**`{name}`** is a {kind}: it has no graph of its own, gradients accumulate in `{name}.grad`"
+        calls: Sequence[str] = ("backward", "backwards")
+        by = f"receives a gradient from the {calls[len(lines) > 1]} on {each_line(lines)}" if lines else ""
+        return page(head, [by or "no backward reaches it"])
