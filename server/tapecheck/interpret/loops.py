@@ -340,11 +340,12 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
             return Stream(lambda: count, lambda i: _item_until_end(machine, getter, i, node))
         if "inner" in value.facts:
             return stream(machine, value.facts["inner"], node)
-        known = machine.torch.object_stream(value, node)
+        known: Stream | None = machine.torch.object_stream(value, node)
         if known is not None:
             return known
     if isinstance(value, Tensor):
-        return machine.torch.tensor_stream(value, node)
+        streamed: Stream = machine.torch.tensor_stream(value, node)
+        return streamed
     return containers.stream(machine, value, node)
 
 

@@ -2,7 +2,7 @@
 
 `statements`, `loops`, `expressions` and `conditions` say what the parts of the language do, `attributes`, `stores` and
 `calls` what they do it with. Statements are run by Python generators, so that a generator function of the program can
-be suspended at its `yield` wherever it stands. What torch does is in `torchlib`, `nnlib` and `autograd`; what Python's
+be suspended at its `yield` wherever it stands. What torch does begins in `torchlib`; what Python's
 own functions and containers do is in `builtin`, `stdlib`, `containers` and `constants`.
 """
 

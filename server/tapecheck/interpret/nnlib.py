@@ -674,7 +674,7 @@ class Modules:
         """A class of torch.nn without facts: differentiable in its inputs and parameters."""
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.machine.torch.tensors(arg)]
-        return self.machine.torch._opaque(
+        return self.machine.torch.opaque(
             owner.lib.rsplit(".", 1)[-1],
             [*parameters, *values],
             node,
