@@ -52,7 +52,7 @@ def expected_line(source: str) -> int | None:
 def torch_raises_at(sources: Mapping[str, str]) -> dict[str, tuple[int | None, str]]:
     """For each program the innermost of its lines in torch's traceback (None where it runs) and the message."""
     done = subprocess.run(
-        [sys.executable, "-c", _RUNNER], input=json.dumps(dict(sources)), capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", _RUNNER], input=json.dumps(dict(sources)), capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr[-500:]
     answers = json.loads(done.stdout.splitlines()[-1])
