@@ -120,7 +120,7 @@ class Modules:
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
                 owner.attrs.setdefault(key, value)
         names = fact.parameters if fact is not None else _guessed_parameters(name)
-        flags = {key: concrete(value) for key, value in given.items()}
+        flags = {**_defaults(fact), **{key: concrete(value) for key, value in given.items()}}
         for parameter in _layered(names, flags):
             if flags.get("bias") is False and "bias" in parameter:
                 continue
@@ -692,9 +692,11 @@ class Modules:
         undo: list[tuple[Instance, str, Value]] = []
         for key, value in replaced.items.items():
             home: Value = owner
-            *path, last = str(key).split(".")
-            for part in path:
-                home = home.attrs.get(part) if isinstance(home, Instance) else None
+            last = str(key)
+            # A layer of torch's own holds its inner parameters under names with dots.
+            while isinstance(home, Instance) and last not in home.attrs and "." in last:
+                part, _, last = last.partition(".")
+                home = home.attrs.get(part)
             if isinstance(home, Instance) and last in home.attrs:
                 undo.append((home, last, home.attrs[last]))
                 home.attrs[last] = value
@@ -953,6 +955,13 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     count = layers if isinstance(layers, int) and 0 < layers < 64 else 1
     directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
     return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
+
+
+def _defaults(fact: ModuleFact | None) -> dict[str, Value]:
+    """The flags that a constructor has when they are not passed."""
+    known: dict[str, Value] = {"True": True, "False": False, "None": None}
+    overloads = fact.train.overloads if fact is not None else ()
+    return {name: known[kind] for each in overloads for name, kind in each.defaults.items() if kind in known}
 
 
 def _guessed_parameters(name: str) -> tuple[str, ...]:
