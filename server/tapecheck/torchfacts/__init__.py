@@ -9,10 +9,10 @@ of a tensor (``"T"``, ``"data"``, ``"real"``) are ops with one input. Subscripts
 
 Kinds. `OpFact.for_call` narrows a fact to one call. It takes the *kind* of each argument, a string:
 ``"tensor"`` (where its rank is known, ``"matrix"`` for two dimensions or fewer and ``"stack"`` for more),
-``"tensors"`` (a list or tuple of them), ``"None"``, ``"True"``, ``"False"``, ``"0"``,
-``"nonzero"`` (any other number), a string's repr (``"'mean'"``), ``"list"`` (of numbers), ``"slice"``,
-``"..."``, ``"dtype"``, ``"other"``; and where the value is not known ``"number"``, ``"bool"``, ``"str"``, or
-``"?"`` for anything. `kind_of` gives the kind of a constant.
+``"tensors"`` (a list or tuple of them), ``"None"``, ``"True"``, ``"False"``, ``"0"``, ``"1"``, ``"nonzero"`` (any
+other number), a string's repr (``"'mean'"``), ``"list"`` (of numbers), ``"ones"`` (a list of nothing but ones),
+``"slice"``, ``"..."``, ``"dtype"``, ``"other"``; and where the value is not known ``"number"``, ``"bool"``,
+``"str"``, or ``"?"`` for anything. `kind_of` gives the kind of a constant.
 
 Uncertainty. ``saves`` and ``carries`` hold what every sample showed; ``may_save`` and ``may_carry`` what
 only some did. A thing in neither was never seen. Fields typed `Tri` say "yes", "no" or "may".

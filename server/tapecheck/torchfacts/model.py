@@ -95,6 +95,7 @@ class OpFact:
         inputs: the parameters that were measured holding a tensor, or a list of tensors, in order of
             `params`.
         lists: those of them that were measured holding several tensors.
+        fixed: those of them that could not require grad (integers, booleans; of a module, its buffers).
         saves: saved thing -> inputs any one of whose requires_grad has it saved. A thing is an input's name,
             "result" (of several "result.0", "result.1", ...), or "buffer": anything else a backward frees, so
             that a second backward raises (inner buffers, masks, index lists, Python scalars). In a
@@ -150,6 +151,7 @@ class OpFact:
     params: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
     saves: Saves = field(default_factory=dict)
     may_save: Saves = field(default_factory=dict)
     frees: tuple[str, ...] = ()
@@ -236,7 +238,7 @@ class Overload:
             if index >= len(positional):
                 last = positional[-1] if positional else ""
                 # view(2, 3): further numbers belong to the list before them.
-                if last and "list" in self.kinds.get(last, ()) and kind in ("0", "nonzero", "number", "?"):
+                if last and "list" in self.kinds.get(last, ()) and kind in (*NUMBERS, "number", "?"):
                     bound[last] = "list"
                     continue
                 return None
@@ -273,10 +275,16 @@ class Overload:
 
     def select(self, bound: Mapping[str, str]) -> list[OpFact]:
         """The facts whose conditions the bound kinds can meet; all of them if none does."""
+        # One is a number other than zero, unless it was measured to be a case of its own.
+        own = {name for conditions, _ in self.cases for name, wanted in conditions.items() if wanted == "1"}
         chosen = [
             fact
             for conditions, fact in self.cases
-            if all(compatible(wanted, bound.get(name, "?")) for name, wanted in conditions.items())
+            if all(
+                compatible(wanted, bound.get(name, "?"))
+                and not (wanted == "nonzero" and bound.get(name) == "1" and name in own)
+                for name, wanted in conditions.items()
+            )
         ]
         return chosen or [fact for _, fact in self.cases]
 
@@ -362,19 +370,26 @@ def kind_of(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, (int, float, complex)):
-        return "nonzero" if value else "0"
+        return "1" if value == 1 else "nonzero" if value else "0"
     if isinstance(value, str):
         return repr(value)
     if isinstance(value, (list, tuple)):
-        return "list"
+        return "ones" if value and all(type(item) is int and item == 1 for item in value) else "list"
     if isinstance(value, slice):
         return "slice"
     return "..." if value is ... else "other"
 
 
+NUMBERS = ("0", "1", "nonzero")
+"""The kinds of numbers that are known; "nonzero" are all but zero and one."""
+_COARSE = {
+    **dict.fromkeys(NUMBERS, "number"), "matrix": "tensor", "stack": "tensor", "ones": "list", "several": "list",
+}  # fmt: skip
+
+
 def coarse(kind: str) -> str:
-    """A kind without what seldom decides: whether a number is zero, whether a tensor is a matrix."""
-    return {"0": "number", "nonzero": "number", "matrix": "tensor", "stack": "tensor"}.get(kind, kind)
+    """A kind without what seldom decides: whether a number is zero or one, whether a tensor is a matrix."""
+    return _COARSE.get(kind, kind)
 
 
 def compatible(wanted: str, kind: str) -> bool:
@@ -385,12 +400,20 @@ def compatible(wanted: str, kind: str) -> bool:
         return kind == "tensor"
     if wanted == "tensor":
         return kind in ("matrix", "stack")
+    if wanted == "one":
+        return kind in ("1", "ones", "list", "number")
+    if wanted == "several":
+        return kind in ("0", "nonzero", "list", "number")
     if wanted == "ints":
-        return kind in ("list", "0", "nonzero", "number")
+        return kind in ("list", "ones", "number", *NUMBERS)
+    if wanted == "list":
+        return kind == "ones"
     if wanted == "number":
-        return kind in ("0", "nonzero")
+        return kind in NUMBERS
+    if wanted == "nonzero":
+        return kind in ("1", "number")
     if kind == "number":
-        return wanted in ("0", "nonzero")
+        return wanted in NUMBERS
     if kind == "bool":
         return wanted in ("True", "False")
     if wanted == "str":
@@ -403,22 +426,24 @@ def join_tri(values: Iterable[Tri]) -> Tri:
     return found.pop() if len(found) == 1 else "may"
 
 
-def _join_tables(leaves: Sequence[Any], inputs: Sequence[frozenset[str]]) -> tuple[Saves, Saves]:
-    """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have says
-    nothing."""
+def _join_tables(
+    leaves: Sequence[Any], inputs: Sequence[frozenset[str]], able: Sequence[frozenset[str]]
+) -> tuple[Saves, Saves]:
+    """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have, or that could not
+    require grad there, says nothing."""
     entries: set[tuple[str, str]] = set()
     for leaf in leaves:
         for table in (leaf.saves, leaf.may_save):
             entries.update((thing, trigger) for thing, triggers in table.items() for trigger in triggers)
     certain: dict[str, list[str]] = {}
     possible: dict[str, list[str]] = {}
-    every = frozenset().union(*inputs)
+    every, triggers = frozenset().union(*inputs), frozenset().union(*able)
     for thing, trigger in sorted(entries):
         base = trigger.removesuffix(OTHER)
         asked = [
             leaf
-            for leaf, present in zip(leaves, inputs, strict=True)
-            if (base in present or base not in every)
+            for leaf, present, free in zip(leaves, inputs, able, strict=True)
+            if (base in free or base not in triggers)
             and (thing in present or thing not in every)
             and (base == trigger or base in leaf.lists)
         ]
@@ -462,9 +487,10 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
     if len(leaves) == 1:
         return first
     inputs = [frozenset(leaf.inputs) for leaf in leaves]
-    saves, may_save = _join_tables(leaves, inputs)
-    carries, may_carry = _join_inputs(leaves, inputs, "carries", "may_carry")
-    frees, may_free = _join_inputs(leaves, inputs, "frees", "may_free")
+    able = [present - frozenset(leaf.fixed) for leaf, present in zip(leaves, inputs, strict=True)]
+    saves, may_save = _join_tables(leaves, inputs, able)
+    carries, may_carry = _join_inputs(leaves, able, "carries", "may_carry")
+    frees, may_free = _join_inputs(leaves, able, "frees", "may_free")
     views = {leaf.view_of for leaf in leaves} - {None}
     mutated = {name for leaf in leaves for name in (*leaf.mutates, *leaf.may_mutate)}
     always = {n for n in mutated if all(n in leaf.mutates for leaf in leaves)}
@@ -486,6 +512,7 @@ def join(leaves: Sequence[OpFact]) -> OpFact:
         params=longest.params,
         inputs=_ordered(leaf.inputs for leaf in sorted(leaves, key=lambda leaf: -len(leaf.inputs))),
         lists=_ordered(leaf.lists for leaf in leaves),
+        fixed=tuple(sorted(frozenset().union(*inputs) - frozenset().union(*able))),
         saves=saves,
         may_save=may_save,
         frees=frees,

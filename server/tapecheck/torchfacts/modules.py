@@ -28,7 +28,7 @@ from tapecheck.torchfacts.samples import UNCLEAR
 from tapecheck.torchfacts.signatures import Bound, Signature, bind, of_python
 from tapecheck.torchfacts.stored import write_fact, write_op
 
-PER_MODULE = 16
+PER_MODULE = 36
 """Configurations measured for one class."""
 MOST_NAMED = 16
 """Above this many parameters and buffers, they go by their last name part: "*.weight"."""
@@ -185,18 +185,14 @@ def own() -> Iterator[ModuleSample]:
     simple += [(nn.Threshold, (0.1, 0.2), {"inplace": flag}, (_r(3) - 0.5,)) for flag in (False, True)]
     for recurrent in (nn.RNN, nn.GRU, nn.LSTM):
         for option in _recurrent_options():
+            if "proj_size" in option and recurrent is not nn.LSTM:
+                continue
             count = (2 if "num_layers" in option else 1) * (2 if "bidirectional" in option else 1)
-            state = _r(count, 2, 4)
+            state = _r(count, 2, option.get("proj_size", 4))
             batch = _r(2, 3, 3) if option.get("batch_first") else _r(3, 2, 3)
+            both = (state, _r(count, 2, 4))
             simple.append((recurrent, (3, 4), dict(option), (batch,)))
-            simple.append(
-                (
-                    recurrent,
-                    (3, 4),
-                    dict(option),
-                    (batch, (state, _r(count, 2, 4)) if recurrent is nn.LSTM else state),
-                )
-            )
+            simple.append((recurrent, (3, 4), dict(option), (batch, both if recurrent is nn.LSTM else state)))
     for cell in (nn.RNNCell, nn.GRUCell, nn.LSTMCell):
         simple.append((cell, (3, 4), {}, (_r(2, 3),)))
         simple.append((cell, (3, 4), {}, (_r(2, 3), (_r(2, 4), _r(2, 4)) if cell is nn.LSTMCell else _r(2, 4))))
@@ -214,6 +210,13 @@ def _recurrent_options() -> list[dict[str, Any]]:
         {"bidirectional": True},
         {"bias": False},
         {"num_layers": 2, "dropout": 0.5},
+        {"proj_size": 2},
+        {"batch_first": True, "bidirectional": True},
+        {"batch_first": True, "bias": False},
+        {"bidirectional": True, "bias": False},
+        {"proj_size": 2, "batch_first": True},
+        {"proj_size": 2, "bidirectional": True},
+        {"proj_size": 2, "bias": False},
     ]
 
 

@@ -18,6 +18,8 @@ _NEVER_DECIDES = frozenset({"equation"})
 """Parameters whose every value is another case."""
 MOST_NODES = 6
 """Nodes named for one call; those of a composite are many."""
+_ONE_MATTERS = frozenset({"output_size"})
+"""Sizes of which 1, or all ones, is another case: pooling to one value is a mean."""
 _ZERO_MATTERS = frozenset({"beta", "p", "dropout_p", "dropout", "max_norm", "label_smoothing"})
 
 
@@ -67,6 +69,7 @@ def fact_of(
         params=params,
         inputs=tuple(inputs),
         lists=ordered(seen.lists),
+        fixed=ordered(set(inputs) - seen.candidates),
         saves=saves,
         may_save=dict(sorted(may_save.items())),
         frees=() if seen.second_backward == "no" else frees,
@@ -140,14 +143,21 @@ def sizes(kind: str) -> str:
     return "ints" if coarse(kind) in ("number", "list") else coarse(kind)
 
 
+def ones(kind: str) -> str:
+    """Whether one number, or each of several, is one."""
+    return "one" if kind in ("1", "ones") else "several" if sizes(kind) == "ints" else kind
+
+
 def grains(row: Measured, name: str) -> tuple[Grain, ...]:
     """How finely kinds of a parameter are told apart, the coarsest first."""
     if row.signature.types.get(name, "").replace("Optional[", "").startswith("List[int]"):
-        return (sizes,)
+        return (sizes, ones) if name in _ONE_MATTERS else (sizes,)
+    if name in _ONE_MATTERS:
+        return (coarse, ones)
     return (coarse, exact) if name in _ZERO_MATTERS or row.fact.name == "matmul" else (coarse,)
 
 
-def split(rows: Sequence[Measured], depth: int = 3) -> list[tuple[dict[str, str], OpFact]]:
+def split(rows: Sequence[Measured], depth: int = 4) -> list[tuple[dict[str, str], OpFact]]:
     """Cases: conditions on argument kinds under which the rows agree, as far as any tell them apart."""
     whole = join([row.fact for row in rows])
     if certain(whole) or not depth:

@@ -12,7 +12,7 @@ import torch
 from torch._jit_internal import boolean_dispatched
 from torch.overrides import get_testing_overrides
 
-from tapecheck.torchfacts.model import PARAMETER_SYNONYMS, kind_of
+from tapecheck.torchfacts.model import NUMBERS, PARAMETER_SYNONYMS, kind_of
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,15 @@ def _fits(kind: str, type_name: str, name: str, strict: bool) -> bool:
     if kind in ("matrix", "stack"):
         kind = "tensor"
     accepted = {
-        "Tensor": ("tensor",) if strict else ("tensor", "0", "nonzero"),
-        "number": ("0", "nonzero", "True", "False"),
-        "int": ("0", "nonzero"),
-        "float": ("0", "nonzero"),
+        "Tensor": ("tensor",) if strict else ("tensor", *NUMBERS),
+        "number": (*NUMBERS, "True", "False"),
+        "int": NUMBERS,
+        "float": NUMBERS,
         "bool": ("True", "False"),
-        "List[int]": ("list", "0", "nonzero"),
-        "List[float]": ("list",),
+        "List[int]": ("list", "ones", *NUMBERS),
+        "List[float]": ("list", "ones"),
         "List[Tensor]": ("tensors",),
-        "List[Optional[Tensor]]": ("tensors", "list"),
+        "List[Optional[Tensor]]": ("tensors", "list", "ones"),
         "List[bool]": ("list",),
     }.get(type_name)
     if type_name == "str":
