@@ -229,6 +229,15 @@ def test_join_takes_a_fact_about_an_absent_tensor_from_those_that_had_it() -> No
     assert both.may_save == {}
 
 
+def test_join_asks_nothing_of_a_tensor_that_could_not_require_grad() -> None:
+    probabilities = _fact(saves={"a": ("a", "b")}, carries=("a", "b"), frees=("a", "b"))
+    indices = _fact(saves={"a": ("a",)}, carries=("a",), frees=("a",), fixed=("b",))
+    both = join([probabilities, indices])
+    assert (both.carries, both.may_carry) == (("a", "b"), ())
+    assert (both.saves, both.may_save) == ({"a": ("a", "b")}, {})
+    assert (both.frees, both.fixed) == (("a", "b"), ())
+
+
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
@@ -239,8 +248,10 @@ def test_join_takes_a_fact_about_an_absent_tensor_from_those_that_had_it() -> No
         (2, "nonzero"),
         (-1.5, "nonzero"),
         ("sum", "'sum'"),
+        (1, "1"),
         ([1, 2], "list"),
-        ((1,), "list"),
+        ((1,), "ones"),
+        ([1, 1.0], "list"),
         (slice(1), "slice"),
         (..., "..."),
         (object(), "other"),

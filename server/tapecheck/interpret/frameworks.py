@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
+    Lib,
     List,
     Native,
     Tensor,
@@ -65,6 +66,11 @@ def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
 
 def _context(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Context(lambda machine: None, lambda machine, raised: None)
+
+
+def _autocast(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    # What precision it means is settled where the framework is set up.
+    return modules.machine.call(Lib("torch.autocast"), [], {"enabled": Unknown("enabled")}, node)
 
 
 def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -369,7 +375,7 @@ OBJECTS: dict[str, dict[str, Handler]] = {
     },
     "accelerate.Accelerator": {
         "prepare": _prepare, "backward": _accelerator_backward, "gather": _gather, "gather_for_metrics": _gather,
-        "reduce": _gather, "unwrap_model": _same, "accumulate": _context, "autocast": _context, "print": _ignore,
+        "reduce": _gather, "unwrap_model": _same, "accumulate": _context, "autocast": _autocast, "print": _ignore,
         "clip_grad_norm_": _ignore, "clip_grad_value_": _ignore, "wait_for_everyone": _ignore, "no_sync": _context,
         "prepare_model": _same, "prepare_optimizer": _same, "prepare_data_loader": _same, "prepare_scheduler": _same,
         "log": _ignore, "init_trackers": _ignore, "end_training": _ignore, "save_state": _ignore, "save": _ignore,
@@ -379,7 +385,7 @@ OBJECTS: dict[str, dict[str, Handler]] = {
     },
     "lightning.Fabric": {
         "setup": _prepare, "setup_module": _same, "setup_optimizers": _prepare, "setup_dataloaders": _prepare,
-        "backward": _accelerator_backward, "clip_gradients": _ignore, "autocast": _context, "launch": _ignore,
+        "backward": _accelerator_backward, "clip_gradients": _ignore, "autocast": _autocast, "launch": _ignore,
         "no_backward_sync": _context, "init_module": _context, "init_tensor": _context, "print": _ignore,
         "log": _ignore, "log_dict": _ignore, "all_gather": _gather, "all_reduce": _gather, "barrier": _ignore,
         "save": _ignore, "load": _ignore, "call": _ignore, "seed_everything": _ignore, "to_device": _same,

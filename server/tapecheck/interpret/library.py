@@ -131,7 +131,17 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             del torch.world.grad_modes[depth - 1 :]
             if outermost:
                 torch.world.cut_site = None
+    if wrapped.kind.endswith("autocast"):
+        context = torchfunctions.autocast(_AUTOCASTS[wrapped.kind])
+        context.enter(torch.machine)
+        try:
+            return torch.machine.call(wrapped.function, args, kwargs, node)
+        finally:
+            context.leave(torch.machine, None)
     return torch.machine.call(wrapped.function, args, kwargs, node)
+
+
+_AUTOCASTS: dict[str, Fact] = {"autocast": "yes", "perhaps autocast": "may", "no autocast": "no"}
 
 
 def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) -> PyGenerator[Value, Value, Value]:

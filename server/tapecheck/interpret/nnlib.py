@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import containers, equality, frameworks, unknowns
 from tapecheck.interpret.values import (
@@ -111,10 +111,10 @@ class Modules:
         if fact is not None:
             for parameter, value in zip(fact.params, args):
                 given.setdefault(parameter, value)
-            narrowed = fact.for_call(
+            owner.facts["kinds"] = (
                 [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"}
-            )
-            owner.facts["fact"] = narrowed
+            )  # fmt: skip
+            owner.facts["fact"] = fact.for_call(*owner.facts["kinds"])
         owner.facts["given"] = given
         for key, value in given.items():
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
@@ -587,12 +587,13 @@ class Modules:
     def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         torch = self.machine.torch
         training = concrete(owner.attrs.get("training", True))
-        what: OpFact = fact.eval if training is False else fact.train
         bound: Kwargs = {}
         for name, value in zip(fact.forward_params, args):
             bound[name] = value
         for name, value in kwargs.items():
             bound[name] = value
+        fact = self._of_call(owner, fact, bound)
+        what: OpFact = fact.eval if training is False else fact.train
         groups: dict[str, list[Value]] = {}
         # Of a module of very many parameters the facts know the last part of the name only.
         wide = any(name.startswith("*.") for name in what.inputs)
@@ -624,6 +625,31 @@ class Modules:
                 # A parameter that forward was never seen to use carries nothing.
                 del bound[name]
         return torch.apply(what, bound, node, target)
+
+    def _of_call(self, owner: Instance, fact: ModuleFact, bound: Kwargs) -> ModuleFact:
+        """The fact for one call of a module, by what decides besides the constructor's arguments."""
+        given, named = owner.facts.get("kinds", ([], {}))
+        params = {param for overload in fact.train.overloads for param in overload.params}
+        more = {
+            f"forward.{name}": self.machine.torch.kind(bound[name]) if name in bound else fact.forward_defaults[name]
+            for name in fact.forward_defaults
+            if f"forward.{name}" in params
+        }
+        first = bound.get("input")
+        if isinstance(first, Tensor) and first.length == 1 and "batch_first" in fact.params:
+            # A batch of one lies in memory as it would with the batch in second place.
+            place = fact.params.index("batch_first")
+            if place < len(given):
+                given = [*given[:place], "False", *given[place + 1 :]]
+            else:
+                more["batch_first"] = "False"
+        if not more and given is owner.facts.get("kinds", (given,))[0]:
+            return fact
+        known: dict[Any, ModuleFact] = owner.facts.setdefault("narrowed", {})
+        key = (tuple(given), tuple(more.items()))
+        if key not in known:
+            known[key] = fact.for_call(given, {**named, **more})
+        return known[key]
 
     # -- weights that are computed anew ----------------------------------------------------------------------------
 

@@ -58,6 +58,16 @@ _TO_FLOAT = frozenset((
     "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
     "true_divide",
 ))  # fmt: skip
+_LOWERED = frozenset((
+    "nn.functional.linear", "linear", "matmul", "__rmatmul__", "mm", "bmm", "mv", "addmm", "addmv", "addr", "addbmm",
+    "baddbmm", "einsum", "chain_matmul", "linalg.multi_dot", "tensordot", "prelu", "nn.functional.prelu",
+    "nn.functional.scaled_dot_product_attention", "Linear", "LazyLinear", "PReLU", "RNN", "LSTM", "GRU", "RNNCell",
+    "LSTMCell", "GRUCell", *(f"{kind}{n}d" for kind in ("Conv", "ConvTranspose", "LazyConv") for n in (1, 2, 3)),
+    *(f"nn.functional.conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)),
+))  # fmt: skip
+"""What autocast computes with copies of lower precision, and so has them saved in place of what it was given."""
+_LOWERED_WITHIN = ("MultiheadAttention", "Transformer", "nn.functional.multi_head_attention")
+"""What does so in some of its parts."""
 _MAX_VIEWS = 32
 OP_WORK = 8
 """What an op costs in the units of the work budget: about as much as eight statements."""
@@ -110,6 +120,8 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     result = apply(torch, narrowed, bound, node, target)
     if isinstance(result, Tensor) and result.rank is None and target is None:
         result.rank = _rank(torch, name, args)
+    if name == "unsqueeze" and isinstance(result, Tensor) and concrete(bound.get("dim")) == 0:
+        result.length = 1
     out = kwargs.get("out")
     if isinstance(out, Tensor) and isinstance(result, Tensor):
         torch.world.change(out, node, name)
@@ -275,6 +287,10 @@ def _saves(
     saved: list[Saved] = []
     keeps: Fact = "no"
     certain, possible = dict(fact.saves), dict(fact.may_save)
+    lowered: Fact = "no"
+    if world.autocast != "no":
+        within = fact.name.startswith(_LOWERED_WITHIN)
+        lowered = world.autocast if fact.name in _LOWERED else "may" if within else "no"
     for name, table in fact.scalar_saves.items():
         if name in bound and name not in inputs:
             certain = dict(table)
@@ -301,7 +317,10 @@ def _saves(
                 if thing.startswith("result"):
                     result_saved = either(result_saved, fired)
                 elif value is not None and value is not target:
-                    saved.append(world.save(value, thing, fired))
+                    if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
+                        continue
+                    # What is no parameter may be of lower precision already, and is then saved itself.
+                    saved.append(world.save(value, thing, both(fired, "may") if lowered != "no" else fired))
                 elif value is not None and thing not in fact.mutates and target is not None:
                     # `h *= h` saves h before it changes it.
                     before = world.save(value, thing, fired)
@@ -460,7 +479,11 @@ def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AS
 
 
 def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
-    return op(torch, _index_op(torch, "getitem", index), [owner, index], {}, node)
+    result = op(torch, _index_op(torch, "getitem", index), [owner, index], {}, node)
+    first = index[0] if isinstance(index, tuple) and index else index
+    if isinstance(result, Tensor) and concrete(first) is None:
+        result.length = 1
+    return result
 
 
 def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:

@@ -75,6 +75,33 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     return Context(lambda machine: None, leave, "enable_grad" if truth else "no_grad")
 
 
+def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """A context manager whose argument `enabled` stands at `place`."""
+
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        given = args[place] if place is not None and len(args) > place else kwargs.get("enabled", True)
+        truth = torch.machine.known_truth(given)
+        return autocast("may" if truth is None else "yes" if truth else "no")
+
+    return make
+
+
+def autocast(mode: Fact) -> Context:
+    """A context manager under which ops compute with copies of lower precision."""
+    before: list[Fact] = []
+
+    def enter(machine: Machine) -> Value:
+        before.append(machine.world.autocast)
+        machine.world.autocast = mode
+        return Unknown("context")
+
+    def leave(machine: Machine, raised: Signal | None) -> None:
+        if before:
+            machine.world.autocast = before.pop()
+
+    return Context(enter, leave, {"yes": "autocast", "may": "perhaps autocast", "no": "no autocast"}[mode])
+
+
 def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Context(lambda machine: Unknown("context"), lambda machine, raised: None)
 
@@ -253,8 +280,10 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.autograd.variable.Variable": _variable, "torch.autograd.grad": _grad, "torch.autograd.backward": _backward,
     "torch.nn.utils.clip_grad_norm_": _clip, "torch.nn.utils.clip_grad_value_": _clip,
     "torch.nn.utils.clip_grad_norm": _clip, "torch.utils.checkpoint.checkpoint": _checkpoint,
-    "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _context,
-    "torch.cuda.amp.autocast": _context, "torch.amp.autocast": _context, "torch.autograd.set_detect_anomaly": _context,
+    "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _autocast(2),
+    "torch.cuda.amp.autocast": _autocast(0), "torch.cpu.amp.autocast": _autocast(0),
+    "torch.amp.autocast": _autocast(2), "torch.amp.autocast_mode.autocast": _autocast(2),
+    "torch.autograd.set_detect_anomaly": _context,
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
     "torch.utils.data.TensorDataset": _dataset, "torch.utils.data.DataLoader": _loader,

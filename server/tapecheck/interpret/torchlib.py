@@ -110,7 +110,9 @@ class Torch:
             items = value.items if isinstance(value, List) else list(value)
             if any(isinstance(item, Tensor) or (isinstance(item, Unknown) and item.node is not None) for item in items):
                 return "tensors"
-            return "list" if items and not any(isinstance(item, (List, tuple)) for item in items) else "?"
+            if not items or any(isinstance(item, (List, tuple)) for item in items):
+                return "?"
+            return kind_of([concrete(item) for item in items])
         if isinstance(value, Lib):
             return "dtype" if value.path.startswith("torch.") else "other"
         if isinstance(value, (Stream, Generator)):
@@ -174,7 +176,7 @@ class Torch:
         if isinstance(value, Tensor):
             result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
             result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
-            if value.is_leaf:
+            if value.is_leaf and value.node is not None:
                 self.world.make_leaf(result, node, value.name, value.parameter)
         elif isinstance(value, List):
             result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.clock)

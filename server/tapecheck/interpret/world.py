@@ -99,6 +99,8 @@ class World:
         # imported modules outlive a world, so no two worlds count the same numbers.
         self.kept = next(_WORLDS) << 32
         self.grad_modes: list[Fact] = ["yes"]
+        self.autocast: Fact = "no"
+        """Whether matrix products and convolutions compute with copies of lower precision."""
         self.asked: dict[Place, Asked] = {}
         self.varying = 0
         self.known: dict[Hashable, Unknown] = {}

@@ -302,6 +302,7 @@ class ModuleFact:
         name: the class's name.
         params: constructor parameters in positional order, without self.
         forward_params: forward's parameters in positional order, without self.
+        forward_defaults: the kinds that forward's optional parameters have when they are not passed.
         parameters: names of the module's own nn.Parameters, over the measured configurations. The names in
             `train` and `eval` leave out a recurrent module's layer and direction ("weight_ih" for all of
             "weight_ih_l0", "weight_ih_l1_reverse", ...), and in modules of very many parameters all but the
@@ -322,6 +323,7 @@ class ModuleFact:
     name: str
     params: tuple[str, ...] = ()
     forward_params: tuple[str, ...] = ()
+    forward_defaults: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
     train: OpFact = field(default_factory=lambda: OpFact("train"))
@@ -335,7 +337,7 @@ class ModuleFact:
         """The fact for a module constructed with arguments of these kinds.
 
         Where the call of the module is known too, pass the kind of each of forward's optional parameters as
-        ``"forward.NAME"`` (``{"forward.need_weights": "False"}``; not passed: the kind of its default).
+        ``"forward.NAME"`` (``{"forward.need_weights": "False"}``; not passed: its kind in `forward_defaults`).
         """
         return replace(self, train=self.train.for_call(args, kwargs), eval=self.eval.for_call(args, kwargs))
 

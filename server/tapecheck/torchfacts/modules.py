@@ -359,9 +359,11 @@ def measure_modules(only: Sequence[str] = ()) -> dict[str, Any]:
                 sys.stderr.write(f"  nn.{cls.__name__}: nothing measured\n")
                 continue
             seen = [module for found in modes.values() for _, module in found]
+            forward = of_python(type(seen[0]).forward, drop_self=True)[0] if seen else None
             fact = replace(
                 fact,
-                forward_params=of_python(type(seen[0]).forward, drop_self=True)[0].params if seen else (),
+                forward_params=forward.params if forward is not None else (),
+                forward_defaults=forward.defaults if forward is not None else {},
                 parameters=tuple(dict.fromkeys(n for m in seen for n, _ in m.named_parameters()))[: MOST_NAMED * 2],
                 buffers=tuple(dict.fromkeys(n for m in seen for n, _ in m.named_buffers())),
             )

@@ -184,7 +184,7 @@ def read_module(name: str, row: Mapping[str, Any]) -> ModuleFact:
     for mode in ("train", "eval"):
         rows = row.get(mode) or (row.get("train") if mode == "eval" else None)
         if rows:
-            measured = read_op(mode, rows, fact.forward_params)
+            measured = read_op(name, rows, fact.forward_params)
             fact = replace(fact, train=measured) if mode == "train" else replace(fact, eval=measured)
     return fact
 
