@@ -329,4 +329,122 @@ class Trainer:
 """,
         'Trainer("linear").step(torch.randn(2, 3))\n',
     ),
+    "needless before another call that raises": Program(
+        """\
+value, critic, policy = nn.Linear(3, 1), nn.Linear(4, 1), nn.Linear(3, 1)
+optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (value, critic, policy)]
+for step in range(3):
+    x = torch.randn(5, 3)
+    score = critic(torch.cat([x, policy(x)], 1))
+    value_loss = (value(x) - score.detach()).pow(2).mean()
+    critic_loss = critic(torch.randn(5, 4)).pow(2).mean()
+    value_loss.backward(retain_graph=True)  # TAPE301
+    optimizers[0].step()
+    critic_loss.backward(retain_graph=True)  # TAPE301
+    optimizers[1].step()
+    (-score.mean()).backward()  # raises TAPE102
+    optimizers[2].step()
+""",
+    ),
+    "needed by the call that raises": Program(
+        """\
+critic, policy = nn.Linear(4, 1), nn.Linear(3, 1)
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(5, 3)
+    score = critic(torch.cat([x, policy(x)], 1))
+    score.pow(2).mean().backward(retain_graph=True)
+    optimizer.step()
+    (-score.mean()).backward()  # raises TAPE102
+""",
+    ),
+    "needed beyond a call that raises, now and then": Program(
+        """\
+net, other = nn.Linear(3, 3), nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(10):
+    loss = other(torch.randn(5, 3)).pow(2).mean()
+    loss.backward(retain_graph=True)
+    score = net(net(torch.randn(5, 3))).sum()
+    optimizer.step()
+    score.backward()  # raises TAPE102
+    if torch.rand(1) > 0.9:
+        (2 * loss).backward()
+""",
+    ),
+    "two passes over losses that somebody else computed": Program(
+        """\
+class Clipped:
+    def __init__(self, module, losses):
+        self.module, self.losses = module, losses
+
+    def backward(self):
+        torch.mean(self.losses, dim=0).backward(retain_graph=True)
+        norms = torch.stack([weight.grad.norm() for weight in self.module.parameters()])
+        self.module.zero_grad()
+        torch.sum((1 / norms.norm()) * self.losses).backward()
+""",
+        """\
+model = nn.Linear(3, 1)
+Clipped(model, model(torch.randn(4, 3)).pow(2)[:, 0]).backward()
+""",
+    ),
+    "a row at a time of what an unknown model computes": Program(
+        """\
+def influence(model, source):
+    x = source.clone().requires_grad_()
+    out = model(x).sum(dim=-1)
+    found = []
+    for row in range(source.size(0)):
+        found.append(torch.autograd.grad([out[row]], [x], retain_graph=True)[0].abs().sum(dim=-1))
+    return torch.stack(found)
+""",
+        "influence(nn.Sequential(nn.Linear(3, 3), nn.Tanh()), torch.randn(4, 3))\n",
+    ),
+    "a loss that is handed back after its backward": Program(
+        """\
+class Task:
+    def loss(self, model, sample):
+        loss = self.criterion(model, sample)
+        loss.backward(retain_graph=True)
+        return loss
+
+    def step(self, model, sample):
+        loss = self.loss(model, sample)
+        extra = self.penalty(model)
+        extra.backward()
+        return loss.item()
+""",
+        """\
+task = Task()
+model = nn.Linear(3, 1)
+seen = []
+task.criterion = lambda model, sample: seen.append(model(sample).exp()) or seen[0].sum()
+task.penalty = lambda model: seen[0].pow(2).sum()
+task.step(model, torch.randn(4, 3))
+""",
+    ),
+    "a size that nobody knows brings no graph": Program(
+        """\
+import sys
+
+
+class Net(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4 * self.size, 1)
+
+    def forward(self, x):
+        return self.last(self.first(x).relu().view(-1, 4 * self.size)).pow(2).mean()
+
+
+one = Net(len(sys.argv[0].split("/")))
+other = Net(len(sys.argv[0].split("/")))
+for step in range(3):
+    first, second = one(torch.randn(one.size, 4)), other(torch.randn(other.size, 4))
+    first.backward(retain_graph=True)  # TAPE301
+    second.backward()
+""",
+    ),
 }

@@ -185,8 +185,8 @@ class Builder:
         self.iteration = outside
         self.tape.events.append(LoopEnd(number, count, more))
 
-    def end(self, how: str = "finished") -> Tape:
-        self.tape.events.append(End(how))
+    def end(self, how: str = "finished", detail: str = "") -> Tape:
+        self.tape.events.append(End(how, detail))
         return self.tape
 
 

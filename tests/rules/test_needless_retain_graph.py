@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tapecheck.tape import Root
+from tapecheck.tape import LEFT_OVER, Root
 
 CODE = "TAPE301"
 
@@ -100,6 +100,49 @@ def test_needed_on_another_way(build: Any, another: Any, found: Any) -> None:
 def test_a_tape_that_breaks_off_says_nothing_of_never(build: Any, found: Any, how: str) -> None:
     two_models(build, retain="yes")
     assert found(build.end(how)) == []
+
+
+def test_a_way_cut_short_by_others_counts_as_one_not_begun(build: Any, another: Any, found: Any) -> None:
+    short = two_models(another(), retain="yes")
+    assert len(found(two_models(build, retain="yes"), short.end("budget", LEFT_OVER))) == 1
+
+
+def test_what_a_way_cut_short_needs_is_needed(build: Any, another: Any, found: Any) -> None:
+    w = build.leaf(1)
+    build.backward(5, build.node(3, build.node(2, w, saves=[0]), op="SumBackward0"), retain="yes")
+    assert found(build, shared(another()).end("budget", LEFT_OVER)) == []
+
+
+def raising(build: Any) -> Any:
+    """Two models, of which the second is stale; the tape ends there."""
+    w, v = build.leaf(1), build.leaf(2)
+    build.backward(4, build.node(3, w, saves=[0], name="loss"), retain="yes")
+    score = build.node(5, v, saves=[v])
+    build.change(6, v)
+    build.backward(7, score)
+    return build
+
+
+def test_before_a_call_that_raises(build: Any, another: Any, found: Any) -> None:
+    raising(build).end("raised")
+    assert [finding.code for finding in found(build)] == ["TAPE102"]
+    build.tape.beyond = [raising(another()).end("finished")]
+    assert [(finding.code, finding.span.line) for finding in found(build)] == [("TAPE301", 4), ("TAPE102", 7)]
+
+
+def test_needed_beyond_a_call_that_raises(build: Any, another: Any, found: Any) -> None:
+    raising(build).end("raised")
+    on = raising(another())
+    on.backward(9, on.node(8, 3, op="SumBackward0"))
+    build.tape.beyond = [raising(another()).end("finished"), on.end("finished")]
+    assert [finding.code for finding in found(build)] == ["TAPE102"]
+
+
+@pytest.mark.parametrize(("first", "second"), [("graph of a", "graph of b"), ("UnknownSource", "graph of b")])
+def test_graphs_nobody_knows_may_be_one(build: Any, found: Any, first: str, second: str) -> None:
+    for line, op in ((1, first), (3, second)):
+        build.backward(line + 1, build.node(line, op=op, keeps="may", linked="may"), retain="yes")
+    assert [finding.span.line for finding in found(build)] == [4]
 
 
 def test_a_graph_handed_to_unknown_code(build: Any, found: Any) -> None:

@@ -38,6 +38,7 @@ from tapecheck.tape import (
     both,
     either,
 )
+from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import OpFact
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Autograd:
         for root in roots:
             unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
             if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
-                built = self.world.build(f"graph of {root.name}", node, (), keeps="may")
+                built = self.world.build(f"{GRAPH_OF}{root.name}", node, (), keeps="may")
                 root.node, root.oldest = built.node, built.oldest
                 if isinstance(root, Unknown):
                     root.certain = False
@@ -420,6 +421,9 @@ class Autograd:
         return traversal
 
     def _fail(self, event: Backward, problem: Problem, node: ast.AST) -> None:
+        passed = self.world.passes_failures and not self.machine.handlers
+        if passed and problem.kind in ("freed", "stale"):
+            return
         self.machine.torch.fail(node, _MESSAGES[problem.kind], event.id)
 
     def _accumulate(

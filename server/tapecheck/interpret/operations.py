@@ -185,7 +185,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
                 target.graph = "no"
             return target
         return _outputs(torch, fact, result, bound, node)
-    if any(isinstance(value, Unknown) and value.node is None and torch.requires(value) == "may" for value in every):
+    operands = [value for name, values in inputs.items() if name in fact.inputs for value in values]
+    if any(isinstance(value, Unknown) and value.node is None and torch.requires(value) == "may" for value in operands):
         # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
         carriers.append(world.unknown_source(node))
     saved, keeps = _saves(torch, fact, bound, inputs, target, storage)

@@ -22,7 +22,7 @@ from tapecheck.interpret.values import Class, Env, Function, Instance, Module, S
 from tapecheck.interpret.vocabulary import SAYING, STARTS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
-from tapecheck.tape import Backward, Bind, Cut, Decision, Hold, InPlace, Tape
+from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Tape
 
 MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
@@ -108,11 +108,11 @@ def interpret(
         budget = _Budget(TOTAL_BUDGET)
         called: set[int] = set()
         project = Project(source.path, SOURCES, open_files=open_files or {})
-        _explore(source, project, None, result, budget, called, cancelled, MAX_RUNS)
+        _explore_beyond(source, project, None, result, budget, called, cancelled, MAX_RUNS)
         for entry in _entries(source.tree):
             if id(entry.node) not in called and budget.left > 0:
                 result.entries.append(entry.name)
-                _explore(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
+                _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
     return result
 
 
@@ -184,6 +184,40 @@ def _survey(node: ast.AST) -> tuple[set[str], bool]:
     return names, collects
 
 
+def _explore_beyond(
+    source: Source,
+    project: Project,
+    entry: _Entry | None,
+    result: Interpretation,
+    budget: _Budget,
+    called: set[int],
+    cancelled: Callable[[], bool] | None,
+    max_runs: int,
+) -> None:
+    """Explore, and where a failing backward cuts a way off that retained a graph, explore what lies beyond."""
+    before = len(result.tapes)
+    _explore(source, project, entry, result, budget, called, cancelled, max_runs)
+    cut_off = [tape for tape in result.tapes[before:] if _cut_off(tape)]
+    if cut_off and budget.left > 0:
+        beyond = Interpretation()
+        # What is called there alone still wants a start of its own: hence no `called`.
+        _explore(source, project, entry, beyond, budget, set(), cancelled, max_runs, passes_failures=True)
+        for tape in cut_off:
+            tape.beyond = beyond.tapes
+
+
+def _cut_off(tape: Tape) -> bool:
+    """Whether a way ends in a backward that finds its graph freed or changed, and retained a graph before."""
+    last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
+    if last is None or last.backward is None or last.caught or tape.ledger is None:
+        return False
+    problem = tape.ledger.traversals[last.backward].problem
+    if problem is None or problem.kind not in ("freed", "stale"):
+        return False
+    calls = [event for event in tape.events if isinstance(event, Backward)]
+    return any(call.retain_argument in ("yes", "may") and call.create == "no" for call in calls)
+
+
 def _explore(
     source: Source,
     project: Project,
@@ -193,6 +227,8 @@ def _explore(
     called: set[int],
     cancelled: Callable[[], bool] | None,
     max_runs: int,
+    *,
+    passes_failures: bool = False,
 ) -> None:
     queue = deque([_Way(Policy())])
     tried = {queue[0].policy.key()}
@@ -207,8 +243,10 @@ def _explore(
             continue
         policy = way.policy
         world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
+        world.passes_failures = passes_failures
         started = world.work
-        machine = _run(source, project, entry, world)
+        # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
+        machine = _run(source, project, entry, world, "" if started == RUN_BUDGET else LEFT_OVER)
         budget.left -= started - world.work + 50
         runs += 1
         result.runs += 1
@@ -318,7 +356,7 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(signature), tuple(shape)
 
 
-def _run(source: Source, project: Project, entry: _Entry | None, world: World) -> Machine:
+def _run(source: Source, project: Project, entry: _Entry | None, world: World, short: str) -> Machine:
     machine = Machine(world, project)
     module = project.settled_module(source.path) if entry is not None else None
     try:
@@ -336,7 +374,7 @@ def _run(source: Source, project: Project, entry: _Entry | None, world: World) -
     except Signal as signal:
         world.end("raised", signal.kind)
     except Exhausted:
-        world.end("budget")
+        world.end("budget", short)
     except RecursionError:
         world.end("budget", "recursion")
     return machine

@@ -46,7 +46,8 @@ class Project:
     """Finds and parses the modules that a file imports; one for each analysed file.
 
     `sources` is shared between analyses. `open_files` stand for the files of their paths, saved or not.
-    `settled` are modules without state of their own, run once for all ways through the program.
+    `settled` are modules without state of their own, run once for all ways through the program. `read` are the
+    sources that one of the ways has asked for: every way sees the same, however many there are.
     """
 
     root_file: str
@@ -54,6 +55,7 @@ class Project:
     settled: dict[str, Module] = field(default_factory=dict)
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
     homes: dict[str, set[str]] | None = None
+    read: dict[str, Source | None] = field(default_factory=dict)
     open_files: Mapping[str, Source] = field(default_factory=dict)
 
     def import_module(self, machine: Machine, name: str, level: int, from_file: str) -> Value:
@@ -141,7 +143,9 @@ class Project:
             shown = self.open_files.get(str(Path(path).absolute()))
             if shown is not None:
                 return shown
-        return self.sources.get(path)
+        if path not in self.read:
+            self.read[path] = self.sources.get(path)
+        return self.read[path]
 
     def _module_file(self, folder: Path, parts: list[str]) -> str | None:
         base = folder.joinpath(*parts) if parts else folder
@@ -157,7 +161,7 @@ class Sources:
     A file is read again when its time of modification or its size has changed.
     """
 
-    def __init__(self, most: int = 256) -> None:
+    def __init__(self, most: int = 768) -> None:
         self._most = most
         self._kept: OrderedDict[str, tuple[tuple[int, int], Source]] = OrderedDict()
         self._lock = threading.Lock()

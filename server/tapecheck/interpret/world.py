@@ -91,6 +91,8 @@ class World:
         self.work = budget
         self._look_at = budget if cancelled is not None else 0
         self.cancelled = cancelled
+        self.passes_failures = False
+        """Whether a backward that finds its graph freed or changed does not end the run."""
         self.frames: list[Frame] = []
         self.iteration: tuple[tuple[int, int], ...] = ()
         self.stamp = 0

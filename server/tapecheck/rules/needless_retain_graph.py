@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.missing_create_graph import gradients_taken
@@ -34,6 +34,9 @@ class NeedlessRetainGraph(Rule):
     - `retain_graph=True` where `create_graph=True` was meant, see TAPE401.
     - A loop over losses that share a graph: the call is needed there, even if its last run would not need it.
     - A backward through sums and means alone does not need a retained graph, but calling it twice is legal.
+
+    Where another backward of the program raises, the rule judges what the program does once that is mended: it goes
+    on as if the call had passed, and whatever the failing call would have walked counts as needed.
     """
 
     code = "TAPE301"
@@ -161,14 +164,19 @@ second.backward(retain_graph=True)
         # There the argument is not one too many, it is the wrong one.
         needed: set[Span] = gradients_taken(readings)
         seen: dict[Span, Run] = {}
-        for reading in readings:
+        beyond = {id(tape): tape for reading in readings for tape in reading.tape.beyond}
+        ending = [reading for reading in readings if not reading.tape.beyond]
+        for reading in [*ending, *map(Reading, beyond.values())]:
             chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
             for span, runs in reading.runs_by_site.items():
                 retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
                 if not retaining or span in needed:
                     continue
-                if span in chains or not reading.complete or not _all_needless(reading, retaining):
+                whole = reading.complete or reading.tape.left_over
+                if span in chains or not whole or not _all_needless(reading, retaining):
                     needed.add(span)
+                    continue
+                if not reading.complete:
                     continue
                 sure = next((run for run in retaining if run.backward.retain_argument == "yes"), retaining[0])
                 if span not in seen or seen[span].backward.retain_argument != "yes":
@@ -197,11 +205,26 @@ second.backward(retain_graph=True)
         )  # fmt: skip
 
 
+def _walks_the_unknown(reading: Reading, run: Run) -> bool:
+    """Whether a call walks a graph of which nobody knows what it is computed from."""
+    ledger = reading.ledger
+    if any(root.node is None and root.graph == "may" for root in run.backward.roots):
+        return True
+    walked: Iterable[int] = run.traversal.executed
+    if run.traversal.problem is not None:
+        walked = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None)
+    return any(ledger.leads_anywhere(node) for node in walked)
+
+
 def _all_needless(reading: Reading, runs: list[Run]) -> bool:
     """Whether nothing after any run of a retaining call depends on what it retained."""
     if any(run.backward.create != "no" or run.traversal.problem is not None for run in runs):
         return False
     if any(run.backward.id in reading.needed for run in runs):
+        return False
+    # Two values out of code nobody knows may have been computed from a third.
+    unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
+    if any(run.position < unknown[-1].position for run in runs if run in unknown):
         return False
     # A failing backward stops early: what it would have walked counts. So does what unknown code got.
     failing = [run for run in reading.runs if run.traversal.problem is not None]

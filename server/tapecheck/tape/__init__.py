@@ -7,6 +7,7 @@ Standard library only: every other room may import this one, this one imports no
 from __future__ import annotations
 
 from tapecheck.tape.events import (
+    LEFT_OVER,
     Backward,
     Bind,
     Cut,
@@ -39,6 +40,7 @@ from tapecheck.tape.ledger import Ledger, Problem, Traversal
 from tapecheck.tape.store import TapeError, read_tape, write_tape
 
 __all__ = [
+    "LEFT_OVER",
     "Backward",
     "Bind",
     "Cut",

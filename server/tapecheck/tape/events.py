@@ -334,9 +334,15 @@ class Measure:
     unit: str
 
 
+LEFT_OVER = "left over"
+
+
 @dataclass(frozen=True, slots=True)
 class End:
-    """The tape ends: finished, raised, budget (the dry run gave up), stopped (a limit of the recorded run)."""
+    """The tape ends: finished, raised, budget (the dry run gave up), stopped (a limit of the recorded run).
+
+    A budget's `detail` is LEFT_OVER where the way only had what earlier ways of the program had left.
+    """
 
     how: str
     detail: str = ""
@@ -352,14 +358,23 @@ Event = Union[
 class Tape:
     """The events of one run, in order. `producer` is for people: no rule reads it.
 
-    `ledger` is that of all events where their producer kept one, which saves the reader the replay.
+    `ledger` is that of all events where their producer kept one, which saves the reader the replay. `beyond` are, for a
+    dry run that ends where a backward fails, the ways through the program as it goes on once that is mended: there
+    a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
     """
 
     producer: str
     events: list[Event] = field(default_factory=list)
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
+    beyond: list[Tape] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def complete(self) -> bool:
         """Whether the program ran to its own end, so that "never" can be said."""
         return bool(self.events) and isinstance(self.events[-1], End) and self.events[-1].how == "finished"
+
+    @property
+    def left_over(self) -> bool:
+        """Whether the way was cut short because earlier ones had used the budget up, as others were not begun."""
+        last = self.events[-1] if self.events else None
+        return isinstance(last, End) and last.how == "budget" and last.detail == LEFT_OVER

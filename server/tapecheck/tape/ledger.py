@@ -29,6 +29,8 @@ from tapecheck.tape.events import (
 
 UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for graphs nobody knows."""
+GRAPH_OF = "graph of "
+"""What the op of a node begins with that stands for the whole graph of one value nobody knows."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)
 
 
@@ -116,6 +118,11 @@ class Ledger:
     def is_freed(self, node: int) -> Fact:
         entry = self._freed.get(node)
         return entry.certain if entry else "no"
+
+    def leads_anywhere(self, node: int) -> bool:
+        """Whether a node stands for a graph nobody knows, which may share nodes with any other such graph."""
+        event = self.nodes.get(node)
+        return event is not None and (event.op == UNKNOWN_SOURCE or event.op.startswith(GRAPH_OF))
 
     def ancestry(self, nodes: Iterable[int]) -> dict[int, Fact]:
         """Every node and leaf reachable from `nodes`, with whether the way there is certain."""
