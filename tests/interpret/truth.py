@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 PRELUDE = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\ntorch.manual_seed(0)\n"
 _RUNNER = """
-import json, os, sys, traceback
+import gc, json, os, sys, traceback
 import torch
 torch.set_num_threads(1)
 
@@ -23,17 +24,37 @@ def outcome(source):
         return [lines[-1], (str(error).splitlines() or [""])[0][:80]]
     return [None, ""]
 
+def nodes():
+    # Those that are alive: any tensor, or the gradient of one, leads to them.
+    gc.collect()
+    tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+    tensors += [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
+    found, stack = set(), [tensor.grad_fn for tensor in tensors]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            stack.extend(before for before, _ in node.next_functions)
+    return sum(type(node).__name__ != "AccumulateGrad" for node in found)
+
+def counts(source):
+    seen = []
+    code = compile(source.replace("pass  # count", "__count__()"), "program.py", "exec")
+    exec(code, {"__name__": "__main__", "__count__": lambda: seen.append(nodes())})
+    return seen
+
+asked = counts if sys.argv[1:] == ["counts"] else outcome
 answers = {}
 for name, source in json.load(sys.stdin).items():
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(1)
         os.open(os.devnull, os.O_WRONLY)
-        os.write(writer, json.dumps(outcome(source)).encode())
+        os.write(writer, json.dumps(asked(source)).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as answer:
-        answers[name] = json.load(answer)
+        answers[name] = json.loads(answer.read() or "null")
     os.wait()
 print(json.dumps(answers))
 """
@@ -51,9 +72,22 @@ def expected_line(source: str) -> int | None:
 
 def torch_raises_at(sources: Mapping[str, str]) -> dict[str, tuple[int | None, str]]:
     """For each program the innermost of its lines in torch's traceback (None where it runs) and the message."""
+    return {name: (line, message) for name, (line, message) in _run(sources).items()}
+
+
+def nodes_counted(sources: Mapping[str, str]) -> dict[str, list[int]]:
+    """For each program how many graph nodes are alive under torch whenever it comes to `pass  # count`."""
+    return _run(sources, "counts")
+
+
+def _run(sources: Mapping[str, str], *what: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", _RUNNER], input=json.dumps(dict(sources)), capture_output=True, text=True, timeout=1200
+        [sys.executable, "-c", _RUNNER, *what],
+        input=json.dumps(dict(sources)),
+        capture_output=True,
+        text=True,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr[-500:]
-    answers = json.loads(done.stdout.splitlines()[-1])
-    return {name: (line, message) for name, (line, message) in answers.items()}
+    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers

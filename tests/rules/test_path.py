@@ -15,7 +15,7 @@ from torch import nn
 
 model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-first, second = len(sys.argv) > 1, len(sys.argv) > 2
+first, second = "--first" in sys.argv, "--second" in sys.argv
 """
 
 

@@ -65,6 +65,9 @@ def get_attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> V
                 return function.attrs[name]
             if name == "__name__":
                 return function.name
+        if isinstance(owner, Wrapped) and owner.kind == "cache" and name == "cache_clear":
+            memory: Dict = owner.extra
+            return Native(name, lambda m, args, kwargs, at: memory.items.clear())
         return Unknown(name)
     return containers.attribute(machine, owner, name, node)
 

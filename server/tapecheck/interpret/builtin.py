@@ -309,6 +309,9 @@ def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
                 return item
         numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
         result = derived("number" if numbers else name, name, *items)
+        known = [item for item in items if isinstance(item, (int, float))]
+        if numbers and known:
+            result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
         result.cuts = cuts_of(*items)
         result.data = all(item.data for item in items if isinstance(item, Unknown))
         return result
@@ -382,6 +385,10 @@ def _abs(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(value, Instance):
         method = m.find_method(value, "__abs__")
         return m.call(method, [], {}, node) if method is not None else Unknown("number")
+    if isinstance(value, Unknown) and value.node is None and (value.parts is not None or value.data):
+        result = derived("number", "abs", value)
+        result.cuts = cuts_of(value)
+        return result
     if isinstance(value, (Tensor, Unknown)):
         return m.torch.call("torch.abs", [value], {}, node)
     return Unknown("number")
@@ -414,8 +421,9 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return True
     if any(result is None for result in results):
         if isinstance(args[0], Unknown):
-            names = tuple(kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted)
-            return m.unknown_test(ast.Is(), args[0], ("isinstance", *names))
+            names = [kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted]
+            kinds = tuple(kind if isinstance(kind, Class) else name for kind, name in zip(wanted, names))
+            return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
         return Unknown("isinstance")
     return False
 

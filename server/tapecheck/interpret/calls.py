@@ -71,11 +71,18 @@ def call_cached(machine: Machine, function: Wrapped, args: Args, kwargs: Kwargs,
     """A function under `lru_cache`: what it gave for the same arguments."""
     key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
     memory: Dict = function.extra
-    if key not in memory.items:
-        memory.items[key] = call(machine, function.function, args, kwargs, node)
+    if key in memory.items:
+        # What was asked for last is forgotten last.
+        memory.items[key] = memory.items.pop(key)
+        return memory.items[key]
+    result = call(machine, function.function, args, kwargs, node)
+    if function.bound != 0:
+        memory.items[key] = result
         memory.stores[key] = machine.world.site(node)
         memory.stamps[key] = machine.world.clock
-    return memory.items[key]
+        if function.bound is not None and len(memory.items) > max(function.bound, 0):
+            del memory.items[next(iter(memory.items))]
+    return result
 
 
 def call_instance(machine: Machine, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tapecheck.interpret import functions
 from tapecheck.interpret.values import (
     INERT,
     Bound,
@@ -109,7 +110,7 @@ class _Scan:
                 if kind is Tensor:
                     if value.node is None or value.is_leaf:
                         continue
-                elif kind in _SILENT or (kind is Function and value.env is value.env.globals and not value.attrs):
+                elif kind in _SILENT or (kind is Function and _keeps_nothing(value)):
                     continue
                 self.entry(value, name, env, name)
             env = env.parent
@@ -149,7 +150,7 @@ class _Scan:
             if isinstance(item, (Instance, List, Dict)):
                 self.entry(item, f"{path}[{index}]", _NoStore, index)
 
-    def mapping(self, value: Dict, path: str) -> None:
+    def mapping(self, value: Dict, path: str, bound: int | None = None) -> None:
         if id(value) in self.seen:
             return
         self.seen.add(id(value))
@@ -167,14 +168,14 @@ class _Scan:
             else:
                 self.entry(item, name, value, key)
         if any(self.reaches_back(item) for item in kept):
-            self.hold(last, path, kept)
+            self.hold(last, path, kept, bound)
 
     def object(self, value: Value, path: str) -> bool:
         """Look into an object; answers whether no graph can be there before something else is stored."""
         kind = type(value)
         if kind in _SILENT:
             return True
-        if kind is Function and value.env is value.env.globals and not value.attrs:
+        if kind is Function and _keeps_nothing(value):
             return True
         if kind is Instance or kind is Class:
             if value.quiet == self.world.kept:
@@ -204,6 +205,8 @@ class _Scan:
             for name, item in list(value.namespace.items()):
                 if isinstance(item, (Tensor, List, Dict, tuple, Instance, Unknown)):
                     quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
+                elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
+                    quiet = self.defaults(item) and quiet
             if quiet:
                 value.quiet = self.world.kept
             return quiet
@@ -217,7 +220,7 @@ class _Scan:
             function: Value = value
             while isinstance(function, (Wrapped, Bound)):
                 if isinstance(function, Wrapped) and function.kind == "cache":
-                    self.mapping(function.extra, path)
+                    self.mapping(function.extra, path, function.bound)
                 if isinstance(function, Bound):
                     self.object(function.receiver, path)
                 function = function.function
@@ -225,7 +228,16 @@ class _Scan:
                 self.namespace(function.env)
                 for name, item in function.attrs.items():
                     self.entry(item, f"{function.name}.{name}", _NoStore, name)
+                self.defaults(function)
         return False
+
+    def defaults(self, function: Function) -> bool:
+        """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
+        quiet = True
+        for name, item in functions.defaults_of(function):
+            if not isinstance(item, _SILENT_TYPES):
+                quiet = self.entry(item, name, _NoStore, name) and quiet
+        return quiet
 
     def reaches_back(self, value: Value) -> bool:
         """Whether a value's graph has nodes older than this iteration."""
@@ -251,6 +263,16 @@ class _NoStore:
 
 _INERT: tuple[type, ...] = tuple(INERT)
 _SILENT = INERT | {Lib, Native}
+_SILENT_TYPES = tuple(_SILENT)
+
+
+def _keeps_nothing(function: Function) -> bool:
+    """Whether a function holds no values of its own: no closure, no attributes, no defaults that could grow."""
+    return (
+        function.env is function.env.globals
+        and not function.attrs
+        and all(isinstance(value, _SILENT_TYPES) for value in (*function.defaults, *function.kw_defaults))
+    )
 
 
 def is_leaf(value: Value) -> bool:

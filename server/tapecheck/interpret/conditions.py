@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import containers, equality, flow, records, unknowns
+from tapecheck.interpret import consequences, containers, equality, flow, records, unknowns
 from tapecheck.interpret.values import CONSTANTS, Dict, Env, Instance, List, Range, Set, Signal, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ def known_truth(machine: Machine, value: Value) -> bool | None:
             return None if inner is None else not inner
         if value.concrete is not None:
             return bool(value.concrete)
-        if value.truth is None and value.parts is not None:
-            return machine.world.truths.get(unknowns.expression(value))
-        return value.truth
+        if value.truth is not None:
+            return value.truth
+        known = machine.world.truths.get(unknowns.expression(value)) if value.parts is not None else None
+        return consequences.consequence(machine, value) if known is None and value.node is None else known
     if isinstance(value, (List, Set)):
         return True if value.items else (None if value.more else False)
     if isinstance(value, Dict):
@@ -110,6 +111,8 @@ def settle(machine: Machine, value: Value, answer: bool) -> None:
             if value.parts is not None:
                 machine.world.truths[unknowns.expression(value)] = answer
             unknowns.settled(value, answer)
+            if value.node is None:
+                consequences.answered(machine, value, answer)
 
 
 def pairs(machine: Machine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.expr, Value]]:

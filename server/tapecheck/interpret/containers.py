@@ -484,6 +484,7 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
     index = concrete(index)
     if isinstance(owner, List):
         if isinstance(index, int) and -len(owner.items) <= index < len(owner.items):
+            _rotates(machine, owner.items[index], value)
             owner.items[index] = value
         elif isinstance(index, slice):
             items = known_items(machine, value, node)
@@ -503,6 +504,8 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         key = hashable(index)
         if key in owner.items:
             owner.rewritten.add(key)
+        elif isinstance(key, int):
+            _rotates(machine, None, value)
         owner.items[key] = value
         if not isinstance(value, CONSTANTS):
             owner.stores[key] = machine.world.site(node)
@@ -512,6 +515,13 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
             owner.items = {}
         owner.items[hashable(index)] = value
         machine.escape(value, node, owner.name)
+
+
+def _rotates(machine: Machine, before: Value, value: Value) -> None:
+    """A place that held no graph gets one: only when the places come round again a ring shows that it is one."""
+    if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
+        if not isinstance(before, (Tensor, Unknown)) or before.node is None:
+            machine.world.varying += 1
 
 
 def delete_item(owner: Value, index: Value) -> None:

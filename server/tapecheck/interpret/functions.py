@@ -74,6 +74,14 @@ def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
     return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found
 
 
+def defaults_of(function: Function) -> list[tuple[str, Value]]:
+    """The parameters that have a default, with the object that every call without the argument gets."""
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    found = [(one.arg, value) for one, value in zip(positional[-len(function.defaults) :], function.defaults)]
+    return found + [(one.arg, value) for one, value in zip(arguments.kwonlyargs, function.kw_defaults)]
+
+
 def property_part(owner: Wrapped, name: str) -> Native:
     """`@x.setter` and the like: the property with one more function."""
 

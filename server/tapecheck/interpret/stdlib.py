@@ -180,6 +180,8 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop] = {
     "is_": ast.Is(), "is_not": ast.IsNot(), "contains": ast.In(),
 }  # fmt: skip
 _MAX_COMBINED = 256
+_LRU_SIZE = 128
+"""What `lru_cache` remembers where nothing else is said."""
 
 
 def _awaited(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -429,10 +431,16 @@ def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """`functools.cache`, and `lru_cache` with or without arguments."""
+    """`functools.lru_cache`, with or without arguments."""
     if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
-        return Wrapped("cache", args[0], Dict({}))
-    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({})))
+        return Wrapped("cache", args[0], Dict({}), bound=_LRU_SIZE)
+    size = concrete(args[0] if args else kwargs.get("maxsize", _LRU_SIZE))
+    bound = size if isinstance(size, int) else None
+    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({}), bound=bound))
+
+
+def _unbounded_cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Wrapped("cache", args[0], Dict({})) if args else Unknown("cache")
 
 
 def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -475,7 +483,7 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
     "collections.Counter": counter,
     "functools.partial": _partial, "functools.reduce": _reduce,
-    "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _cache,
+    "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _unbounded_cache,
     "functools.cached_property": _cached_property,
     "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
     "itertools.chain.from_iterable": _chain_of,

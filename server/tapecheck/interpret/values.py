@@ -293,6 +293,8 @@ class Wrapped:
     function: Value
     extra: Value = None
     deleter: Value = None
+    bound: int | None = None
+    """How many results the function remembers, where it is `lru_cache` that wraps it."""
 
 
 @dataclass(eq=False, slots=True)

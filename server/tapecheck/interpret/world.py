@@ -107,6 +107,10 @@ class World:
         self.varying = 0
         self.known: dict[Hashable, Unknown] = {}
         self.truths: dict[Hashable, bool] = {}
+        self.facts: list[tuple[Unknown, bool, dict[int, Unknown]]] = []
+        """Undecided tests that were answered, see `consequences`."""
+        self.spoken_of: set[int] = set()
+        self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}
         self.counted: list[tuple[str, Any, Any, Any]] = []
         """What loops that are running counted up or let grow, oldest first."""
         self.operands: dict[int, object] = {}

@@ -297,7 +297,7 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
             continue
         reached = reading.iterations_reached(group[0].loop)
         for held in group:
-            steps = _steps(held, reached)
+            steps = [] if _lets_go_later(held, group, reached) else _steps(held, reached)
             if len(steps) < 2:
                 level.append(held)
             elif held.loop.iterations >= 3 and not _bounded(held):
@@ -336,15 +336,34 @@ def _steps(held: Held, reached: dict[int, int]) -> list[int]:
     steps: list[int] = []
     before = 0
     for index in sorted(held.nodes):
-        bits = 0
-        for node in held.nodes[index]:
-            bits |= reached.get(node, 0)
+        bits = _iterations(held.nodes[index], reached)
         if steps and (before & ~bits or index - 1 not in held.nodes):
             return []
         if bits.bit_count() > max(before.bit_count(), 1):
             steps.append(index)
         before = bits
     return steps
+
+
+def _lets_go_later(held: Held, group: list[Held], reached: dict[int, int]) -> bool:
+    """Whether the same holder, stored by another line from then on, lets go of what it held: a ring that was filled."""
+    last = max(held.nodes)
+    kept = _iterations(held.nodes[last], reached)
+    return any(
+        other is not held
+        and other.holder == held.holder
+        and min(other.nodes) == last + 1
+        and bool(kept & ~_iterations(other.nodes[max(other.nodes)], reached))
+        for other in group
+    )
+
+
+def _iterations(nodes: Iterable[int], reached: dict[int, int]) -> int:
+    """The iterations whose graphs some nodes reach, as bits."""
+    bits = 0
+    for node in nodes:
+        bits |= reached.get(node, 0)
+    return bits
 
 
 def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:

@@ -46,6 +46,21 @@ class NeedlessRetainGraph(Rule):
 
     VALID = (
         Example(
+            "One `functools.partial` for calls of which the first needs it",
+            """\
+import functools
+
+import torch
+from torch import nn
+
+backward = functools.partial(torch.autograd.backward, retain_graph=True)
+features, head = nn.Linear(4, 8), nn.Linear(8, 2)
+hidden = features(torch.randn(6, 4)).tanh()
+backward(head(hidden).pow(2).mean())
+backward(hidden.abs().mean())
+""",
+        ),
+        Example(
             "Two losses on one forward pass: the first backward must retain",
             """\
 import torch
@@ -163,6 +178,8 @@ second.backward(retain_graph=True)
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         # There the argument is not one too many, it is the wrong one.
         needed: set[Span] = gradients_taken(readings)
+        # An argument that no call writes itself (that of a `functools.partial`, `**options`) may go for several calls.
+        elsewhere: set[Span] = set()
         seen: dict[Span, Run] = {}
         beyond = {id(tape): tape for reading in readings for tape in reading.tape.beyond}
         ending = [reading for reading in readings if not reading.tape.beyond]
@@ -170,6 +187,8 @@ second.backward(retain_graph=True)
             chains = {run.at.span for chain in reading.growing_chains for run in chain.runs}
             for span, runs in reading.runs_by_site.items():
                 retaining = [run for run in runs if run.backward.retain_argument in ("yes", "may")]
+                if any(run.backward.retain_span is None for run in retaining):
+                    elsewhere.add(span)
                 if not retaining or span in needed:
                     continue
                 whole = reading.complete or reading.tape.left_over
@@ -181,6 +200,8 @@ second.backward(retain_graph=True)
                 sure = next((run for run in retaining if run.backward.retain_argument == "yes"), retaining[0])
                 if span not in seen or seen[span].backward.retain_argument != "yes":
                     seen[span] = sure
+        if elsewhere & needed:
+            needed |= elsewhere
         return [self._finding(run) for span, run in seen.items() if span not in needed]
 
     def _finding(self, run: Run) -> Finding:

@@ -316,4 +316,168 @@ for t in range(6):
         h = torch.zeros(3)
     h.sum().backward() if h.requires_grad else None
 """,
+    "one text cannot be in a tuple and equal another": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--mode", default="a")
+mode = p.parse_args([]).mode
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+if mode in ("a", "b"):
+    loss.backward()
+if mode == "c":
+    loss.backward()
+""",
+    "an object of one class is none of another": """
+import json, sys
+def go(thing):
+    w = torch.ones(3, requires_grad=True)
+    loss = (w * w).sum()
+    if isinstance(thing, str):
+        loss.backward()
+    if isinstance(thing, int):
+        loss.backward()
+    loss = (w * w).sum()
+    if isinstance(thing, (nn.Linear, nn.Conv2d)):
+        loss.backward()
+    elif isinstance(thing, nn.BatchNorm1d):
+        loss.backward()
+    if isinstance(thing, dict):
+        loss.backward()
+go(json.loads('"a"'))
+""",
+    "a length above zero and an empty list": """
+import sys
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+xs = [a for a in sys.argv if a.startswith("-")]
+if len(xs) > 0:
+    loss.backward()
+if not xs:
+    loss.backward()
+""",
+    "the absolute value and its bounds": """
+import sys
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+n = float(len(sys.argv)) - 1.5
+if abs(n) > 5:
+    loss.backward()
+if n > -5 and n < 5:
+    loss.backward()
+""",
+    "a flag made by turning another round": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--mode", default="a")
+p.add_argument("--k", type=int, default=1)
+args = p.parse_args([])
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+first = args.k == 1
+second = not first
+if first:
+    loss.backward()
+if second:
+    loss.backward()
+""",
+    "flags made by and and not of others": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--a", action="store_true")
+p.add_argument("--b", action="store_true")
+args = p.parse_args([])
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+both = args.a and args.b
+neither = not args.a and not args.b
+if both:
+    loss.backward()
+if neither:
+    loss.backward()
+""",
+    "a flag made by or of others": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--a", action="store_true")
+p.add_argument("--b", action="store_true")
+args = p.parse_args([])
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+use = args.a or args.b
+if use:
+    loss.backward(retain_graph=True)
+if args.a:
+    loss.backward()
+elif args.b:
+    loss.backward()
+""",
+    "a text starts with what it does not equal": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--s", default="abc")
+s = p.parse_args([]).s
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+if s.startswith("a"):
+    loss.backward()
+if s == "b":
+    loss.backward()
+""",
+    "lower case text is one of several": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--s", default="abc")
+s = p.parse_args([]).s
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+if s.lower() == "adam":
+    loss.backward()
+if s.lower() in ("sgd", "rms"):
+    loss.backward()
+""",
+    "None equals no text": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--s", default=None)
+s = p.parse_args([]).s
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+if s is None:
+    loss.backward()
+if s == "b":
+    loss.backward()
+""",
+    "None is not true": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--s", default=None)
+s = p.parse_args([]).s
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+if s is None:
+    loss.backward()
+if s:
+    loss.backward()
+""",
+    "remainders are exclusive": """
+import sys
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+n = len(sys.argv)
+if n % 2 == 0:
+    loss.backward()
+if n % 2 == 1:
+    loss.backward()
+""",
+    "a minimum is not above its bound": """
+import sys
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+n = len(sys.argv)
+m = min(n, 4)
+if m > 4:
+    loss.backward()
+loss.backward()
+""",
 }

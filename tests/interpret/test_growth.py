@@ -1,0 +1,38 @@
+"""What keeps graphs from one iteration to the next is found at its line, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.interpret.programs import growth
+from tests.interpret.truth import PRELUDE, nodes_counted
+
+SOURCES = {name: PRELUDE + growth.TRAIN.lstrip("\n") + program for name, program in growth.PROGRAMS.items()}
+_LEAKS = ("TAPE201", "TAPE202", "TAPE203")
+
+
+def growing_lines(source: str) -> list[int]:
+    return [number for number, line in enumerate(source.splitlines(), 1) if line.endswith("# grows")]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_growth_is_found_where_it_is_and_nowhere_else(name: str) -> None:
+    findings = check(from_text(SOURCES[name], "program.py")).findings
+    assert [finding.span.line for finding in findings if finding.code in _LEAKS] == growing_lines(SOURCES[name])
+    assert [finding.code for finding in findings if finding.code not in _LEAKS] == []
+
+
+@pytest.fixture(scope="module")
+def counts() -> dict[str, list[int]]:
+    pytest.importorskip("torch")
+    return nodes_counted(SOURCES)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_torch_keeps_more_in_each_iteration_of_those_alone(name: str, counts: dict[str, list[int]]) -> None:
+    half = counts[name][len(counts[name]) // 2 :]
+    steps = [after - before for before, after in zip(half, half[1:])]
+    assert len(steps) >= 4
+    assert all(step > 0 for step in steps) if growing_lines(SOURCES[name]) else set(steps) == {0}
