@@ -237,7 +237,7 @@ class Reader:
         name = self._names.get(kind)
         if name is None:
             name = str(node.name()).rsplit("::", 1)[-1]
-            if kind.__name__ != "CppFunction":
+            if kind.__name__ != "CppFunction" and not hasattr(kind, "_forward_cls"):
                 self._names[kind] = name
         return NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth)
 
@@ -275,7 +275,7 @@ class Reader:
     def _was_freed(self, node: Any) -> bool:
         """Whether a node that was walked held anything: reading what was freed raises, what never was is None."""
         kind = type(node)
-        for name in self._raw.get(kind, ()):
+        for name in self._slots(kind):
             attribute = "saved_tensors" if name == "_raw_saved_tensors" else name[len("_raw") :]
             try:
                 if getattr(node, name) is not None and getattr(getattr(node, name), "unpack_hook", None) is not None:
@@ -305,11 +305,7 @@ class Reader:
 
     def raw(self, node: Any) -> Iterator[Tuple[str, Any]]:
         """The saved-tensor slots of a node, not unpacked: no hook runs, no checkpoint is recomputed."""
-        kind = type(node)
-        names = self._raw.get(kind)
-        if names is None:
-            names = self._raw[kind] = tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
-        for name in names:
+        for name in self._slots(type(node)):
             try:
                 value = getattr(node, name)
             except RuntimeError:
@@ -317,6 +313,15 @@ class Reader:
             for item in value if isinstance(value, (tuple, list)) else (value,):
                 if item is not None:
                     yield name[len("_raw_saved_") :], item
+
+    def _slots(self, kind: type) -> Tuple[str, ...]:
+        names = self._raw.get(kind)
+        if names is None:
+            names = tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+            # The class of a user's Function leads to all that its module holds: that is not for keeping.
+            if not hasattr(kind, "_forward_cls"):
+                self._raw[kind] = names
+        return names
 
     def data(self, node: Any, name: str, slot: Any) -> Tuple[Any, bool]:
         """The tensor in a slot, None where it was freed, and whether a user's pack hook holds it instead."""

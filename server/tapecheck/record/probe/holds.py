@@ -11,6 +11,7 @@ import gc
 import itertools
 import sys
 import time
+import weakref
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -60,7 +61,7 @@ class HoldFinder:
         self.sources = sources
         self.spent = self.measuring = 0.0
         self.began = time.process_time()
-        self._user_types: Dict[type, bool] = {}
+        self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
     def iteration_ended(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
@@ -257,10 +258,12 @@ class HoldFinder:
             queue.extend(
                 (child, inner, depth + 1) for child, inner in self._children(value, holder) if not _plain(child)
             )
-        for step, local in held:
-            release(step, local)
         queue.clear()
         scopes.clear()
+        scope = {}
+        while held:
+            step, local = held.pop()
+            release(step, local)
         return found
 
     def _children(self, value: Any, holder: Holder) -> Iterator[Tuple[Any, Holder]]:

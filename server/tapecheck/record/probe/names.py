@@ -4,25 +4,64 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .sources import CallText, Sources
 
 _MAX_MODULES = 2_000
+_OPTIMIZED = 0x1
+# The frame's, the caller's variable, the parameter and the argument of `getrefcount`.
+_OWN_REFERENCES = 4
+
+
+def _forget_snapshots() -> Callable[[FrameType], Dict[str, Any]]:
+    """How to read a frame's local variables so that `release` may drop the snapshot that Python leaves on the frame."""
+    if sys.version_info[:2] != (3, 11):
+        return lambda frame: frame.f_locals
+    import ctypes
+
+    written_back = ctypes.pythonapi.PyFrame_LocalsToFast
+    wrap, zero = ctypes.py_object, ctypes.c_int(0)
+
+    def read(frame: FrameType) -> Dict[str, Any]:
+        # Once its snapshot was read, Python 3.11 fills it anew at the next line, writes it back into the variables and
+        # keeps it. Writing it back at once, with no chance for another thread in between, spares it all of that.
+        argument = wrap(frame)
+        local = frame.f_locals
+        written_back(argument, zero)
+        return local
+
+    return read
+
+
+_read = _forget_snapshots()
 
 
 def locals_of(frame: FrameType) -> Dict[str, Any]:
-    """The local variables of a frame; call `release` afterwards."""
+    """The local variables of a frame; call `release` afterwards.
+
+    None of a function that asks for them itself: up to Python 3.12 it would see its own snapshot change.
+    """
+    code = frame.f_code
+    if code.co_flags & _OPTIMIZED:
+        if sys.version_info < (3, 13) and ("locals" in code.co_names or "vars" in code.co_names):
+            return {}
+        return _read(frame)
     return frame.f_locals
 
 
 def release(frame: FrameType, local: Any) -> None:
-    """Drop the snapshot of locals that Python 3.12 leaves on a frame: it would keep old tensors alive.
+    """Drop the snapshot of locals that Python 3.11 and 3.12 leave on a frame: it would keep old tensors alive.
 
-    Up to 3.11 the running trace function makes Python refresh it at the next line; from 3.13 there is none.
+    Up to 3.10 the running trace function makes Python refresh it at the next line; from 3.13 there is none. One that
+    somebody else keeps stays as it is: the caller must have no reference to it but the variable it passes.
     """
-    if sys.version_info[:2] == (3, 12) and frame.f_code.co_flags & 1 and sys.gettrace() is None:
-        local.clear()
+    version = sys.version_info[:2]
+    if not frame.f_code.co_flags & _OPTIMIZED or local is frame.f_globals:
+        return
+    if version == (3, 11) or (version == (3, 12) and sys.gettrace() is None):
+        if sys.getrefcount(local) <= _OWN_REFERENCES:
+            local.clear()
 
 
 def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameType]:
@@ -86,9 +125,11 @@ def leaf_names(
             found.setdefault(identity, (text, function))
         if len(found) == len(wanted):
             break
-    for step, local in held:
-        release(step, local)
     scopes.clear()
+    scope = {}
+    while held:
+        step, local = held.pop()
+        release(step, local)
     return found
 
 
