@@ -101,16 +101,20 @@ class _Scan:
         self.clock = clock
         self.first = first
         self.seen: set[int] = set()
+        self.running = {id(env) for env in machine.envs}
 
     def namespace(self, env: Env | None) -> None:
         while env is not None and id(env) not in self.seen:
             self.seen.add(id(env))
-            for name, value in list(env.vars.items()):
+            names = env.vars
+            changing = env.parent is not None or id(env) in self.running
+            for name in list(names) if changing else _watched(env):
+                value = names[name]
                 kind = type(value)
                 if kind is Tensor:
                     if value.node is None or value.is_leaf:
                         continue
-                elif kind in _SILENT or (kind is Function and _keeps_nothing(value)):
+                elif kind in _SILENT or (value.plain if kind is Class else kind is Function and _keeps_nothing(value)):
                     continue
                 self.entry(value, name, env, name)
             env = env.parent
@@ -177,6 +181,11 @@ class _Scan:
             return True
         if kind is Function and _keeps_nothing(value):
             return True
+        if kind is Class:
+            if value.plain is None:
+                value.plain = not any(map(_keeps, value.namespace.values()))
+            if value.plain:
+                return True
         if kind is Instance or kind is Class:
             if value.quiet == self.world.kept:
                 return True
@@ -203,7 +212,7 @@ class _Scan:
         if isinstance(value, Class):
             quiet = True
             for name, item in list(value.namespace.items()):
-                if isinstance(item, (Tensor, List, Dict, tuple, Instance, Unknown)):
+                if isinstance(item, _KEEPERS):
                     quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
                 elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
                     quiet = self.defaults(item) and quiet
@@ -264,6 +273,7 @@ class _NoStore:
 _INERT: tuple[type, ...] = tuple(INERT)
 _SILENT = INERT | {Lib, Native}
 _SILENT_TYPES = tuple(_SILENT)
+_KEEPERS = (Tensor, List, Dict, tuple, Instance, Unknown)
 
 
 def _keeps_nothing(function: Function) -> bool:
@@ -273,6 +283,28 @@ def _keeps_nothing(function: Function) -> bool:
         and not function.attrs
         and all(isinstance(value, _SILENT_TYPES) for value in (*function.defaults, *function.kw_defaults))
     )
+
+
+def _keeps(value: Value) -> bool:
+    """Whether a member of a class can hold a graph, or a default argument that can."""
+    if isinstance(value, Function):
+        return not all(isinstance(default, _SILENT_TYPES) for default in (*value.defaults, *value.kw_defaults))
+    return isinstance(value, _KEEPERS)
+
+
+def _watched(env: Env) -> tuple[str, ...]:
+    """The names of a module that has been run whose values can come to hold a graph: `touched` says when others do."""
+    known = env.watched
+    if known is None or known[0] != len(env.vars):
+        known = len(env.vars), tuple(name for name, value in env.vars.items() if not _settled(value, env))
+        env.watched = known
+    return known[1]
+
+
+def _settled(value: Value, env: Env) -> bool:
+    """Whether a value of a module can hold no graph as long as nothing is stored to the name or to the function."""
+    kind = type(value)
+    return kind in _SILENT or (kind is Function and value.env is env and _keeps_nothing(value))
 
 
 def is_leaf(value: Value) -> bool:

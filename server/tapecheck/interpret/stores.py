@@ -108,6 +108,7 @@ def set_attribute(machine: Machine, owner: Value, name: str, value: Value, node:
     elif isinstance(owner, Class):
         touched(machine, owner.module.env)
         owner.namespace[name] = value
+        owner.plain = None
         machine.world.kept += 1
         if isinstance(value, HOLDERS):
             carry.stored(machine, owner, name, node)
@@ -205,6 +206,7 @@ def escape(machine: Machine, value: Value, node: ast.AST, to: str) -> None:
 
 def touched(machine: Machine, env: Env) -> None:
     """A module's own state was changed: it can't serve the next run as it is."""
+    env.globals.watched = None
     module = env.globals.vars.get("__module__object")
     if isinstance(module, Module):
         machine.project.forget(module.path)

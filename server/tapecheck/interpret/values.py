@@ -254,6 +254,7 @@ class Env:
 
     __slots__ = (
         "carried", "globals", "inner", "names_global", "names_outer", "parent", "sent", "stamps", "stores", "vars",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
@@ -269,6 +270,8 @@ class Env:
         """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
         self.inner = False
         """Whether this is the scope of a comprehension: names that `:=` binds go further out."""
+        self.watched: tuple[int, tuple[str, ...]] | None = None
+        """Of a module that has been run: how many names it has, and those whose values can come to hold a graph."""
 
 
 @dataclass(eq=False, slots=True)
@@ -364,6 +367,8 @@ class Class:
     stamps: dict[str, int] = field(default_factory=dict)
     carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
     quiet: int = -1
+    plain: bool | None = None
+    """Whether its namespace holds functions, numbers and strings only; None where nobody has looked."""
 
     def mro(self) -> tuple[Class, ...]:
         """The user classes in lookup order (C3, as Python has it), this class first."""
