@@ -447,4 +447,21 @@ for step in range(3):
     second.backward()
 """,
     ),
+    "a list of as many zeros as nobody knows, filled afterwards": Program(
+        """\
+def loss_of(outputs, lengths):
+    parts = [0] * len(lengths)
+    for index, length in enumerate(lengths):
+        parts[index] = outputs[index][:length]
+    total = 0
+    for part in parts:
+        total += nn.functional.l1_loss(part, torch.zeros_like(part))
+    return total / len(parts)
+
+
+def train(model, x, lengths):
+    loss_of(model(x), lengths).backward()
+""",
+        "train(nn.Linear(3, 1), torch.randn(2, 4, 3), [2, 4])\n",
+    ),
 }

@@ -514,6 +514,8 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         if owner.items is None:
             owner.items = {}
         owner.items[hashable(index)] = value
+        if isinstance(value, (Tensor, Unknown)) and machine.torch.requires(value) != "no":
+            owner.data = False
         machine.escape(value, node, owner.name)
 
 

@@ -148,11 +148,19 @@ def binary(machine: Machine, op: ast.operator, left: Value, right: Value, node: 
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         if isinstance(left, str) or isinstance(right, str):
             return Unknown("text")
+        if isinstance(op, ast.Mult) and _repeats(left, right):
+            return containers.container_operator(machine, op, left, right, node)
         return machine.torch.unknown_operator(type(op).__name__, left, right, node)
     if isinstance(left, Instance) or isinstance(right, Instance):
         result = _dunder(machine, op, left, right, node)
         return containers.container_operator(machine, op, left, right, node) if result is None else result
     return containers.container_operator(machine, op, left, right, node)
+
+
+def _repeats(left: Value, right: Value) -> bool:
+    """Whether a product repeats a list or tuple so often as nobody knows."""
+    sequence, count = (left, right) if isinstance(right, Unknown) else (right, left)
+    return isinstance(sequence, (List, tuple)) and isinstance(count, Unknown) and count.data
 
 
 def augment(machine: Machine, node: ast.AugAssign, current: Value, value: Value) -> Value:

@@ -42,7 +42,8 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
         return torch.operator(op, left, right, node)
     counted = all(value.name in ("number", "len") for value in unknowns)
     result = Unknown("number" if counted else "result", None, cuts_of(*unknowns))
-    result.data = all(value.data for value in unknowns)
+    # Of a list nobody knows what is in it once it has been stored to.
+    result.data = all(value.data for value in unknowns) and not any(isinstance(value, List) for value in (left, right))
     result.parts = (op, left, right)
     return result
 
