@@ -8,10 +8,18 @@ import {
   WorkDoneProgress,
   WorkDoneProgressCancelNotification,
 } from 'vscode-languageclient/node';
+import type { Pages } from './pages';
 import type { Reports } from './report';
 import type { RunConfigurations } from './runConfiguration';
 import type { Server } from './server';
-import { describeRun, type RunMessage, type RunResult, readRunResult } from './summary';
+import {
+  describeRun,
+  type RunMessage,
+  type RunResult,
+  readRunResult,
+  readTrialResult,
+  type TrialResult,
+} from './summary';
 
 export class Confirmer {
   private readonly underWay = new Set<string>();
@@ -21,6 +29,7 @@ export class Confirmer {
     private readonly log: vscode.LogOutputChannel,
     private readonly configurations: RunConfigurations,
     private readonly reports: Reports,
+    private readonly pages: Pages,
   ) {}
 
   /** Shows the report of the last run of a file, or of the one in the active editor. */
@@ -29,18 +38,14 @@ export class Confirmer {
     return program !== undefined && this.reports.show(program.uri);
   }
 
-  /** Asks with which arguments, where and in which environment a file is to be run, and offers to do so. */
+  /** Asks how a file is to be run, and runs it where that is wished for. */
   async configure(target?: unknown): Promise<void> {
     const document = await openTarget(target);
     if (document === undefined || document.uri.scheme !== 'file') {
       void vscode.window.showInformationMessage('Tapecheck: open a Python file to configure its runs.');
       return;
     }
-    if (!(await this.configurations.ask(document.uri))) return;
-    const now = 'Confirm Now';
-    const file = path.basename(document.uri.fsPath);
-    const chosen = await vscode.window.showInformationMessage(`Tapecheck will run ${file} like that.`, now);
-    if (chosen === now) await this.confirm(document.uri);
+    if (await this.configurations.ask(document.uri)) await this.confirm(document.uri);
   }
 
   /**
@@ -50,6 +55,42 @@ export class Confirmer {
    * undefined where nothing ran.
    */
   async confirm(target?: unknown): Promise<RunResult | undefined> {
+    return this.once(target, async (uri) => {
+      const file = path.basename(uri.fsPath);
+      const ran = await this.request(uri, `running ${file}`, 'tapecheck.run', {});
+      if (ran === undefined) return undefined;
+      const result = readRunResult(ran.answer);
+      if (ran.cancelled && result === undefined) return undefined;
+      void this.tell(describeRun(file, result), uri, result);
+      void this.reports.refresh(uri);
+      return result;
+    });
+  }
+
+  /**
+   * Runs a file as it is and with the preferred fix of a finding, and shows what changed.
+   *
+   * `target` is `{uri, finding}` from a quick fix; without it the finding under the cursor is meant.
+   */
+  async tryFix(target?: unknown): Promise<TrialResult | undefined> {
+    const wanted = findingOf(target) ?? (await pickFinding());
+    if (wanted === undefined) return undefined;
+    return this.once(wanted, async (uri) => {
+      const file = path.basename(uri.fsPath);
+      const { finding } = wanted;
+      const ran = await this.request(uri, `trying a fix of ${file}`, 'tapecheck.tryFix', { finding });
+      const result = ran === undefined ? undefined : readTrialResult(ran.answer);
+      if (ran === undefined || (ran.cancelled && !result?.ok)) return undefined;
+      void this.tellTrial(file, result);
+      return result;
+    });
+  }
+
+  /** Sees to it that a program may be run, is saved, and is run once at a time. */
+  private async once<T>(
+    target: unknown,
+    work: (uri: vscode.Uri) => Promise<T | undefined>,
+  ): Promise<T | undefined> {
     if (!vscode.workspace.isTrusted) {
       const manage = 'Manage Workspace Trust';
       const chosen = await vscode.window.showWarningMessage(
@@ -78,21 +119,27 @@ export class Confirmer {
     const saved = document.isUntitled ? await openTarget(undefined) : document;
     if (saved === undefined || saved.isUntitled) return undefined;
 
-    const uri = saved.uri.toString();
-    const file = path.basename(saved.uri.fsPath);
-    if (this.underWay.has(uri)) {
+    const key = saved.uri.toString();
+    if (this.underWay.has(key)) {
+      const file = path.basename(saved.uri.fsPath);
       void vscode.window.showInformationMessage(`Tapecheck is already running ${file}.`);
       return undefined;
     }
-    this.underWay.add(uri);
+    this.underWay.add(key);
     try {
-      return await this.run(uri, file);
+      return await work(saved.uri);
     } finally {
-      this.underWay.delete(uri);
+      this.underWay.delete(key);
     }
   }
 
-  private async run(uri: string, file: string): Promise<RunResult | undefined> {
+  /** Has the server run something, with progress and a way to cancel it; undefined where it could not. */
+  private async request(
+    uri: vscode.Uri,
+    doing: string,
+    command: string,
+    more: object,
+  ): Promise<{ answer: unknown; cancelled: boolean } | undefined> {
     await this.server.settled();
     const client = this.server.running;
     if (client === undefined) {
@@ -101,12 +148,11 @@ export class Confirmer {
     }
     const token = `tapecheck-run-${randomUUID()}`;
     let cancelled = false;
-    let raw: unknown;
     try {
-      raw = await vscode.window.withProgress(
+      const answer = await vscode.window.withProgress(
         {
           location: vscode.ProgressLocation.Notification,
-          title: `Tapecheck: running ${file}`,
+          title: `Tapecheck: ${doing}`,
           cancellable: true,
         },
         async (progress, cancellation) => {
@@ -130,8 +176,8 @@ export class Confirmer {
           });
           try {
             return await client.sendRequest(ExecuteCommandRequest.type, {
-              command: 'tapecheck.run',
-              arguments: [{ uri, token, ...this.configurations.of(vscode.Uri.parse(uri)) }],
+              command,
+              arguments: [{ uri: uri.toString(), token, ...this.configurations.of(uri), ...more }],
               workDoneToken: token,
             });
           } finally {
@@ -140,22 +186,36 @@ export class Confirmer {
           }
         },
       );
+      return { answer, cancelled };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.log.error(`running ${file}: ${reason}`);
-      if (!cancelled) await this.tell({ level: 'error', text: `Tapecheck could not run ${file}: ${reason}` });
+      this.log.error(`${doing}: ${reason}`);
+      if (!cancelled) {
+        await this.tell({ level: 'error', text: `Tapecheck failed while ${doing}: ${reason}` });
+      }
       return undefined;
     }
-    const result = readRunResult(raw);
-    if (cancelled && result === undefined) return undefined;
-    void this.tell(describeRun(file, result), vscode.Uri.parse(uri));
-    void this.reports.refresh(vscode.Uri.parse(uri));
-    return result;
   }
 
-  private async tell(message: RunMessage, ran?: vscode.Uri): Promise<void> {
+  private async tellTrial(file: string, result: TrialResult | undefined): Promise<void> {
+    const table = 'Show Comparison';
+    const output = 'Show Output';
+    const text = `Tapecheck: ${file}: ${result?.summary ?? 'the fix could not be tried.'}`;
+    const show = result?.helped
+      ? vscode.window.showInformationMessage
+      : result?.ok
+        ? vscode.window.showWarningMessage
+        : vscode.window.showErrorMessage;
+    const { markdown } = result ?? {};
+    const chosen = await show(text, ...(markdown === undefined ? [output] : [table, output]));
+    if (chosen === output) this.log.show(true);
+    if (chosen === table && markdown !== undefined) await this.pages.show(`Fix of ${file}`, markdown);
+  }
+
+  private async tell(message: RunMessage, ran?: vscode.Uri, result?: RunResult): Promise<void> {
     const output = 'Show Output';
     const report = 'Show Report';
+    const program = 'Choose Program…';
     const show =
       message.level === 'error'
         ? vscode.window.showErrorMessage
@@ -163,8 +223,12 @@ export class Confirmer {
           ? vscode.window.showWarningMessage
           : vscode.window.showInformationMessage;
     const failed = ran === undefined || message.level === 'error';
-    const chosen = await show(message.text, ...(failed ? [output] : [report, output]));
+    // A file that others import trains nothing by itself: one of those is to be run in its place.
+    const library = ran !== undefined && result?.backwards === 0 && !failed;
+    const buttons = failed ? [output] : library ? [program, report, output] : [report, output];
+    const chosen = await show(message.text, ...buttons);
     if (chosen === output) this.log.show(true);
+    if (chosen === program) await this.configure(ran);
     if (chosen === report && ran !== undefined) await this.reports.show(ran);
   }
 }
@@ -200,4 +264,42 @@ function targetUri(target: unknown): vscode.Uri | undefined {
     return vscode.Uri.parse(target.uri, true);
   }
   return undefined;
+}
+
+interface Wanted {
+  uri: string;
+  /** Rule, line and column. */
+  finding: unknown[];
+}
+
+function findingOf(target: unknown): Wanted | undefined {
+  if (typeof target !== 'object' || target === null) return undefined;
+  const { uri, finding } = target as Record<string, unknown>;
+  return typeof uri === 'string' && Array.isArray(finding) ? { uri, finding } : undefined;
+}
+
+/** The finding under the cursor that has a fix; where there are several, the one that the user picks. */
+async function pickFinding(): Promise<Wanted | undefined> {
+  const editor = vscode.window.activeTextEditor;
+  const actions: vscode.CodeAction[] =
+    editor === undefined
+      ? []
+      : await vscode.commands.executeCommand(
+          'vscode.executeCodeActionProvider',
+          editor.document.uri,
+          editor.document.lineAt(editor.selection.active.line).range,
+          vscode.CodeActionKind.QuickFix.value,
+        );
+  const offered = actions.flatMap(({ title, command }) => {
+    const wanted =
+      command?.command === 'tapecheck.confirmFix' ? findingOf(command.arguments?.[0]) : undefined;
+    return wanted === undefined ? [] : [{ label: title, wanted }];
+  });
+  if (offered.length === 0) {
+    void vscode.window.showInformationMessage(
+      'Tapecheck: put the cursor on a finding that has a fix, and try again.',
+    );
+  }
+  const chosen = offered.length > 1 ? await vscode.window.showQuickPick(offered) : offered[0];
+  return chosen?.wanted;
 }

@@ -25,6 +25,13 @@ export async function showDebugInformation(
       libcst: plan.server?.libcst ?? null,
       runInterpreter: plan.runInterpreter,
     },
+    folders: await Promise.all(
+      (vscode.workspace.workspaceFolders ?? []).map(async ({ uri }) => ({
+        folder: uri.fsPath,
+        runInterpreter: await server.runInterpreter(uri),
+        settings: server.settings(uri),
+      })),
+    ),
     capabilities: server.running?.initializeResult?.capabilities ?? null,
     PYTHONPATH: process.env.PYTHONPATH ?? null,
     attempts: server.asked,

@@ -2,9 +2,8 @@
 
 import * as vscode from 'vscode';
 import { ExecuteCommandRequest } from 'vscode-languageclient/node';
+import type { Pages } from './pages';
 import type { Server } from './server';
-
-const SCHEME = 'tapecheck-rule';
 
 interface Page {
   code: string;
@@ -13,15 +12,11 @@ interface Page {
   url: string;
 }
 
-export class Explainer implements vscode.TextDocumentContentProvider, vscode.Disposable {
-  private readonly pages = new Map<string, string>();
-  private readonly registration = vscode.workspace.registerTextDocumentContentProvider(SCHEME, this);
-
-  constructor(private readonly server: Server) {}
-
-  provideTextDocumentContent(uri: vscode.Uri): string {
-    return this.pages.get(uri.path) ?? 'Tapecheck: this page is gone. Use the quick fix "Explain" again.';
-  }
+export class Explainer {
+  constructor(
+    private readonly server: Server,
+    private readonly pages: Pages,
+  ) {}
 
   /** Shows the page of a rule; asks which one where `target` names none. */
   async explain(target?: unknown): Promise<void> {
@@ -42,13 +37,7 @@ export class Explainer implements vscode.TextDocumentContentProvider, vscode.Dis
       void vscode.window.showInformationMessage(`Tapecheck has no rule ${code}.`);
       return;
     }
-    const uri = vscode.Uri.from({ scheme: SCHEME, path: `/${page.code} ${page.name}.md` });
-    this.pages.set(uri.path, page.markdown);
-    await vscode.commands.executeCommand('markdown.showPreviewToSide', uri);
-  }
-
-  dispose(): void {
-    this.registration.dispose();
+    await this.pages.show(`${page.code} ${page.name}`, page.markdown);
   }
 }
 

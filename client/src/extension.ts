@@ -5,6 +5,7 @@ import { Confirmer } from './confirm';
 import { showDebugInformation } from './debugInformation';
 import { disableRule } from './disable';
 import { Explainer } from './explain';
+import { Pages } from './pages';
 import { watchInterpreter } from './pythonExtension';
 import { Reports } from './report';
 import { RunConfigurations } from './runConfiguration';
@@ -19,18 +20,20 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   const current = new Server(context, log, status);
   const reports = new Reports(current);
   const configurations = new RunConfigurations(context.workspaceState);
-  const confirmer = new Confirmer(current, log, configurations, reports);
-  const explainer = new Explainer(current);
+  const pages = new Pages();
+  const confirmer = new Confirmer(current, log, configurations, reports, pages);
+  const explainer = new Explainer(current, pages);
   server = current;
 
   context.subscriptions.push(
     log,
     status,
-    explainer,
+    pages,
     reports,
     vscode.commands.registerCommand('tapecheck.restart', () => current.restart()),
     vscode.commands.registerCommand('tapecheck.showOutput', () => log.show()),
     vscode.commands.registerCommand('tapecheck.confirmFile', (target?: unknown) => confirmer.confirm(target)),
+    vscode.commands.registerCommand('tapecheck.confirmFix', (target?: unknown) => confirmer.tryFix(target)),
     vscode.commands.registerCommand('tapecheck.configureRun', (target?: unknown) =>
       confirmer.configure(target),
     ),

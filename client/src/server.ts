@@ -165,13 +165,42 @@ export class Server implements vscode.Disposable {
     return { workspaceFolder: first?.fsPath, userHome: os.homedir(), env: process.env };
   }
 
+  /**
+   * The interpreter for recorded runs in a folder: its own setting, environment or `.venv` where it has one, else
+   * the one that was found for the window.
+   */
+  async runInterpreter(folder: vscode.Uri | undefined): Promise<string[]> {
+    const found = this.plan?.runInterpreter ?? [];
+    const several = (vscode.workspace.workspaceFolders?.length ?? 0) > 1;
+    if (folder === undefined || !several || folder.scheme !== 'file') return found;
+    const setting = expandVariables(this.settings(folder).interpreter, this.variables(folder));
+    const [first] = candidates({
+      ...{ platform: process.platform, env: process.env, isFile },
+      setting,
+      active: setting.length > 0 ? undefined : await activeInterpreter(folder, this.log),
+      folders: [folder.fsPath],
+      trusted: vscode.workspace.isTrusted,
+    });
+    return first === undefined || first.origin === 'path' ? found : first.command;
+  }
+
+  /** The setting of the window, else that of the first folder which has one: there is one server for all of them. */
+  private interpreterSetting(settings: Settings): string[] {
+    if (settings.interpreter.length > 0) return expandVariables(settings.interpreter, this.variables());
+    for (const { uri } of vscode.workspace.workspaceFolders ?? []) {
+      const own = this.settings(uri).interpreter;
+      if (own.length > 0) return expandVariables(own, this.variables(uri));
+    }
+    return [];
+  }
+
   private async findLaunch(settings: Settings): Promise<LaunchPlan | undefined> {
     const folders = (vscode.workspace.workspaceFolders ?? [])
       .filter((folder) => folder.uri.scheme === 'file')
       .map((folder) => folder.uri.fsPath);
     const variables = this.variables();
     const lookUp = { platform: process.platform, env: process.env, isFile };
-    const setting = expandVariables(settings.interpreter, variables);
+    const setting = this.interpreterSetting(settings);
     const active =
       setting.length > 0
         ? undefined
@@ -217,6 +246,7 @@ export class Server implements vscode.Disposable {
         settings: serverSettings(expandedSettings(settings, this.variables()), plan.runInterpreter),
         commands: {
           confirm: 'tapecheck.confirmFile',
+          tryFix: 'tapecheck.confirmFix',
           explain: 'tapecheck.explain',
           disable: 'tapecheck.disableRule',
           install: 'tapecheck.installFixes',
@@ -256,21 +286,25 @@ export class Server implements vscode.Disposable {
           configuration: async (params: ConfigurationParams, token, next) => {
             const answers = await next(params, token);
             if (!Array.isArray(answers)) return answers;
-            return answers.map((answer, index) => {
+            const told = answers.map(async (answer, index) => {
               const item = params.items[index];
               if (item?.section !== SECTION) return answer;
               const folder = item.scopeUri === undefined ? undefined : vscode.Uri.parse(item.scopeUri);
               const own = expandedSettings(readSettings(answer), this.variables(folder));
-              return serverSettings(own, this.plan?.runInterpreter ?? []);
+              return serverSettings(own, await this.runInterpreter(folder));
             });
+            return Promise.all(told);
           },
           // Sent by settingsChanged, which also knows the interpreter that was found.
           didChangeConfiguration: async () => {},
         },
         executeCommand: async (command, args, next) => {
-          if (command === 'tapecheck.run') {
-            return vscode.commands.executeCommand('tapecheck.confirmFile', ...args);
-          }
+          // What executes the user's code goes through our own commands, which ask for a trusted workspace.
+          const own = {
+            'tapecheck.run': 'tapecheck.confirmFile',
+            'tapecheck.tryFix': 'tapecheck.confirmFix',
+          }[command];
+          if (own !== undefined) return vscode.commands.executeCommand(own, ...args);
           return next(command, args);
         },
       },

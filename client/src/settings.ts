@@ -22,6 +22,8 @@ export interface Settings {
     /** Empty: the workspace folder. */
     cwd: string;
     env: Record<string, string>;
+    /** Empty: the interpreter alone. */
+    launcher: string[];
   };
   lens: { enable: boolean; loops: boolean; backwards: boolean };
   inlayHints: { enable: boolean };
@@ -38,7 +40,7 @@ export const DEFAULTS: Settings = {
   severity: {},
   diagnosticMode: 'openFilesOnly',
   lint: { run: 'onType' },
-  run: { timeout: 300, maxIterations: 20, arguments: [], cwd: '', env: {} },
+  run: { timeout: 300, maxIterations: 20, arguments: [], cwd: '', env: {}, launcher: [] },
   lens: { enable: true, loops: true, backwards: true },
   inlayHints: { enable: false },
   trace: { server: 'off' },
@@ -90,6 +92,7 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
       arguments: check('run.arguments', run.arguments, DEFAULTS.run.arguments, isStrings),
       cwd: check('run.cwd', run.cwd, DEFAULTS.run.cwd, isString),
       env: check('run.env', run.env, DEFAULTS.run.env, isTexts),
+      launcher: check('run.launcher', run.launcher, DEFAULTS.run.launcher, isStrings),
     },
     lens: {
       enable: check('lens.enable', lens.enable, DEFAULTS.lens.enable, isBoolean),
@@ -126,6 +129,7 @@ export function expandedSettings(settings: Settings, context: VariableContext): 
     run: {
       ...run,
       arguments: expand(run.arguments),
+      launcher: expand(run.launcher),
       cwd: expand([run.cwd])[0] ?? '',
       env: Object.fromEntries(
         Object.entries(run.env).map(([name, value]) => [name, expand([value])[0] ?? '']),

@@ -8,7 +8,32 @@ export interface RunResult {
   notReached: number;
   /** Findings that only the run has shown. */
   found: number;
+  /** How often a backward ran; undefined where the server does not say. */
+  backwards: number | undefined;
   summary: string;
+}
+
+/** What trying a fix has shown. */
+export interface TrialResult {
+  ok: boolean;
+  /** Whether what was wrong no longer happens. */
+  helped: boolean;
+  summary: string;
+  /** Both runs beside each other. */
+  markdown: string | undefined;
+}
+
+/** The server's answer, or undefined where it is none. */
+export function readTrialResult(raw: unknown): TrialResult | undefined {
+  if (typeof raw !== 'object' || raw === null) return undefined;
+  const { ok, helped, summary, markdown } = raw as Record<string, unknown>;
+  if (typeof ok !== 'boolean' || typeof summary !== 'string') return undefined;
+  return {
+    ok,
+    helped: helped === true,
+    summary,
+    markdown: typeof markdown === 'string' ? markdown : undefined,
+  };
 }
 
 /** The server's answer, or undefined where it is none. */
@@ -23,6 +48,7 @@ export function readRunResult(raw: unknown): RunResult | undefined {
     refuted: count('refuted'),
     notReached: count('notReached'),
     found: count('found'),
+    backwards: typeof value.backwards === 'number' ? value.backwards : undefined,
     summary: typeof value.summary === 'string' ? value.summary : '',
   };
 }

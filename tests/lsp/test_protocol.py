@@ -12,7 +12,7 @@ import pytest_asyncio
 from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 
-from tests.lsp.harness import CAPTURES, REAL, Editor, captured, editor
+from tests.lsp.harness import CAPTURES, FAKE, REAL, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -113,14 +113,15 @@ async def test_a_quick_fix_is_offered_and_applies(any_editor: Editor) -> None:
     assert [(one.title, one.is_preferred) for one in actions] == [
         ("Comment the call out", None),
         ("Remove retain_graph=True", True),
+        ("Confirm fix by running: Remove retain_graph=True", None),
         ("Confirm by running this file", None),
         ("Explain TAPE301 (needless-retain-graph)", None),
         ("Disable TAPE301 for this line", None),
         ("Disable TAPE301 in this file", None),
     ]
     lazily = not any_editor.name.startswith("eglot")
-    assert [one.edit is None for one in actions] == [lazily, lazily, True, True, lazily, lazily]
-    assert [one.command is None for one in actions] == [True, True, False, False, True, True]
+    assert [one.edit is None for one in actions] == [lazily, lazily, True, True, True, lazily, lazily]
+    assert [one.command is None for one in actions] == [True, True, False, False, False, True, True]
     assert all(list(one.diagnostics or []) == found for one in actions)
     await any_editor.apply(uri, actions[1])
     assert await any_editor.diagnostics(uri) == []
@@ -390,6 +391,7 @@ async def test_a_run_confirms_and_refutes_what_is_shown(any_editor: Editor) -> N
         "refuted": 1,
         "notReached": 0,
         "found": 0,
+        "backwards": 0,
         "summary": "confirm.py: 1 confirmed, 1 refuted",
     }
     twice, needless = await shown_after_a_run(any_editor, uri)
@@ -447,6 +449,79 @@ async def test_a_run_is_stopped_by_its_progress(tmp_path: Path, given: str | Non
         assert connected.client.progress_reports[token][-1].kind == "end"
 
 
+async def test_progress_and_log_say_what_runs_the_program(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, [*FAKE, "--about"]) as connected:
+        uri = saved(connected, "forever.py", "# forever\n" + TWICE)
+        running = asyncio.ensure_future(connected.run(uri))
+        what = "Python 3.0, torch 0.1, an abacus"
+        while not any(
+            str(getattr(one, "message", "")).endswith(f" · {what}")
+            for reports in connected.client.progress_reports.values()
+            for one in reports
+        ):
+            await asyncio.sleep(0.01)
+        (token,) = connected.client.progress_reports
+        connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token=token))
+        await asyncio.wait_for(running, 5)
+        logged = [one.message for one in connected.client.log_messages]
+        assert f"forever.py is run by {what}" in logged
+        assert any(line.startswith("running ") and line.endswith(f"forever.py in {tmp_path}") for line in logged)
+
+
+async def tried(connected: Editor, uri: str, finding: list[object], **more: object) -> dict[str, object]:
+    params = t.ExecuteCommandParams("tapecheck.tryFix", [{"uri": uri, "finding": finding, **more}])
+    answer: dict[str, object] = await connected.client.workspace_execute_command_async(params)
+    return answer
+
+
+async def test_a_fix_is_tried_and_the_finding_says_what_came_of_it(any_editor: Editor) -> None:
+    uri = saved(any_editor, "try_fix.py", "loss.backward(retain_graph=True)\n")
+    found = await any_editor.diagnostics(uri)
+    actions = await any_editor.actions(uri, found[0].range, found)
+    (command,) = [one.command for one in actions if one.title.startswith("Confirm fix by running")]
+    assert command is not None and command.command == "tapecheck.tryFix"
+    ((asked,),) = [command.arguments or []]
+    answer = await tried(any_editor, uri, asked["finding"])
+    assert (answer["ok"], answer["helped"]) == (True, True)
+    assert str(answer["summary"]).startswith("Remove retain_graph=True: needless-retain-graph no longer happens")
+    markdown = str(answer["markdown"])
+    assert "| rules broken | needless-retain-graph | none |" in markdown
+    assert "-loss.backward(retain_graph=True)\n+loss.backward()" in markdown
+    await asyncio.sleep(0.1)
+    if any_editor.pulls:
+        (shown,) = await any_editor.diagnostics(uri)
+    else:
+        while "fix tried" not in any_editor.published[uri][1][-1].message:
+            await any_editor.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        (shown,) = any_editor.published[uri][1]
+    assert re.search(r"\nfix tried at \d\d:\d\d: needless-retain-graph no longer happens", shown.message)
+    any_editor.type(uri, 0, 0, "y = 1\n")
+    (shown,) = await any_editor.diagnostics(uri)
+    assert re.search(r"\nfix tried at \d\d:\d\d \(before the last edits\): ", shown.message)
+
+
+@pytest.mark.filterwarnings("ignore:Unknown progress token")
+async def test_trying_a_fix_is_stopped_by_its_progress(tmp_path: Path) -> None:
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = saved(connected, "try_forever.py", "# forever\nloss.backward(retain_graph=True)\n")
+        running = asyncio.ensure_future(tried(connected, uri, ["TAPE301", 2, 1], token="mine"))
+        while not any(connected.client.progress_reports.values()):
+            await asyncio.sleep(0.01)
+        connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token="mine"))
+        answer = await asyncio.wait_for(running, 5)
+        assert (answer["ok"], answer["summary"]) == (False, "try_forever.py: stopped")
+
+
+async def test_a_fix_that_cannot_be_tried_says_why(pushing: Editor) -> None:
+    uri = saved(pushing, "nothing.py", "loss.backward()\nloss.backward()\n")
+    answer = await tried(pushing, uri, ["TAPE301", 1, 1])
+    assert (answer["ok"], "not in the file as it is on disk" in str(answer["summary"])) == (False, True)
+    answer = await tried(pushing, uri, ["TAPE101", 2, 6])
+    assert (answer["ok"], answer["summary"]) == (False, "there is no fix for TAPE101 on line 2")
+    assert not (await tried(pushing, "untitled:Untitled-1", ["TAPE101", 2, 6]))["ok"]
+    assert not (await tried(pushing, uri, []))["ok"]
+
+
 async def test_a_run_is_stopped_by_cancelling_the_request(pushing: Editor) -> None:
     uri = saved(pushing, "cancel.py", "# forever\n")
     params = t.ExecuteCommandParams("tapecheck.run", [{"uri": uri}])
@@ -490,8 +565,8 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    expected = ["tapecheck.run", "tapecheck.runReport", "tapecheck.explainRule", "tapecheck.explainFixes"]
-    assert commands is not None and list(commands.commands) == expected
+    expected = ["run", "tryFix", "runReport", "explainRule", "explainFixes"]
+    assert commands is not None and list(commands.commands) == [f"tapecheck.{name}" for name in expected]
 
 
 async def test_hints_stand_behind_backward_calls_once_they_are_wanted(any_editor: Editor) -> None:

@@ -180,6 +180,45 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         assert "No module named 'a_module_that_is_not_there'" in answer["summary"]
 
 
+async def test_a_fix_is_tried_with_real_torch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    program = "import torch\nw = torch.ones(2, requires_grad=True)\ny = (w * w).sum()\ny.backward()\ny.backward()\n"
+    (tmp_path / "twice.py").write_text(program, encoding="utf-8")
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, REAL) as connected:
+        uri = connected.open("twice.py", program)
+        (found,) = await connected.diagnostics(uri)
+        actions = await connected.actions(uri, found.range, [found])
+        (command,) = [one.command for one in actions if one.title.startswith("Confirm fix by running: ")]
+        assert command is not None
+        params = t.ExecuteCommandParams(command.command, command.arguments)
+        answer = await asyncio.wait_for(connected.client.workspace_execute_command_async(params), 120)
+        assert (answer["ok"], answer["helped"]) == (True, True), answer
+        assert "the exception is gone; backward-twice no longer happens" in answer["summary"]
+        assert "| ended | raised RuntimeError: Trying to backward through the graph a second time" in answer["markdown"]
+        assert "| finished |" in answer["markdown"]
+        (found,) = await connected.diagnostics(uri)
+        assert "fix tried at " in found.message
+
+
+async def test_a_file_that_others_import_is_judged_by_the_run_of_one_of_those(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    library = "def twice(loss):\n    loss.backward()\n    loss.backward()\n"
+    script = "import torch, library\nlibrary.twice((torch.ones(2, requires_grad=True) ** 2).sum())\n"
+    (tmp_path / "library.py").write_text(library, encoding="utf-8")
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, REAL) as connected:
+        uri = connected.open("library.py", library)
+        alone = await connected.run(uri)
+        assert (alone["exit"], alone["backwards"]) == (0, 0), alone
+        for program in ("train.py", "-m train"):
+            answer = await connected.run(uri, program=program)
+            assert (answer["exit"], answer["confirmed"] + answer["found"]) == (1, 1), answer
+            (found,) = await connected.diagnostics(uri)
+            assert found.range.start.line == 2 and "raised" in found.message.splitlines()[0]
+        missing = await connected.run(uri, program="absent.py")
+        assert (missing["exit"], "absent.py" in missing["summary"]) == (2, True)
+
+
 async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, tmp_path: Path) -> None:
     module = real.folder / "losses_of_mine.py"
     module.write_text("def total(x):\n    return (x * 2).exp().sum()\n", encoding="utf-8")
@@ -212,10 +251,11 @@ async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, 
 async def test_unsaved_edits_of_a_module_are_seen_by_those_who_import_it(real: Editor) -> None:
     whole = "def scaled(x):\n    return (x * 2).exp().sum()\n"
     (real.folder / "unsaved_losses.py").write_text(whole, encoding="utf-8")
+    (real.folder / "closed_between.py").write_text("from unsaved_losses import scaled\n", encoding="utf-8")
     program = dedent(
         """\
         import torch
-        from unsaved_losses import scaled
+        from closed_between import scaled
 
         w = torch.randn(3, requires_grad=True)
         loss = scaled(w)

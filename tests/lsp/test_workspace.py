@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types as t
 
-from tests.lsp.harness import WAIT, Editor, captured, editor
+from tests.lsp.harness import REAL, WAIT, Editor, captured, editor
 
 TWICE = "loss.backward()\nloss.backward()\n"
 WORKSPACE = {"diagnosticMode": "workspace"}
@@ -85,3 +86,57 @@ async def test_a_file_that_breaks_the_analysis_leaves_the_others(tmp_path: Path)
     os.symlink(tmp_path / "nowhere.py", tmp_path / "d.py")
     async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path) as connected:
         assert counts(await pull(connected, {})) == {"a.py": 0, "b.py": 1, "c.py": 0}
+
+
+NOTEBOOK = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {"kernelspec": {"name": "python3", "language": "python"}},
+    "cells": [
+        {"cell_type": "markdown", "metadata": {}, "source": "# A model"},
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": "loss.backward()"},
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": "\nloss.backward()"},
+    ],
+}
+
+
+async def test_a_closed_notebook_is_reported_on_until_it_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "closed.ipynb").write_text(json.dumps(NOTEBOOK))
+    async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path) as connected:
+        told: dict[str, str] = {}
+        (report,) = await pull(connected, told)
+        (found,) = report.items
+        assert (report.uri, found.range.start) == (connected.uri("closed.ipynb"), t.Position(0, 0))
+        assert found.message.startswith("line 2 of cell 3: this graph was freed")
+
+        waiting = asyncio.ensure_future(pull(connected, told))
+        cells = [t.NotebookCell(t.NotebookCellKind.Code, f"cell:{number}") for number in range(2)]
+        document = t.NotebookDocument(connected.uri("closed.ipynb"), "jupyter-notebook", 1, cells)
+        texts = [t.TextDocumentItem(f"cell:{number}", "python", 1, "loss.backward()") for number in range(2)]
+        connected.client.notebook_document_did_open(t.DidOpenNotebookDocumentParams(document, texts))
+        assert counts(await asyncio.wait_for(waiting, WAIT)) == {"closed.ipynb": 0}
+
+        waiting = asyncio.ensure_future(pull(connected, told))
+        gone = [t.TextDocumentIdentifier(f"cell:{number}") for number in range(2)]
+        identifier = t.NotebookDocumentIdentifier(connected.uri("closed.ipynb"))
+        connected.client.notebook_document_did_close(t.DidCloseNotebookDocumentParams(identifier, gone))
+        assert counts(await asyncio.wait_for(waiting, WAIT)) == {"closed.ipynb": 1}
+
+
+async def test_a_closed_file_sees_the_unsaved_edits_of_what_it_imports(tmp_path: Path) -> None:
+    whole = "def scaled(x):\n    return (x * 2).exp().sum()\n"
+    (tmp_path / "losses.py").write_text(whole)
+    (tmp_path / "between.py").write_text("from losses import scaled\n")
+    program = "import torch\nfrom between import scaled\nscaled(torch.randn(3, requires_grad=True)).backward()\n"
+    (tmp_path / "train.py").write_text(program)
+    async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path, REAL) as connected:
+        told: dict[str, str] = {}
+        module = connected.open("losses.py", whole)
+        assert counts(await pull(connected, told)) == {"between.py": 0, "train.py": 0}
+        waiting = asyncio.ensure_future(pull(connected, told))
+        connected.type(module, 1, 12, "x.detach()", replacing=1)
+        found = counts(await asyncio.wait_for(waiting, WAIT))
+        assert found["train.py"] == 1, "by way of a file that is closed, too"
+        waiting = asyncio.ensure_future(pull(connected, told))
+        connected.close(module)
+        assert counts(await asyncio.wait_for(waiting, WAIT))["train.py"] == 0

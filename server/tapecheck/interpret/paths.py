@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tapecheck.interpret import frameworks
 from tapecheck.interpret.machine import Machine
@@ -34,12 +35,16 @@ _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning"
 
 @dataclass(slots=True)
 class Interpretation:
-    """What the dry run found: one tape for each way through the program, and how the exploration ended."""
+    """What the dry run found: one tape for each way through the program, and how the exploration ended.
+
+    `imported` are the paths of the modules that were read, those that modules import themselves included.
+    """
 
     tapes: list[Tape] = field(default_factory=list)
     runs: int = 0
     exhausted: bool = False
     entries: list[str] = field(default_factory=list)
+    imported: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -113,6 +118,7 @@ def interpret(
             if id(entry.node) not in called and budget.left > 0:
                 result.entries.append(entry.name)
                 _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
+        result.imported = frozenset(str(Path(path).absolute()) for path in project.found.values() if path is not None)
     return result
 
 

@@ -8,7 +8,7 @@ from lsprotocol import types as t
 
 from tapecheck.fixes import available
 from tapecheck.lsp import convert
-from tapecheck.lsp.session import Analysis
+from tapecheck.lsp.session import Analysis, best_of, identity
 from tapecheck.rules.finding import Finding
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
     if analysis is None or analysis.digest != data.get("digest"):
         return action
     wanted = tuple(data.get("finding") or ())
-    finding = next((one.finding for one in ls.session.shown(analysis) if convert.identity(one.finding) == wanted), None)
+    finding = next((one.finding for one in ls.session.shown(analysis) if identity(one.finding) == wanted), None)
     if finding is None:
         return action
     what = data.get("disable")
@@ -57,7 +57,7 @@ async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
         action.edit = _disabling(ls, analysis, finding, what)
         return action
     number = data.get("fix")
-    static = next((one for one in analysis.report.findings if convert.identity(one) == wanted), None)
+    static = next((one for one in analysis.report.findings if identity(one) == wanted), None)
     fixes = await ls.fixes(analysis, static) if static is not None else []
     if isinstance(number, int) and 0 <= number < len(fixes):
         action.edit = ls.converter.fix_edit(fixes[number], analysis)
@@ -103,6 +103,13 @@ async def _fixes(
             action.edit = ls.converter.fix_edit(fix, analysis)
         if ls.client.action_resolve or action.edit is not None:
             actions.append(action)
+    tried = best_of(found)
+    if tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
+        title = f"Confirm fix by running: {ls.converter.words(tried.title, analysis)}"
+        argument = {"uri": analysis.snapshot.uri, "finding": list(identity(shown.static))}
+        name = ls.client.commands.get("tryFix", "tapecheck.tryFix")
+        command = t.Command(title=title, command=name, arguments=[argument])
+        actions.append(t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=command))
     return actions
 
 
@@ -153,7 +160,7 @@ def _without_libcst(ls: Server) -> t.CodeAction:
 
 def _late(analysis: Analysis, finding: Finding, **more: Any) -> dict[str, Any]:
     """What `codeAction/resolve` needs to make an action's edit."""
-    named = {"uri": analysis.snapshot.uri, "digest": analysis.digest, "finding": list(convert.identity(finding))}
+    named = {"uri": analysis.snapshot.uri, "digest": analysis.digest, "finding": list(identity(finding))}
     return named | more
 
 

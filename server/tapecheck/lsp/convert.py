@@ -15,7 +15,7 @@ from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
 from tapecheck.lsp.evidence import Shown
-from tapecheck.lsp.session import Analysis, Session
+from tapecheck.lsp.session import Analysis, Session, identity
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError, read_source
 from tapecheck.tape import Span
@@ -78,6 +78,9 @@ class Converter:
     def at(self, span: Span, analysis: Analysis) -> t.Location:
         """A span of the analysed program, in its file or its cell."""
         source = analysis.report.source
+        if source.cells is not None and not all(cell.key for cell in source.cells.parts):
+            # The cells of a notebook that is not open have no addresses: the text says which cell it is.
+            return t.Location(analysis.snapshot.uri, t.Range(t.Position(0, 0), t.Position(0, 0)))
         if source.cells is None or not source.cells.parts:
             return t.Location(analysis.snapshot.uri, self.range(source.lines, span))
         cell, within = source.cells.within(span)
@@ -114,7 +117,7 @@ class Converter:
     def by_document(self, analysis: Analysis) -> dict[str, list[t.Diagnostic]]:
         """The diagnostics of each document that was analysed (the file, or every cell), none left out."""
         cells = analysis.report.source.cells
-        keys = [analysis.snapshot.uri] if cells is None else [cell.key for cell in cells.parts]
+        keys = [analysis.snapshot.uri] if cells is None else [cell.key for cell in cells.parts if cell.key]
         found: dict[str, list[t.Diagnostic]] = {key: [] for key in keys}
         others: dict[str, list[str]] = {}
         for shown in self.session.shown(analysis):
@@ -142,6 +145,10 @@ class Converter:
                 message += f"\n{self.words(told, analysis)}"
         unnecessary = finding.unnecessary and self.client.unnecessary
         where = self.at(underlined(finding), analysis)
+        cells = analysis.report.source.cells
+        if cells is not None and where.uri == analysis.snapshot.uri:
+            message = self.words(f"line {finding.span.line}", analysis) + f": {message}"
+            unnecessary = False
         diagnostic = t.Diagnostic(
             range=where.range,
             severity=_SEVERITY[shown.severity],
@@ -225,11 +232,6 @@ def _as_written(span: Span, source: Source) -> bool:
         if len(written) != len(read) or written[start:] != read[start:]:
             return False
     return True
-
-
-def identity(finding: Finding) -> tuple[str, int, int]:
-    """What names a finding within one text: rule, line, column."""
-    return finding.code, finding.span.line, finding.span.column
 
 
 def underlined(finding: Finding) -> Span:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tapecheck.lsp.document import split_lines
-from tapecheck.lsp.runs import Recording
+from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, suppressions
@@ -40,10 +40,31 @@ class Evidences:
 
     def __init__(self) -> None:
         self.recordings: dict[str, Recording] = {}
+        self.trials: dict[str, dict[tuple[str, int], FixTrial]] = {}
         self._code: dict[str, str] = {}
 
     def shown(self, findings: Iterable[Finding], source: Source, settings: Settings) -> list[Shown]:
-        """The findings of a file with the evidence of the last run and the user's severities."""
+        """The findings of a file with what was run of it, and the user's severities."""
+        trials = self._trials(source)
+        return [
+            dataclasses.replace(one, message=f"{one.message}\n{tried}")
+            if (tried := trials.get((one.finding.code, one.finding.span.line)))
+            else one
+            for one in self._confirmed(findings, source, settings)
+        ]
+
+    def _trials(self, source: Source) -> dict[tuple[str, int], str]:
+        """What trying the fixes of a file has shown, by rules and present lines."""
+        told = {}
+        for (code, line), tried in self.trials.get(source.path, {}).items():
+            now = _line_map(tried.text, source.text)(line)
+            if now is not None:
+                same = tried.text == source.text or self._code_of(tried.text) == _code(source)
+                before = "" if same else " (before the last edits)"
+                told[code, now] = f"fix tried at {clock(tried.at)}{before}: {tried.trial.text()}"
+        return told
+
+    def _confirmed(self, findings: Iterable[Finding], source: Source, settings: Settings) -> list[Shown]:
         recording = self.recordings.get(source.path)
         if recording is None:
             return [_show(finding, None, settings) for finding in findings]

@@ -22,17 +22,23 @@ LOG_EVERY, LOG_LINES, LOG_LINE = 0.1, 2000, 500
 class RecordedRun:
     """One recorded run as the client sees it: progress it can cancel, output in its log."""
 
-    def __init__(self, ls: Server, name: str, token: t.ProgressToken | None, request: str | int | None) -> None:
+    def __init__(
+        self, ls: Server, name: str, doing: str, token: t.ProgressToken | None, request: str | int | None
+    ) -> None:
         self.ls = ls
         self.name = name
+        self.doing = doing
         self.token = token
         self.request = request
         self.stopped = threading.Event()
+        self.ended = False
         self._loop = asyncio.get_running_loop()
         self._output = ""
         self._logged = 0
         self._flush: asyncio.TimerHandle | None = None
         self._reported = ""
+        self._what = ""
+        self._shown = ""
 
     async def begin(self) -> None:
         """Show progress: on the token that the client gave, else on one of ours where it can show any."""
@@ -44,17 +50,23 @@ class RecordedRun:
             except Exception as error:
                 logger.info("the client shows no progress: %s", error)
         if self.token is not None:
-            title = f"Tapecheck: running {self.name}"
+            title = f"Tapecheck: {self.doing} {self.name}"
             self._progress(t.WorkDoneProgressBegin(title=title, cancellable=True))
 
     def end(self, message: str) -> None:
         self._log_output(last=True)
+        self.ended = True
         if self.token is not None:
             self._progress(t.WorkDoneProgressEnd(message=message))
             self.ls.work_done_progress.tokens.pop(self.token, None)
 
     def _progress(self, value: Any) -> None:
         self.ls.protocol.notify(t.PROGRESS, t.ProgressParams(token=self.token or "", value=value))
+
+    def with_what(self, told: str) -> None:
+        """Say from now on which interpreter and device it is."""
+        self._what = told
+        self._take_progress(self._reported)
 
     # From the threads of the run
 
@@ -67,9 +79,11 @@ class RecordedRun:
     # On the event loop
 
     def _take_progress(self, message: str) -> None:
-        if self.token is not None and message != self._reported:
-            self._reported = message
-            self._progress(t.WorkDoneProgressReport(message=message))
+        self._reported = message
+        shown = " · ".join(part for part in (message, self._what) if part)
+        if self.token is not None and shown != self._shown and not self.stopped.is_set():
+            self._shown = shown
+            self._progress(t.WorkDoneProgressReport(message=shown))
 
     def _take_output(self, text: str) -> None:
         self._output += text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,25 @@ from tapecheck.source.notebook import SUFFIX
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+    from tapecheck.fixes import Fix
+    from tapecheck.record import RunRequest
+    from tapecheck.record.trial import Trial
     from tapecheck.tape import Tape
 
 _WHICH = "import sys; print(sys.executable)"
 _WHICH_SECONDS = 20
+_ABOUT = """
+import platform
+said = "Python " + platform.python_version()
+try:
+    import torch
+    said += ", torch " + torch.__version__
+    said += ", " + (torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU")
+except Exception as error:
+    said += ", no torch"
+print(said)
+"""
+_ABOUT_SECONDS = 60
 
 
 class RunRefused(Exception):
@@ -36,6 +52,7 @@ class RunOrder:
     """One file to run, or a notebook as one program.
 
     `text` is what is on disk and will be executed, `source` the same parsed, `directory` where it is started.
+    `program` is another script that is run in its place, or with `module` the name of a module.
     """
 
     path: str
@@ -43,6 +60,8 @@ class RunOrder:
     directory: str
     settings: Settings
     source: Source | None = None
+    program: str = ""
+    module: bool = False
 
     @property
     def notebook(self) -> bool:
@@ -59,8 +78,9 @@ class Recording:
 
     `ended` says in a few words how the run ended where that was not by itself; `failed` is True where an
     exception ended it that no finding is about. `at` is when it ended (seconds since the epoch), `others` are the
-    further files of the project that took part, with their state then, `page` is what the report shows. `exit` is
-    0 where nothing was found, 1 where something was, 2 where the program failed for a reason of its own.
+    further files of the project that took part, with their state then, `page` is what the report shows, `backwards`
+    how often a backward ran. `exit` is 0 where nothing was found, 1 where something was, 2 where the program failed
+    for a reason of its own.
     """
 
     text: str
@@ -70,12 +90,12 @@ class Recording:
     at: float = field(default_factory=time.time)
     others: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     page: html.Run | None = None
+    backwards: int = 0
 
     @property
     def clock(self) -> str:
-        """When the run ended, as people say it: "14:02", with the date where that was another day."""
-        then = time.localtime(self.at)
-        return time.strftime("%H:%M" if then[:3] == time.localtime()[:3] else "%d %b, %H:%M", then)
+        """When the run ended, as people say it."""
+        return clock(self.at)
 
     def others_changed(self) -> bool:
         """Whether a file that took part in the run, other than the one that was run, has changed on disk."""
@@ -115,6 +135,46 @@ class Recording:
         return ", ".join(parts) if parts else "nothing found"
 
 
+@dataclass(frozen=True, slots=True)
+class FixTrial:
+    """What two runs showed of a fix: `text` is the file without it, `line` where the finding is in that."""
+
+    path: str
+    text: str
+    finding: Finding
+    fix: Fix
+    trial: Trial
+    python: str
+    at: float = field(default_factory=time.time)
+
+    @property
+    def line(self) -> int:
+        return self.finding.span.line
+
+    @property
+    def helped(self) -> bool:
+        """Whether the rule that the finding is about was broken before and is not with the fix."""
+        name = self.finding.name
+        gone = name not in self.trial.after.rules and not self.trial.after.exception
+        return gone and (name in self.trial.before.rules or bool(self.trial.before.exception))
+
+    def markdown(self) -> str:
+        """Both runs as a table, with the edit that was tried."""
+        cells = [("", "as it is", "with the fix"), ("---", "---", "---"), *self.trial.table()]
+        table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells)
+        from tapecheck.record.trial import edited
+
+        mended = edited(self.text, self.path, self.fix.edits) or self.text
+        texts = split_lines(self.text), split_lines(mended)
+        diff = difflib.unified_diff(*texts, "as it is", "with the fix", n=1, lineterm="")
+        return (
+            f"# {self.fix.title}\n\n"
+            f"The fix of {self.finding.code} ({self.finding.name}) on line {self.line} of {Path(self.path).name}, "
+            f"tried at {clock(self.at)}: both programs were run with the same seed.\n\n{table}\n\n"
+            f"{self.fix.changes}\n\n```diff\n" + "\n".join(diff) + f"\n```\n\nRun with {self.python}.\n"
+        )
+
+
 Listen = Callable[[str], None]
 
 
@@ -139,7 +199,22 @@ def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
         directory = str(Path(directory, settings.run_cwd))
         if not Path(directory).is_dir():
             raise RunRefused(f"the directory to run in does not exist: {directory}")
-    return RunOrder(path, source.text, directory, settings, source)
+    order = RunOrder(path, source.text, directory, settings, source)
+    program = settings.run_program.strip()
+    if program.startswith("-m "):
+        return replace(order, program=program.removeprefix("-m ").strip(), module=True)
+    if program:
+        script = Path(directory, program)
+        if not script.is_file():
+            raise RunRefused(f"the program to run for {file.name} does not exist: {script}")
+        return replace(order, program=str(script))
+    return order
+
+
+def clock(at: float) -> str:
+    """A time as people say it: "14:02", with the date where that was another day."""
+    then = time.localtime(at)
+    return time.strftime("%H:%M" if then[:3] == time.localtime()[:3] else "%d %b, %H:%M", then)
 
 
 def interpreter(settings: Settings) -> str:
@@ -161,6 +236,37 @@ def interpreter(settings: Settings) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise RunRefused(f"{' '.join(command)} does not start a Python: {error}") from error
     return asked.stdout.strip()
+
+
+def command_line(order: RunOrder) -> list[str]:
+    """What is run, as one would type it."""
+    settings = order.settings
+    program = ["-m", order.program] if order.module else [order.program or order.path]
+    python = list(settings.interpreter) or [sys.executable]
+    return [*settings.run_launcher, *python, *program, *settings.run_arguments]
+
+
+_about: dict[tuple[str, str], str] = {}
+
+
+def about(settings: Settings) -> str:
+    """What runs a program: "Python 3.11.7, torch 2.13.0, CPU", with the GPU that torch would use where there is one.
+
+    Empty where the interpreter does not answer. It is asked once for each set of visible devices.
+    """
+    devices = {name: value for name, value in settings.run_env.items() if name.endswith("VISIBLE_DEVICES")}
+    try:
+        key = interpreter(settings), repr(devices)
+        if key not in _about:
+            command = [key[0], "-I", "-c", _ABOUT]
+            asked = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ABOUT_SECONDS, check=True,
+                env={**os.environ, **devices},
+            )  # fmt: skip
+            _about[key] = asked.stdout.strip().rpartition("\n")[2]
+    except (RunRefused, OSError, subprocess.SubprocessError):
+        return ""
+    return _about[key]
 
 
 def _state(path: str) -> tuple[int, int] | None:
@@ -185,6 +291,55 @@ def _others(tape: Tape, order: RunOrder) -> dict[str, tuple[int, int] | None]:
     }
 
 
+def _request(order: RunOrder) -> RunRequest:
+    from tapecheck.record import RunRequest
+
+    figures = {"MPLBACKEND": os.environ.get("MPLBACKEND", "Agg")} if order.notebook else {}
+    return RunRequest(
+        script=order.program or order.path,
+        args=order.settings.run_arguments,
+        python=interpreter(order.settings),
+        cwd=order.directory,
+        env=figures | dict(order.settings.run_env),
+        text=order.text if order.notebook else None,
+        notebook=order.notebook,
+        module=order.module,
+        timeout=order.settings.run_timeout,
+        max_iterations=order.settings.run_iterations,
+    )
+
+
+def try_fix(
+    order: RunOrder, report: Report, finding: Finding, fix: Fix, on_progress: Listen, stop: Callable[[], bool]
+) -> FixTrial:
+    """Run a file with a seed, as it is and with a fix; `stop` ends both. Raises RunRefused where that cannot be."""
+    from tapecheck import record as recorder
+    from tapecheck.record.trial import Trial, edited, side
+
+    if order.program:
+        raise RunRefused("a fix can only be tried in the file that is run itself")
+    mended = edited(report.source.text, order.path, fix.edits)
+    if mended is None:
+        raise RunRefused("the fix changes other files, too: it cannot be tried")
+    request = _request(order)
+    sides = []
+    try:
+        for which, text in (("as it is", request.text), ("with the fix", mended)):
+
+            def listen(event: recorder.Output | recorder.Progress, which: str = which) -> None:
+                if isinstance(event, recorder.Progress):
+                    on_progress(f"{which}: iteration {event.iterations}, {event.seconds:.0f} s")
+
+            on_progress(which)
+            sides.append(side(replace(request, text=text), listen, stop))
+            if stop():
+                raise RunRefused(f"{order.name}: stopped")
+    except recorder.RunError as error:
+        raise RunRefused(str(error)) from error
+    python = about(order.settings)
+    return FixTrial(order.path, order.text, finding, fix, Trial(*sides), f"{request.python} ({python})")
+
+
 def record(
     order: RunOrder,
     report: Report,
@@ -205,18 +360,7 @@ def record(
         else:
             on_progress(f"iteration {event.iterations}, {event.seconds:.0f} s")
 
-    figures = {"MPLBACKEND": os.environ.get("MPLBACKEND", "Agg")} if order.notebook else {}
-    request = recorder.RunRequest(
-        script=order.path,
-        args=order.settings.run_arguments,
-        python=interpreter(order.settings),
-        cwd=order.directory,
-        env=figures | dict(order.settings.run_env),
-        text=order.text if order.notebook else None,
-        notebook=order.notebook,
-        timeout=order.settings.run_timeout,
-        max_iterations=order.settings.run_iterations,
-    )
+    request = _request(order)
     try:
         result, findings = recorder.confirm(order.path, request, report.findings, on_event=listen, cancelled=stop)
     except recorder.RunError as error:
@@ -225,7 +369,10 @@ def record(
         # What happened, happened; what did not may only not have happened yet.
         kept = ("confirmed", "found-by-run")
         findings = [one for one in findings if one.evidence is not None and one.evidence.verdict in kept]
-    recording = Recording(order.text, findings, others=_others(result.tape, order))
+    others = _others(result.tape, order)
+    if order.program and not order.module:
+        others[order.program] = _state(order.program)
+    recording = Recording(order.text, findings, others=others, backwards=result.backwards)
     if result.how_ended == "raised":
         # An exception that is the finding's own is no news.
         recording.failed = recording.exit == 0

@@ -17,19 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
 from lsprotocol import types as t
-from pygls import uris
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
 
 from tapecheck import __version__
-from tapecheck.lsp import actions, convert, features, sync, workspace
+from tapecheck.lsp import actions, commands, convert, features, sync, workspace
 from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
 from tapecheck.lsp.convert import Converter, path_of
 from tapecheck.lsp.notebook import Notebook
 from tapecheck.lsp.running import RecordedRun
-from tapecheck.lsp.runs import RunRefused
 from tapecheck.lsp.session import Analysis, Session, Snapshot
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
@@ -43,7 +41,6 @@ logger = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-RUN_COMMAND = "tapecheck.run"
 RUNS_AT_ONCE = 4
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
@@ -133,6 +130,7 @@ class Server(LanguageServer):
         self.analysing = _deep_executor("tapecheck-analysis")
         self.fixing = _deep_executor("tapecheck-fixes")
         self.running = ThreadPoolExecutor(RUNS_AT_ONCE, "tapecheck-run")
+        self.asking = ThreadPoolExecutor(1, "tapecheck-interpreter")
         self.scanning = _deep_executor("tapecheck-workspace")
         self.closed_files = workspace.Workspace()
         self._edited = float("-inf")
@@ -180,7 +178,7 @@ class Server(LanguageServer):
         except Exception as error:
             # Everybody who asks about this text would meet the same error: it is logged once.
             self._crashed[snapshot.uri] = snapshot.generation
-            self._failed(f"could not analyse {snapshot.path}", error)
+            self.failed(f"could not analyse {snapshot.path}", error)
             return None
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
@@ -218,12 +216,13 @@ class Server(LanguageServer):
         waiting = self._importing.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
-        if self.session.importers(uri):
+        if self.session.importers(uri) or self.closed_files.importers(self.session.documents.get(uri)):
             loop = asyncio.get_running_loop()
             self._importing[uri] = loop.call_later(IMPORTERS_DELAY, self._analyse_importers, uri)
 
     def _analyse_importers(self, uri: str) -> None:
         self._importing.pop(uri, None)
+        self.closed_files.changed.set()
         for other in self.session.importers(uri):
             self.session.forget_one(other)
             self.refresh(other, at_once=True)
@@ -294,7 +293,7 @@ class Server(LanguageServer):
             return await loop.run_in_executor(self.fixing, self.session.fixes, analysis, finding)
         except Exception as error:
             if not self.session.outdated(analysis.snapshot):
-                self._failed(f"could not find fixes for {finding.code} in {analysis.snapshot.path}", error)
+                self.failed(f"could not find fixes for {finding.code} in {analysis.snapshot.path}", error)
             return []
 
     async def fix_all(self, analysis: Analysis) -> str | None:
@@ -304,10 +303,10 @@ class Server(LanguageServer):
             return await loop.run_in_executor(self.fixing, self.session.fix_all, analysis)
         except Exception as error:
             if not self.session.outdated(analysis.snapshot):
-                self._failed(f"could not fix {analysis.snapshot.path}", error)
+                self.failed(f"could not fix {analysis.snapshot.path}", error)
             return None
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def failed(self, what: str, error: Exception) -> None:
         # The user's log gets one line; the traceback, for whoever mends it, goes to standard error.
         logger.warning("%s", what, exc_info=error)
         why = " ".join(f"{type(error).__name__}: {error}".split())
@@ -351,13 +350,6 @@ class Server(LanguageServer):
         file.write_text(text, encoding="utf-8")
         return file
 
-    # Recorded runs
-
-    def summary(self, exit_status: int, summary: str, counts: dict[str, int] | None = None) -> dict[str, Any]:
-        """The answer of the run command."""
-        none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
-        return {"exit": exit_status, **(counts or none), "summary": summary}
-
     # The end
 
     def shutdown(self) -> None:
@@ -366,6 +358,7 @@ class Server(LanguageServer):
         self.analysing.shutdown(wait=False, cancel_futures=True)
         self.fixing.shutdown(wait=False, cancel_futures=True)
         self.running.shutdown(wait=False, cancel_futures=True)
+        self.asking.shutdown(wait=False, cancel_futures=True)
         self.scanning.shutdown(wait=False, cancel_futures=True)
         if self._pages is not None:
             self._pages.cleanup()
@@ -392,11 +385,12 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)(features.document_highlight)
     server.feature(t.TEXT_DOCUMENT_INLAY_HINT, t.InlayHintOptions(resolve_provider=False))(features.inlay_hint)
     server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(features.code_lens)
-    server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(cancel_progress)
-    server.command(RUN_COMMAND)(run)
-    server.command("tapecheck.runReport")(run_report)
-    server.command("tapecheck.explainRule")(explain_rule)
-    server.command("tapecheck.explainFixes")(explain_fixes)
+    server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(commands.cancel_progress)
+    server.command(commands.RUN)(commands.run)
+    server.command("tapecheck.tryFix")(commands.try_fix)
+    server.command("tapecheck.runReport")(commands.run_report)
+    server.command("tapecheck.explainRule")(commands.explain_rule)
+    server.command("tapecheck.explainFixes")(commands.explain_fixes)
     return server
 
 
@@ -426,7 +420,7 @@ async def initialized(ls: Server, params: t.InitializedParams) -> None:
         section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
         wanted.append(t.Registration("tapecheck-configuration", t.WORKSPACE_DID_CHANGE_CONFIGURATION, section))
     if ls.client.watches_files:
-        patterns = [t.FileSystemWatcher("**/*.py"), t.FileSystemWatcher("**/pyproject.toml")]
+        patterns = [t.FileSystemWatcher(f"**/{name}") for name in ("*.py", "*.ipynb", "pyproject.toml")]
         watchers = t.DidChangeWatchedFilesRegistrationOptions(patterns)
         wanted.append(t.Registration("tapecheck-files", t.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers))
     if wanted:
@@ -450,99 +444,6 @@ async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationP
 async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
     if ls.client.configuration:
         await ls.read_settings()
-
-
-async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
-    """Run a file under the recorder; answers counts and a summary.
-
-    `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}}]`: what is given stands in for the settings.
-    """
-    asked = arguments[0] if arguments else None
-    uri = asked if isinstance(asked, str) else _member(asked, "uri")
-    if not isinstance(uri, str):
-        return ls.summary(2, f"{RUN_COMMAND} needs the uri of a file")
-    path = path_of(uri)
-    if path in ls.runs:
-        return ls.summary(2, f"{Path(path).name} is already being run")
-    under_way = RecordedRun(ls, Path(path).name, _member(asked, "token"), ls.protocol.msg_id)
-    ls.runs[path] = under_way
-    try:
-        await under_way.begin()
-        own = {name: value for name in ("arguments", "cwd") if (value := _member(asked, name)) is not None}
-        if (env := _member(asked, "env")) is not None:
-            own["env"] = env if isinstance(env, dict) else env._asdict()
-        return await _record(ls, path, under_way, own)
-    finally:
-        # Whoever cancels this handler does not want the program to go on either.
-        under_way.stopped.set()
-        del ls.runs[path]
-
-
-async def _record(ls: Server, path: str, under_way: RecordedRun, own: dict[str, Any]) -> dict[str, Any]:
-    summary = "it did not end"
-    try:
-        order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
-        python = " ".join(order.settings.interpreter) or sys.executable
-        words = " ".join(order.settings.run_arguments)
-        ls.log(f"running {path}{f' {words}' if words else ''} with {python} in {order.directory}")
-        recording = await asyncio.get_running_loop().run_in_executor(
-            ls.running,
-            partial(ls.session.record, order, under_way.output, under_way.progress, under_way.stopped.is_set),
-        )
-        summary = f"{order.name}: {recording.summary()}"
-        if recording.ended:
-            summary += f" ({recording.ended})"
-        if ls.session.edited_since(path, recording):
-            summary += "; the file has changes that were not run"
-        return ls.summary(recording.exit, summary, recording.counts())
-    except RunRefused as error:
-        summary = str(error)
-        return ls.summary(2, summary)
-    except Exception as error:
-        if under_way.stopped.is_set():
-            summary = f"{under_way.name}: stopped"
-            return ls.summary(0, summary)
-        summary = f"the run of {under_way.name} failed: {type(error).__name__}: {error}"
-        ls._failed(f"could not run {path}", error)
-        return ls.summary(2, summary)
-    finally:
-        under_way.end(summary)
-        ls.log(summary)
-        ls.refresh_all()
-
-
-async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
-    """The last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened there."""
-    asked = arguments[0] if arguments else None
-    uri = asked if isinstance(asked, str) else _member(asked, "uri")
-    text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))
-    if text is None:
-        return None
-    if "report" not in ls.client.commands and ls.client.show_document:
-        file = uris.from_fs_path(str(ls.page(f"{Path(path_of(str(uri))).stem}.html", text))) or ""
-        ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, external=True)))
-    return {"html": text}
-
-
-def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:
-    """The page of a rule: `[{"code": …}]`."""
-    asked = arguments[0] if arguments else None
-    return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
-
-
-def explain_fixes(ls: Server, *arguments: Any) -> None:
-    features.explain_fixes(ls)
-
-
-def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
-    for under_way in ls.runs.values():
-        if under_way.token == params.token:
-            under_way.stopped.set()
-
-
-def _member(value: Any, name: str) -> Any:
-    """A member of a JSON object, which pygls hands on as a dictionary or as an object."""
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 
 async def quietly(request: Any) -> None:

@@ -6,12 +6,10 @@ others, on snapshots. Lines and columns count from 1, columns in characters.
 
 from __future__ import annotations
 
-import ast
 import logging
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.lsp import runs
@@ -20,7 +18,7 @@ from tapecheck.lsp.document import Document
 from tapecheck.lsp.evidence import Evidences, Shown
 from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.notebook import CellText, Notebook
-from tapecheck.lsp.runs import Listen, Recording, RunOrder, RunRefused
+from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
@@ -37,6 +35,10 @@ logger = logging.getLogger(__name__)
 
 _KEPT_ANALYSES = 4
 _MAX_FIX_ROUNDS = 25
+
+
+Unsaved = tuple[tuple[str, str], ...]
+"""Paths and texts of open files that differ from what is on disk."""
 
 
 class Check(Protocol):
@@ -82,6 +84,21 @@ class Record(Protocol):
     ) -> Recording: ...
 
 
+class Try(Protocol):
+    """The signature of `runs.try_fix`."""
+
+    def __call__(
+        self,
+        order: RunOrder,
+        report: Report,
+        finding: Finding,
+        fix: Fix,
+        on_progress: Listen,
+        stop: Callable[[], bool],
+        /,
+    ) -> FixTrial: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One state of one open file, safe to read from another thread.
@@ -96,7 +113,7 @@ class Snapshot:
     generation: int
     settings: Settings
     cells: tuple[CellText, ...] | None = None
-    unsaved: tuple[tuple[str, str], ...] = ()
+    unsaved: Unsaved = ()
 
     def source(self) -> Source:
         """The text parsed; a notebook's cells as one program."""
@@ -111,16 +128,10 @@ class Analysis:
     report: Report
     _explainer: Explainer | None = None
 
-    @cached_property
+    @property
     def imports(self) -> frozenset[str]:
-        """The parts of the names of all modules that the file imports, and what it imports of them."""
-        found: set[str] = set()
-        for node in ast.walk(self.report.source.tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names = [alias.name for alias in node.names]
-                names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-                found.update(part for name in names for part in name.split("."))
-        return frozenset(found)
+        """The files of all modules that the file imports, and of those that they import."""
+        return self.report.interpretation.imported
 
     @property
     def explainer(self) -> Explainer:
@@ -149,9 +160,16 @@ class Session:
     """One editor's session. What it calls can be replaced, for tests of the protocol alone."""
 
     def __init__(
-        self, check: Check | None = None, fixes_for: FindFixes | None = None, record: Record = runs.record
+        self,
+        check: Check | None = None,
+        fixes_for: FindFixes | None = None,
+        record: Record = runs.record,
+        try_fix: Try = runs.try_fix,
+        about: Callable[[Settings], str] = runs.about,
     ) -> None:
+        self.about = about
         self._check = check
+        self._try = try_fix
         self._record = record
         self._fixes_for = fixes_for
         self.documents: dict[str, Document] = {}
@@ -268,11 +286,7 @@ class Session:
             document.generation,
             settings,
             document.cells,
-            tuple(
-                (other.path, other.text)
-                for other in self.documents.values()
-                if other.dirty and other is not document and other.path.endswith(".py")
-            ),
+            self.unsaved(document),
         )
 
     def outdated(self, snapshot: Snapshot) -> bool:
@@ -313,10 +327,20 @@ class Session:
             kept.pop(next(iter(kept)))
         return analysis
 
+    def unsaved(self, but: Document | None = None) -> Unsaved:
+        """The open modules that differ from what is on disk."""
+        documents = list(self.documents.values())
+        return tuple(
+            (one.path, one.text) for one in documents if one.dirty and one is not but and one.path.endswith(".py")
+        )
+
     def _open_files(self, snapshot: Snapshot) -> dict[str, Source]:
+        return self._parse(snapshot.unsaved)
+
+    def _parse(self, unsaved: Unsaved) -> dict[str, Source]:
         """The unsaved files that imports find, parsed; each text once."""
         found: dict[str, Source] = {}
-        for path, text in snapshot.unsaved:
+        for path, text in unsaved:
             known = self._parsed.get(path)
             if known is None or known.text != text:
                 known = self._parsed[path] = from_text(text, path)
@@ -324,16 +348,15 @@ class Session:
         return found
 
     def importers(self, uri: str) -> list[str]:
-        """The open files whose last analysis imports a module of this file's name."""
+        """The open files whose last analysis has read this file, by way of others too."""
         document = self.documents.get(uri)
         if document is None or not document.path.endswith(".py"):
             return []
-        parts = re.split(r"[/\\]", document.path.removesuffix(".py"))
-        name = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+        path = str(Path(document.path).absolute())
         return [
             other
             for other, known in list(self._analyses.items())
-            if other != uri and any(name in analysis.imports for analysis in list(known.values()))
+            if other != uri and any(path in analysis.imports for analysis in list(known.values()))
         ]
 
     def forget_one(self, uri: str) -> None:
@@ -359,9 +382,11 @@ class Session:
             return check(source, select=select, ignore=ignore, cancelled=cancelled, open_files=open_files)
         return check(source, select=select, ignore=ignore, cancelled=cancelled)
 
-    def check_closed(self, source: Source, settings: Settings, cancelled: Callable[[], bool]) -> Report:
-        """The report on a file that is not open; raises where it is cancelled."""
-        return self._run_check(source, settings, cancelled)
+    def check_closed(
+        self, source: Source, settings: Settings, cancelled: Callable[[], bool], unsaved: Unsaved = ()
+    ) -> Report:
+        """The report on a file that is not open, beside unsaved ones; raises where it is cancelled."""
+        return self._run_check(source, settings, cancelled, self._parse(unsaved))
 
     # What is shown
 
@@ -424,20 +449,29 @@ class Session:
             self._fixes[key] = known
         return known
 
-    def _find_fixes(self, report: Report, finding: Finding, snapshot: Snapshot) -> list[Fix]:
+    def _fixes_of(
+        self,
+        report: Report,
+        finding: Finding,
+        cancelled: Callable[[], bool],
+        check: Callable[[Source], Report] | None = None,
+    ) -> list[Fix]:
         if self._fixes_for is None:
             from tapecheck.fixes import fixes_for
 
             self._fixes_for = fixes_for
+        if check is None:
+            return self._fixes_for(report, finding, cancelled=cancelled)
+        return self._fixes_for(report, finding, cancelled=cancelled, check=check)
+
+    def _find_fixes(self, report: Report, finding: Finding, snapshot: Snapshot) -> list[Fix]:
         open_files = self._open_files(snapshot)
-        if not open_files:
-            return self._fixes_for(report, finding, cancelled=lambda: self.outdated(snapshot))
 
         def recheck(source: Source) -> Report:
             """Fixes are tried beside the unsaved files too."""
             return self._run_check(source, Settings(), lambda: self.outdated(snapshot), open_files)
 
-        return self._fixes_for(report, finding, cancelled=lambda: self.outdated(snapshot), check=recheck)
+        return self._fixes_of(report, finding, lambda: self.outdated(snapshot), recheck if open_files else None)
 
     def fix_all(self, analysis: Analysis) -> str | None:
         """The text with every safe fix applied, one after the other, each on what the last one left.
@@ -483,25 +517,20 @@ class Session:
     def order(self, path: str, folders: list[str], own: Mapping[str, object] | None = None) -> RunOrder:
         """What a run of a file would be; raises RunRefused where there is nothing to run.
 
-        `own` holds what this run has instead of the settings: arguments, cwd, env.
+        `own` holds what this run has instead of the settings: arguments, cwd, env, launcher, program.
         """
         settings = self.settings_for(path)
         if own:
             given, problems = read_settings({"run": own})
             if problems:
                 raise RunRefused(problems[0])
-            settings = replace(
-                settings,
-                run_arguments=given.run_arguments if "arguments" in own else settings.run_arguments,
-                run_cwd=given.run_cwd if "cwd" in own else settings.run_cwd,
-                run_env=given.run_env if "env" in own else settings.run_env,
-            )
+            settings = replace(settings, **{f"run_{name}": getattr(given, f"run_{name}") for name in own})
         return runs.make_order(path, folders, settings)
 
     def record(self, order: RunOrder, on_output: Listen, on_progress: Listen, stop: Callable[[], bool]) -> Recording:
         """Execute a file under the recorder and keep what it says; `stop` ends the run.
 
-        This is the one place where the user's code is executed, and only because the user asked for it.
+        Here and in `try_fix` alone the user's code is executed, and only because the user asked for it.
         Raises RunRefused where nothing can be run.
         """
 
@@ -512,6 +541,30 @@ class Session:
         recording = self._record(order, report, on_output, on_progress, stopped)
         self.recordings[order.path] = recording
         return recording
+
+    def try_fix(
+        self, order: RunOrder, wanted: Sequence[object], on_progress: Listen, stop: Callable[[], bool]
+    ) -> FixTrial:
+        """Run a file as it is and with the preferred fix of a finding, and keep what was seen of both.
+
+        `wanted` is the finding's code, line and column, in the file as it is on disk. Raises RunRefused where there
+        is no such finding or no fix of it.
+        """
+
+        def stopped() -> bool:
+            return self.closing or stop()
+
+        source = order.source or from_text(order.text, order.path)
+        report = self._run_check(source, order.settings, stopped)
+        finding = next((one for one in report.findings if identity(one) == tuple(wanted)), None)
+        if finding is None:
+            raise RunRefused("the finding is not in the file as it is on disk: save the file and try again")
+        fix = best_of(self._fixes_of(report, finding, stopped))
+        if fix is None:
+            raise RunRefused(f"there is no fix for {finding.code} on line {finding.span.line}")
+        trial = self._try(order, report, finding, fix, on_progress, stopped)
+        self.evidence.trials.setdefault(order.path, {})[finding.code, finding.span.line] = trial
+        return trial
 
     def edited_since(self, path: str, recording: Recording) -> bool:
         """Whether an open file differs from what was run."""
@@ -529,6 +582,17 @@ class Session:
         from tapecheck.report import html
 
         return html.render(recording.page)
+
+
+def best_of(fixes: Sequence[Fix]) -> Fix | None:
+    """The fix to try: the first that changes nothing for training, else the first."""
+    safe = (fix for fix in fixes if fix.applicability == "safe")
+    return next(safe, fixes[0] if fixes else None)
+
+
+def identity(finding: Finding) -> tuple[str, int, int]:
+    """What names a finding within one text: rule, line, column."""
+    return finding.code, finding.span.line, finding.span.column
 
 
 def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:

@@ -18,7 +18,9 @@ class Settings:
     """What the `tapecheck` section of an editor's settings says; `run_timeout` is in seconds.
 
     `select` None means all rules. `interpreter` is the command for recorded runs, empty for the Python that
-    runs the server. `on_save` analyses a file when it is opened and saved, not while it is typed.
+    runs the server. `on_save` analyses a file when it is opened and saved, not while it is typed. `run_launcher` is
+    the command that starts the program, such as torchrun with its options; `run_program` the script (or "-m module")
+    that is run in the place of a file which other programs import.
     """
 
     enable: bool = True
@@ -35,6 +37,8 @@ class Settings:
     run_arguments: tuple[str, ...] = ()
     run_cwd: str = ""
     run_env: Mapping[str, str] = field(default_factory=dict)
+    run_launcher: tuple[str, ...] = ()
+    run_program: str = ""
     run_timeout: float = RUN_TIMEOUT
     run_iterations: int = RUN_ITERATIONS
 
@@ -120,6 +124,8 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         run_arguments=words("run.arguments"),
         run_cwd=text("run.cwd"),
         run_env=texts("run.env"),
+        run_launcher=words("run.launcher"),
+        run_program=text("run.program"),
         run_timeout=float(positive("run.timeout", RUN_TIMEOUT)),
         run_iterations=int(positive("run.maxIterations", RUN_ITERATIONS)),
     )

@@ -58,6 +58,8 @@ def did_change_files(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
 def files_changed(ls: Server, changed: set[str]) -> None:
     """Files changed on disk: the open ones that may import them are analysed anew."""
     ls.closed_files.changed.set()
+    if all(uri.endswith(".ipynb") for uri in changed):
+        return
     if ls.session.forget_importers(changed):
         ls.refresh_all()
 
@@ -65,6 +67,7 @@ def files_changed(ls: Server, changed: set[str]) -> None:
 def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     document = ls.session.documents.get(params.text_document.uri)
     if document is not None and document.dirty:
+        ls.closed_files.changed.set()
         # What was not saved is gone: those that import the file see the one on disk again.
         for other in ls.session.importers(document.uri):
             ls.session.forget_one(other)
@@ -81,6 +84,7 @@ def did_open_notebook(ls: Server, params: t.DidOpenNotebookDocumentParams) -> No
     notebook.splice(0, 0, [cell.document for cell in given.cells])
     notebook.open_cells(_documents(notebook, params.cell_text_documents))
     ls.session.rejoin(notebook, given.version)
+    ls.closed_files.changed.set()
     ls.refresh(notebook.uri)
 
 
@@ -109,6 +113,7 @@ def did_close_notebook(ls: Server, params: t.DidCloseNotebookDocumentParams) -> 
     uri = params.notebook_document.uri
     ls.session.close(uri)
     ls.close(uri)
+    ls.closed_files.changed.set()
     for cell in params.cell_text_documents:
         ls.publish(cell.uri, None, [])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -13,7 +14,9 @@ from lsprotocol import types as t
 from pygls import uris
 
 from tapecheck.lsp.convert import path_of
-from tapecheck.lsp.session import Analysis, Snapshot
+from tapecheck.lsp.document import Document, digest_of
+from tapecheck.lsp.notebook import Notebook
+from tapecheck.lsp.session import Analysis, Snapshot, Unsaved
 from tapecheck.source import MAX_BYTES, Source, SourceError, read_source
 from tapecheck.source.files import walk
 
@@ -29,12 +32,25 @@ QUIET, AT_ONCE = 1.0, 20
 Report = t.WorkspaceFullDocumentDiagnosticReport | t.WorkspaceUnchangedDocumentDiagnosticReport
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What one closed file came to: `imports` are the files that it was judged by."""
+
+    state: str
+    diagnostics: list[t.Diagnostic]
+    imports: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class Workspace:
     """What is known of closed files, and whether anything has happened since it was told."""
 
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    known: dict[str, tuple[str, list[t.Diagnostic]]] = field(default_factory=dict)
+    known: dict[str, _Known] = field(default_factory=dict)
+
+    def importers(self, document: Document | None) -> bool:
+        """Whether a closed file imports an open one."""
+        return document is not None and any(document.path in one.imports for one in self.known.values())
 
 
 async def workspace_diagnostic(ls: Server, params: t.WorkspaceDiagnosticParams) -> t.WorkspaceDiagnosticReport:
@@ -68,61 +84,71 @@ async def _differing(ls: Server, told: dict[str, str]) -> AsyncIterator[t.Worksp
         if told[uri]:
             yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=[])
     for uri, path in paths.items():
-        if uri in ls.session.documents:
-            continue
-        state = _state(path, ls.revision)
-        if state is None or told.get(uri) == state:
+        document = ls.session.documents.get(uri)
+        if document is not None:
+            if isinstance(document, Notebook) and told.get(uri):
+                # Its findings stand in its cells now.
+                yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=[])
             continue
         known = ls.closed_files.known.get(uri)
-        if known is None or known[0] != state:
-            found = await _check(ls, uri, path)
-            if found is None:
+        state = _state(ls, path, known)
+        if state is None or told.get(uri) == state:
+            continue
+        if known is None or known.state != state:
+            known = await _check(ls, uri, path)
+            if known is None:
                 continue
-            known = ls.closed_files.known[uri] = (state, found)
-        yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=known[1], result_id=state)
+            ls.closed_files.known[uri] = known
+            if told.get(uri) == known.state:
+                continue
+        yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=known.diagnostics, result_id=known.state)
 
 
-async def _check(ls: Server, uri: str, path: str) -> list[t.Diagnostic] | None:
+async def _check(ls: Server, uri: str, path: str) -> _Known | None:
     """The diagnostics of one closed file; it is begun anew whenever somebody types meanwhile."""
     loop = asyncio.get_running_loop()
     while not ls.session.closing:
         while not ls.quiet(QUIET):
             await asyncio.sleep(QUIET / 4)
+        unsaved = ls.session.unsaved()
         try:
-            return await loop.run_in_executor(ls.scanning, _diagnostics, ls, uri, path)
+            found, imports = await loop.run_in_executor(ls.scanning, _diagnostics, ls, uri, path, unsaved)
         except SourceError:
-            return []
+            found, imports = [], frozenset()
         except Exception as error:
-            if ls.quiet(QUIET):
-                logger.warning("could not analyse %s", path, exc_info=error)
-                return []
+            if not ls.quiet(QUIET):
+                continue
+            logger.warning("could not analyse %s", path, exc_info=error)
+            found, imports = [], frozenset()
+        if unsaved == ls.session.unsaved():
+            state = _state(ls, path, _Known("", found, imports))
+            return _Known(state, found, imports) if state is not None else None
     return None
 
 
-def _diagnostics(ls: Server, uri: str, path: str) -> list[t.Diagnostic]:
+def _diagnostics(ls: Server, uri: str, path: str, unsaved: Unsaved) -> tuple[list[t.Diagnostic], frozenset[str]]:
     source: Source = read_source(path)
     settings = ls.session.settings_for(path)
-    if not settings.enable or source.cells is not None:
-        # The cells of a closed notebook have no addresses to put a finding at.
-        return []
-    report = ls.session.check_closed(source, settings, lambda: not ls.quiet(QUIET))
-    snapshot = Snapshot(uri, path, source.text, "", 0, settings)
-    return ls.converter.diagnostics(Analysis(snapshot, report))
+    if not settings.enable:
+        return [], frozenset()
+    report = ls.session.check_closed(source, settings, lambda: not ls.quiet(QUIET), unsaved)
+    analysis = Analysis(Snapshot(uri, path, source.text, "", 0, settings), report)
+    return ls.converter.diagnostics(analysis), analysis.imports
 
 
 def _python_files(folder: str) -> list[str]:
-    files = []
-    for path in walk(folder):
-        files.append(path)
-        if len(files) >= MAX_FILES:
-            break
-    return files
+    return list(itertools.islice(walk(folder), MAX_FILES))
 
 
-def _state(path: str, revision: int) -> str | None:
-    """What changes when a file or the settings do."""
+def _state(ls: Server, path: str, known: _Known | None) -> str | None:
+    """What changes when a file, the settings, or an unsaved module that it imports do."""
     try:
         stat = Path(path).stat()
     except OSError:
         return None
-    return f"{stat.st_mtime_ns}.{stat.st_size}.{revision}" if stat.st_size <= MAX_BYTES else None
+    if stat.st_size > MAX_BYTES:
+        return None
+    state = f"{stat.st_mtime_ns}.{stat.st_size}.{ls.revision}"
+    imports = known.imports if known is not None else frozenset()
+    unsaved = [digest_of(text) for name, text in sorted(ls.session.unsaved()) if name in imports]
+    return ".".join([state, *unsaved])

@@ -73,6 +73,23 @@ class Trial:
             parts.append(f"{_time(before.seconds)} an iteration before, {_time(after.seconds)} after")
         return "; ".join(parts)
 
+    def table(self) -> list[tuple[str, str, str]]:
+        """Both runs beside each other: what was looked at, the program as it is, the program as mended."""
+        before, after = self.before, self.after
+        same = self.same_parameters
+        learned = "not compared" if same is None else "identical" if same else "not the same"
+        rows = [
+            ("ended", _ending(before), _ending(after)),
+            ("rules broken", ", ".join(before.rules) or "none", ", ".join(after.rules) or "none"),
+            ("iterations", str(before.iterations), str(after.iterations)),
+            ("parameters learned", "", learned),
+        ]
+        if before.memory or after.memory:
+            rows.append(("peak memory", _memory(before.memory), _memory(after.memory)))
+        if before.seconds is not None or after.seconds is not None:
+            rows.append(("time an iteration", _seconds(before.seconds), _seconds(after.seconds)))
+        return rows
+
     def measured(self) -> dict[str, Any]:
         """The same as data."""
         return {
@@ -125,6 +142,18 @@ def side_of(result: RunResult, directory: str | None) -> Side:
         seconds=measures.get("iteration-seconds"),
         iterations=result.iterations,
     )
+
+
+def _ending(side: Side) -> str:
+    return f"raised {side.exception}" if side.exception else side.ended
+
+
+def _memory(count: int) -> str:
+    return f"{count / 1e6:.0f} MB" if count else "not known"
+
+
+def _seconds(seconds: float | None) -> str:
+    return _time(seconds) if seconds is not None else "too few to tell"
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,195 @@
+"""What the client can have done: recorded runs, fixes tried by running them, pages of rules and of runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types as t
+from pygls import uris
+
+from tapecheck.lsp import features, runs
+from tapecheck.lsp.convert import path_of
+from tapecheck.lsp.running import RecordedRun
+from tapecheck.lsp.runs import RunOrder, RunRefused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tapecheck.lsp.server import Server
+
+RUN = "tapecheck.run"
+_OWN = ("arguments", "cwd", "env", "launcher", "program")
+
+
+async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
+    """Run a file under the recorder; answers counts and a summary.
+
+    `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}, "launcher"?: […], "program"?: …}]`: what is
+    given stands in for the settings.
+    """
+    asked = arguments[0] if arguments else None
+    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    if not isinstance(uri, str):
+        return _answer(2, f"{RUN} needs the uri of a file")
+    path = path_of(uri)
+    if path in ls.runs:
+        return _answer(2, f"{Path(path).name} is already being run")
+    async with _under_way(ls, path, asked, "running") as under_way:
+        return await _record(ls, path, under_way, _own(asked))
+
+
+async def _record(ls: Server, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
+    summary = "it did not end"
+    try:
+        order = _order(ls, path, own, under_way)
+        recording = await asyncio.get_running_loop().run_in_executor(
+            ls.running,
+            partial(ls.session.record, order, under_way.output, under_way.progress, under_way.stopped.is_set),
+        )
+        summary = f"{order.name}: {recording.summary()}"
+        if recording.ended:
+            summary += f" ({recording.ended})"
+        if ls.session.edited_since(path, recording):
+            summary += "; the file has changes that were not run"
+        return _answer(recording.exit, summary, recording.counts(), backwards=recording.backwards)
+    except RunRefused as error:
+        summary = str(error)
+        return _answer(2, summary)
+    except Exception as error:
+        if under_way.stopped.is_set():
+            summary = f"{under_way.name}: stopped"
+            return _answer(0, summary)
+        summary = f"the run of {under_way.name} failed: {type(error).__name__}: {error}"
+        ls.failed(f"could not run {path}", error)
+        return _answer(2, summary)
+    finally:
+        under_way.end(summary)
+        ls.log(summary)
+        ls.refresh_all()
+
+
+async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
+    """Run a file as it is and with the preferred fix of a finding, `[{"uri": …, "finding": [code, line, column]}]`.
+
+    Further members are those of the run command. Answers `{"ok", "helped", "summary", "markdown"}`: whether both runs
+    could be made, whether the fix did what it should, what was seen in a sentence, and both runs as a table.
+    """
+    asked = arguments[0] if arguments else None
+    uri, wanted = _member(asked, "uri"), _member(asked, "finding")
+    if not isinstance(uri, str) or not isinstance(wanted, (list, tuple)) or len(wanted) != 3:
+        return {"ok": False, "summary": "tapecheck.tryFix needs the uri of a file and a finding"}
+    path = path_of(uri)
+    if path in ls.runs:
+        return {"ok": False, "summary": f"{Path(path).name} is already being run"}
+    summary = "it did not end"
+    async with _under_way(ls, path, asked, "trying a fix of") as under_way:
+        try:
+            order = _order(ls, path, _own(asked), under_way)
+            tried = await asyncio.get_running_loop().run_in_executor(
+                ls.running,
+                partial(ls.session.try_fix, order, wanted, under_way.progress, under_way.stopped.is_set),
+            )
+            words = order.source.cells.words if order.source is not None and order.source.cells is not None else str
+            summary = words(f"{tried.fix.title}: {tried.trial.text()}")
+            text = words(tried.markdown())
+            if "explain" not in ls.client.commands and ls.client.show_document:
+                file = uris.from_fs_path(str(ls.page(f"{Path(path).stem}-fix.md", text))) or ""
+                ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, take_focus=True)))
+            return {"ok": True, "helped": tried.helped, "summary": summary, "markdown": text}
+        except RunRefused as error:
+            summary = str(error)
+            return {"ok": False, "summary": summary}
+        except Exception as error:
+            if under_way.stopped.is_set():
+                summary = f"{under_way.name}: stopped"
+                return {"ok": False, "summary": summary}
+            ls.failed(f"could not try a fix of {path}", error)
+            summary = f"the fix could not be tried: {type(error).__name__}: {error}"
+            return {"ok": False, "summary": summary}
+        finally:
+            under_way.end(summary)
+            ls.log(summary)
+            ls.refresh_all()
+
+
+@asynccontextmanager
+async def _under_way(ls: Server, path: str, asked: Any, doing: str) -> AsyncIterator[RecordedRun]:
+    """A run of a file while it lasts, with its progress."""
+    under_way = RecordedRun(ls, Path(path).name, doing, _member(asked, "token"), ls.protocol.msg_id)
+    ls.runs[path] = under_way
+    try:
+        await under_way.begin()
+        yield under_way
+    finally:
+        # Whoever cancels the handler does not want the program to go on either.
+        under_way.stopped.set()
+        del ls.runs[path]
+
+
+def _order(ls: Server, path: str, own: Mapping[str, Any], under_way: RecordedRun) -> RunOrder:
+    """What is to be run, said in the log."""
+    order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
+    ls.log(f"running {' '.join(runs.command_line(order))} in {order.directory}")
+    # What the interpreter is made of is asked beside the run: torch takes its time to import.
+    ls.spawn(_tell_about(ls, order, under_way))
+    return order
+
+
+async def _tell_about(ls: Server, order: RunOrder, under_way: RecordedRun) -> None:
+    told = await asyncio.get_running_loop().run_in_executor(ls.asking, ls.session.about, order.settings)
+    if told and not under_way.ended:
+        under_way.with_what(told)
+        ls.log(f"{order.name} is run by {told}")
+
+
+def _own(asked: Any) -> dict[str, Any]:
+    """What a request says that the settings would say otherwise."""
+    own = {name: value for name in _OWN if (value := _member(asked, name)) is not None}
+    if "env" in own and not isinstance(own["env"], dict):
+        own["env"] = own["env"]._asdict()
+    return own
+
+
+def _answer(exit_status: int, summary: str, counts: dict[str, int] | None = None, **more: int) -> dict[str, Any]:
+    """The answer of the run command."""
+    none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
+    return {"exit": exit_status, **(counts or none), **more, "summary": summary}
+
+
+async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
+    """The last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened there."""
+    asked = arguments[0] if arguments else None
+    uri = asked if isinstance(asked, str) else _member(asked, "uri")
+    text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))
+    if text is None:
+        return None
+    if "report" not in ls.client.commands and ls.client.show_document:
+        file = uris.from_fs_path(str(ls.page(f"{Path(path_of(str(uri))).stem}.html", text))) or ""
+        ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, external=True)))
+    return {"html": text}
+
+
+def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:
+    """The page of a rule: `[{"code": …}]`."""
+    asked = arguments[0] if arguments else None
+    return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
+
+
+def explain_fixes(ls: Server, *arguments: Any) -> None:
+    features.explain_fixes(ls)
+
+
+def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
+    for under_way in ls.runs.values():
+        if under_way.token == params.token:
+            under_way.stopped.set()
+
+
+def _member(value: Any, name: str) -> Any:
+    """A member of a JSON object, which pygls hands on as a dictionary or as an object."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
