@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -193,3 +193,13 @@ def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
 def _member(value: Any, name: str) -> Any:
     """A member of a JSON object, which pygls hands on as a dictionary or as an object."""
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+
+
+ALL: Mapping[str, Callable[..., Any]] = {
+    RUN: run,
+    "tapecheck.tryFix": try_fix,
+    "tapecheck.runReport": run_report,
+    "tapecheck.explainRule": explain_rule,
+    "tapecheck.explainFixes": explain_fixes,
+}
+"""The commands by the names under which clients call them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import sys
@@ -386,11 +387,8 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.TEXT_DOCUMENT_INLAY_HINT, t.InlayHintOptions(resolve_provider=False))(features.inlay_hint)
     server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(features.code_lens)
     server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(commands.cancel_progress)
-    server.command(commands.RUN)(commands.run)
-    server.command("tapecheck.tryFix")(commands.try_fix)
-    server.command("tapecheck.runReport")(commands.run_report)
-    server.command("tapecheck.explainRule")(commands.explain_rule)
-    server.command("tapecheck.explainFixes")(commands.explain_fixes)
+    for name, command in commands.ALL.items():
+        server.command(name)(_command(command))
     return server
 
 
@@ -444,6 +442,16 @@ async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationP
 async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
     if ls.client.configuration:
         await ls.read_settings()
+
+
+def _command(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler as pygls takes it: it looks up the types of the parameters where the function was made."""
+
+    async def called(ls: Server, *arguments: Any) -> Any:
+        answer = handler(ls, *arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return called
 
 
 async def quietly(request: Any) -> None:
