@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tapecheck.fixes import Fix
     from tapecheck.record import RunRequest
     from tapecheck.record.trial import Trial
-    from tapecheck.tape import Tape
+    from tapecheck.tape import Span, Tape
 
 _WHICH = "import sys; print(sys.executable)"
 _WHICH_SECONDS = 20
@@ -340,6 +340,20 @@ def try_fix(
     return FixTrial(order.path, order.text, finding, fix, Trial(*sides), f"{request.python} ({python})")
 
 
+def _placed(finding: Finding, order: RunOrder) -> Finding:
+    """A finding of the run by the paths that editors know; on a tape they are as Python had them."""
+
+    def place(span: Span) -> Span:
+        path = Path(order.directory, span.file)
+        same = path.name == Path(order.path).name and path.exists() and path.samefile(order.path)
+        return replace(span, file=order.path if same else str(path))
+
+    if finding.evidence is None or finding.evidence.verdict != "found-by-run":
+        return finding
+    labels = tuple(replace(label, span=place(label.span)) for label in finding.labels)
+    return replace(finding, span=place(finding.span), labels=labels)
+
+
 def record(
     order: RunOrder,
     report: Report,
@@ -365,6 +379,7 @@ def record(
         result, findings = recorder.confirm(order.path, request, report.findings, on_event=listen, cancelled=stop)
     except recorder.RunError as error:
         raise RunRefused(str(error)) from error
+    findings = [_placed(finding, order) for finding in findings]
     if result.how_ended == "cancelled":
         # What happened, happened; what did not may only not have happened yet.
         kept = ("confirmed", "found-by-run")

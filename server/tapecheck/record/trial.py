@@ -145,7 +145,7 @@ def side_of(result: RunResult, directory: str | None) -> Side:
 
 
 def _ending(side: Side) -> str:
-    return f"raised {side.exception}" if side.exception else side.ended
+    return f"raised: {side.exception.partition('. ')[0]}" if side.exception else side.ended
 
 
 def _memory(count: int) -> str:

@@ -33,10 +33,10 @@ def neovims() -> list[str]:
     return [found for name in ["nvim", *named] if name and (found := shutil.which(name))]
 
 
-def drive(command: list[str], folder: Path) -> dict[str, Any]:
+def drive(command: list[str], folder: Path, program: str = PROGRAM) -> dict[str, Any]:
     """What an editor says of the program: the script's JSON lines by their keys."""
     file = folder / "train.py"
-    file.write_text(PROGRAM, encoding="utf-8")
+    file.write_text(program, encoding="utf-8")
     (folder / "pyproject.toml").touch()
     environment = {
         **os.environ,
@@ -85,5 +85,21 @@ def test_emacs_with_eglot(tmp_path: Path) -> None:
     assert (found["line"], found["text"]) == (6, "loss.backward()"), "behind a wide character"
     assert "already freed" in found["message"] and "freed here" in found["message"], "eglot shows no related lines"
     assert "loss" in said["hover"] and "loss" in said["rendered"]
+    assert "Disable TAPE101 for this line" in said["actions"]
+    assert said["fixed"].count(".backward(") == 2 and "retain_graph=True" in said["fixed"]
+
+
+@pytest.mark.skipif(shutil.which("emacs") is None, reason="Emacs is not installed")
+def test_emacs_with_lsp_mode(tmp_path: Path) -> None:
+    has_lsp_mode = ["emacs", "-q", "--batch", "--eval", "(progn (package-initialize) (require 'lsp-mode))"]
+    if subprocess.run(has_lsp_mode, capture_output=True, check=False).returncode:
+        pytest.skip("lsp-mode is not installed")
+    # lsp-mode 8.0 takes columns for characters: what stands behind an emoji is drawn one to the right.
+    narrow = PROGRAM.replace("🎉", "")
+    said = drive(["emacs", "-q", "--batch", "-l", str(HERE / "lsp_mode.el")], tmp_path, narrow)
+    found = said["diagnostic"]
+    assert (found["line"], found["text"]) == (6, "loss.backward()"), "behind a letter that takes two bytes"
+    assert "already freed" in found["message"]
+    assert "loss" in said["hover"]
     assert "Disable TAPE101 for this line" in said["actions"]
     assert said["fixed"].count(".backward(") == 2 and "retain_graph=True" in said["fixed"]
