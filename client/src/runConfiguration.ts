@@ -95,7 +95,10 @@ function entries(uri: vscode.Uri, now: RunConfiguration): Entry[] {
     },
     {
       label: '$(folder) Directory',
-      description: shown(now.cwd, settings.get<string>('cwd') || 'the workspace folder'),
+      description:
+        now.cwd || settings.get<string>('cwd')
+          ? shown(now.cwd, settings.get<string>('cwd') ?? '')
+          : 'the workspace folder',
       act: async (before) => {
         const cwd = await vscode.window.showInputBox({
           prompt: 'Directory to run in, absolute or from the workspace folder',

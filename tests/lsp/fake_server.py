@@ -27,6 +27,7 @@ from tapecheck.tape import Span
 class Interpretation:
     tapes: list[Any] = field(default_factory=list)
     imported: frozenset[str] = frozenset()
+    exhausted: bool = False
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Report:
     source: Source
     interpretation: Interpretation
     findings: list[Finding]
+    suppressed: list[Finding] = field(default_factory=list)
 
 
 def check(

@@ -220,6 +220,52 @@ async def test_a_file_that_others_import_is_judged_by_the_run_of_one_of_those(tm
         assert (missing["exit"], "absent.py" in missing["summary"]) == (2, True)
 
 
+SWITCHED_OFF = dedent(
+    """\
+    import torch
+    w = torch.ones(2, requires_grad=True)
+    y = (w * w).sum()
+    y.backward(retain_graph=True)  # tapecheck: ignore[TAPE301, TAPE101]
+    z = w * 2  # tapecheck: ignore[TAPE999]
+    z = w * 3  # tapecheck: ignore[TAPE1] since ever
+    z = w * 4  # tapecheck: ignore
+    """
+)
+
+
+async def test_comments_that_switch_nothing_off_are_shown_and_taken_away(real: Editor) -> None:
+    uri = real.open("comments.py", SWITCHED_OFF)
+    found = await real.diagnostics(uri)
+    assert [(one.code, one.range.start.line, one.severity) for one in found] == [
+        ("unused-ignore", line, t.DiagnosticSeverity.Hint) for line in (3, 4, 5, 6)
+    ]
+    assert [one.message.partition(": ")[2] for one in found] == [
+        "TAPE101 would report nothing here",
+        "there is no rule TAPE999",
+        "TAPE1 would report nothing here",
+        "nothing would be reported here",
+    ]
+    for one in reversed(found):
+        (action, *_) = await real.actions(uri, one.range, [one])
+        assert action.is_preferred and "comment" in action.title
+        await real.apply(uri, action)
+    assert await real.diagnostics(uri) == []
+    left = SWITCHED_OFF.replace(", TAPE101", "").replace("  # tapecheck: ignore[TAPE999]", "")
+    left = left.replace("# tapecheck: ignore[TAPE1] since", "# since").removesuffix("  # tapecheck: ignore\n") + "\n"
+    hovered = await real.hover(uri, 3, left.splitlines()[3].index("tapecheck"))
+    assert "needless-retain-graph" in text_of(hovered)
+    again = real.open("comments_after.py", left)
+    assert await real.diagnostics(again) == []
+
+
+async def test_comments_are_left_alone_where_not_all_is_known(tmp_path: Path) -> None:
+    program = "import torch\nz = 1  # tapecheck: ignore[TAPE101]\n"
+    settings = {"ignore": ["TAPE101"]}
+    for given, text in (({}, program + "def unfinished(\n"), (settings, program)):
+        async with editor(captured("vscode-1.139.1", tmp_path, given), tmp_path, REAL) as connected:
+            assert await connected.diagnostics(connected.open("unknown.py", text)) == []
+
+
 async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, tmp_path: Path) -> None:
     module = real.folder / "losses_of_mine.py"
     module.write_text("def total(x):\n    return (x * 2).exp().sum()\n", encoding="utf-8")

@@ -10,10 +10,12 @@ from tapecheck.fixes import available
 from tapecheck.lsp import convert
 from tapecheck.lsp.session import Analysis, best_of, identity
 from tapecheck.rules.finding import Finding
+from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.lsp.evidence import Shown
     from tapecheck.lsp.server import Server
+    from tapecheck.source.suppress import Unused
 
 SECTION = "tapecheck"
 FIX_ALL = "source.fixAll.tapecheck"
@@ -76,6 +78,10 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
         about = [item for item in given if item.code == drawn.code and item.range == drawn.range] or [drawn]
         fixes += await _fixes(ls, analysis, shown, about)
         more += _more(ls, analysis, shown, about)
+    for one in ls.session.unused(analysis):
+        location, drawn = ls.converter.unused(one, analysis)
+        if location.uri == params.text_document.uri and convert.overlap(drawn.range, params.range):
+            fixes.append(_without(ls, analysis, one, drawn))
     if more and not available():
         more.append(_without_libcst(ls))
     return fixes + more
@@ -150,6 +156,18 @@ def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic
 def _disabling(ls: Server, analysis: Analysis, finding: Finding, what: str) -> t.WorkspaceEdit | None:
     edit = ls.session.disabling(analysis, finding, what)
     return ls.converter.workspace_edit([edit], analysis) if edit is not None else None
+
+
+def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -> t.CodeAction:
+    """The action that takes away what of a comment switches nothing off."""
+    span = Span(analysis.report.source.path, one.line, one.start, one.line, one.end)
+    return t.CodeAction(
+        title=f"Remove {', '.join(one.names)} from the comment" if one.text.strip("#") else "Remove the comment",
+        kind=t.CodeActionKind.QuickFix,
+        diagnostics=[drawn],
+        is_preferred=True,
+        edit=ls.converter.workspace_edit([(span, one.text)], analysis),
+    )
 
 
 def _without_libcst(ls: Server) -> t.CodeAction:

@@ -17,11 +17,16 @@ from tapecheck.lsp.document import Encoding, Position, split_lines, to_character
 from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.session import Analysis, Session, identity
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.words import join
 from tapecheck.source import Source, SourceError, read_source
+from tapecheck.source.suppress import Unused
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
+
+UNUSED = "unused-ignore"
+"""The code of comments that switch nothing off."""
 
 _SEVERITY = {
     "error": t.DiagnosticSeverity.Error,
@@ -123,7 +128,26 @@ class Converter:
         for shown in self.session.shown(analysis):
             location, diagnostic = self.diagnostic(shown, analysis, others)
             found.setdefault(location.uri, []).append(diagnostic)
+        for one in self.session.unused(analysis):
+            location, diagnostic = self.unused(one, analysis)
+            found.setdefault(location.uri, []).append(diagnostic)
         return found
+
+    def unused(self, one: Unused, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
+        """A comment that switches nothing off, as a hint."""
+        where = self.at(Span(analysis.report.source.path, one.line, one.start, one.line, one.end), analysis)
+        gone = [name for name in one.names if name not in one.unknown]
+        parts = [f"{join(gone)} would report nothing here"] if gone else []
+        parts += [f"there is no rule {join(one.unknown)}"] if one.unknown else []
+        why = "; ".join(parts) or "nothing would be reported here"
+        return where, t.Diagnostic(
+            range=where.range,
+            severity=t.DiagnosticSeverity.Hint,
+            code=UNUSED,
+            source="tapecheck",
+            message=f"this comment switches nothing off: {why}",
+            tags=[t.DiagnosticTag.Unnecessary] if self.client.unnecessary else None,
+        )
 
     def diagnostic(
         self, shown: Shown, analysis: Analysis, others: dict[str, list[str]]

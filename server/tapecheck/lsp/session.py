@@ -22,9 +22,9 @@ from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
-from tapecheck.source.configuration import ignore_in_project
+from tapecheck.source.configuration import configuration_for, ignore_in_project
 from tapecheck.source.notebook import join
-from tapecheck.source.suppress import ignore_file, ignore_line
+from tapecheck.source.suppress import Hidden, Unused, ignore_file, ignore_line, names_rule, rules_at, unused
 from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
@@ -394,6 +394,32 @@ class Session:
         """The findings of an analysis with the evidence of the last run and the user's severities."""
         return self.evidence.shown(analysis.report.findings, analysis.report.source, analysis.snapshot.settings)
 
+    def unused(self, analysis: Analysis) -> list[Unused]:
+        """The comments of a file that switch nothing off, as far as that is certain."""
+        report, settings = analysis.report, analysis.snapshot.settings
+        source = report.source
+        if "tapecheck:" not in source.text or source.error is not None:
+            return []
+        from tapecheck.rules import ALL
+
+        recording = self.recordings.get(source.path)
+        recorded = recording.findings if recording is not None else []
+        hidden = [
+            Hidden(one.code, one.name, one.span.line, max(one.span.line, one.span.end_line))
+            for one in (*report.suppressed, *recorded)
+        ]
+        project = configuration_for(source.path)
+        select = project.select if settings.select is None else settings.select
+        ignored = (*settings.ignore, *project.ignore)
+        whole = all(tape.complete for tape in analysis.tapes) and not report.interpretation.exhausted
+        found = []
+        for one in unused(source, hidden, [(rule.code, rule.name) for rule in ALL]):
+            # A rule that is not judged here, or not to the end, may have something to report all the same.
+            wanted = select is None and not ignored and whole
+            if wanted or (one.names and one.names == one.unknown):
+                found.append(one)
+        return found
+
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """What stands above training loops and backward calls, each with the offer of a recorded run."""
         settings = analysis.snapshot.settings
@@ -434,7 +460,8 @@ class Session:
 
     def hover(self, analysis: Analysis, line: int, column: int) -> Hover | None:
         """What the tapes say of the expression at a place, in markdown."""
-        return analysis.explainer.hover(line, column)
+        found = analysis.explainer.hover(line, column)
+        return found if found is not None else _comment(analysis.report.source, line, column)
 
     # Fixes
 
@@ -582,6 +609,22 @@ class Session:
         from tapecheck.report import html
 
         return html.render(recording.page)
+
+
+def _comment(source: Source, line: int, column: int) -> Hover | None:
+    """What the comment at a place switches off."""
+    names = rules_at(source, line, column)
+    if names is None:
+        return None
+    from tapecheck.rules import ALL
+
+    told = []
+    for name in names:
+        meant = [rule for rule in ALL if names_rule([name], rule.code, rule.name)]
+        told += [f"- **{rule.code}** ({rule.name}): {rule.summary}" for rule in meant]
+        told += [] if meant else [f"- `{name}`: there is no such rule"]
+    head = "**`# tapecheck: ignore`** switches off here:"
+    return Hover("\n".join([head, "", *dict.fromkeys(told)]), Span(source.path, line, column, line, column + 1))
 
 
 def best_of(fixes: Sequence[Fix]) -> Fix | None:

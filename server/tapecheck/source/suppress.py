@@ -83,6 +83,83 @@ def suppressions(source: Source) -> Suppressions:
     return Suppressions(frozenset(file), lines, statements, expected)
 
 
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A comment, or a part of one, that switches nothing off: `text` replaces columns `start` to `end` of a line.
+
+    `names` are the rules it names in vain, `unknown` those of them that do not exist; neither where it names none.
+    """
+
+    line: int
+    start: int
+    end: int
+    text: str
+    names: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What a comment hides: the rule and the lines of a finding."""
+
+    code: str
+    name: str
+    line: int
+    end_line: int
+
+
+def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, str]]) -> list[Unused]:
+    """The comments of a file that hide none of `hidden`; `known` are the codes and names of all rules.
+
+    A comment is only judged as far as what it could hide is known: the caller says nothing of unknown programs.
+    """
+    if "tapecheck:" not in source.text:
+        return []
+    rules, findings = list(known), list(hidden)
+    statements = list(_simple_statements(source.tree))
+    found: list[Unused] = []
+    for row, comment in _comments(source.text, source.lines):
+        start = source.lines[row - 1].rfind(comment)
+        for match in _COMMENT.finditer(comment) if start >= 0 else ():
+            here = [one for one in findings if match["what"] == "ignore-file" or row in _rows(one, statements)]
+            names = sorted(_names(match["rules"]))
+            idle = [name for name in names if not any(names_rule([name], one.code, one.name) for one in here)]
+            if not idle:
+                continue
+            unknown = [name for name in idle if not any(names_rule([name], *rule) for rule in rules)]
+            named = tuple(name for name in idle if name != ALL_RULES)
+            first, last, text = start + match.start(), start + match.end(), ""
+            if len(idle) < len(names):
+                first, last = start + match.start("rules"), start + match.end("rules")
+                text = ", ".join(name for name in names if name not in idle)
+            elif not source.lines[row - 1][last:].strip():
+                # Nothing is left of the comment: the blanks in front of it go with it.
+                first, last = len(source.lines[row - 1][:first].rstrip()), len(source.lines[row - 1])
+            elif not source.lines[row - 1][last:].lstrip().startswith("#"):
+                text = "#"
+            found.append(Unused(row, first + 1, last + 1, text, named, tuple(unknown)))
+    return found
+
+
+def _rows(finding: Hidden, statements: list[tuple[int, int]]) -> range:
+    """The lines on which a comment hides a finding."""
+    around = [one for one in statements if one[0] <= finding.line and finding.end_line <= one[1]]
+    first, last = min(around, key=lambda one: one[1] - one[0], default=(finding.line, finding.end_line))
+    return range(min(first, finding.line), max(last, finding.end_line) + 1)
+
+
+def rules_at(source: Source, line: int, column: int) -> tuple[str, ...] | None:
+    """The rules that the comment at a place switches off; None where there is no such comment."""
+    if "tapecheck:" not in source.text:
+        return None
+    for row, comment in _comments(source.text, source.lines):
+        start = source.lines[row - 1].rfind(comment)
+        for match in _COMMENT.finditer(comment) if row == line and start >= 0 else ():
+            if start + match.start() < column <= start + match.end():
+                return tuple(sorted(_names(match["rules"])))
+    return None
+
+
 def expects(manager: ast.expr) -> bool:
     """Whether a context is `pytest.raises(...)` or `self.assertRaises(...)`."""
     function = manager.func if isinstance(manager, ast.Call) else None

@@ -149,6 +149,39 @@ scenario(
 
 scenario(
   () => editor,
+  'a fix is confirmed by running the program with and without it',
+  async () => {
+    const { page } = editor;
+    await backward().click();
+    await page.keyboard.press('Control+.');
+    await page
+      .locator('.action-widget .monaco-list-row.action', { hasText: 'Confirm fix by running' })
+      .click();
+    await editor.toasts
+      .filter({ hasText: /trying a fix of train.py.*iteration/ })
+      .first()
+      .waitFor({ timeout: 60_000 });
+    await editor.screenshot('8-trying-a-fix');
+    const done = editor.toasts.filter({ hasText: 'the exception is gone' });
+    await done.waitFor({ timeout: 60_000 });
+    await done.getByRole('button', { name: 'Show Comparison' }).click();
+    const tab = page.locator('.tab', { hasText: 'Fix of train.py' });
+    await tab.first().waitFor();
+    const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
+    await frame.locator('td', { hasText: 'Trying to backward through the graph' }).first().waitFor();
+    await editor.screenshot('8-fix-compared');
+    await tab.first().click();
+    await page.keyboard.press('Control+W');
+    await editor.clearToasts();
+    await backward().hover();
+    await page.locator('.monaco-hover:visible').filter({ hasText: 'fix tried at' }).first().waitFor();
+    await editor.screenshot('8-fix-tried');
+    await page.keyboard.press('Escape');
+  },
+);
+
+scenario(
+  () => editor,
   'Control+. offers the fix, Enter applies it, and the squiggle goes',
   async () => {
     const { page } = editor;

@@ -35,6 +35,7 @@ const QUIET = {
  * @property {Record<string, unknown>} [settings] of the machine
  * @property {Record<string, string>} [env] for the extension host
  * @property {boolean} [trusted] whether the workspace is trusted
+ * @property {string[]} [folders] the workspace's folders, where it has several
  */
 
 export class Editor {
@@ -76,7 +77,7 @@ export class Editor {
   }
 
   async #start() {
-    const { tools, extensions, files, settings = {}, env = {}, trusted = true } = this.options;
+    const { tools, extensions, files, settings = {}, env = {}, trusted = true, folders } = this.options;
     for (const [name, text] of Object.entries(files)) {
       const file = path.join(this.workspace, name);
       fs.mkdirSync(path.dirname(file), { recursive: true });
@@ -112,6 +113,11 @@ export class Editor {
     );
     if (installed.status !== 0) throw new Error(`${installed.stdout}${installed.stderr}`);
 
+    const opened = folders === undefined ? this.workspace : path.join(this.root, 'several.code-workspace');
+    if (folders !== undefined) {
+      const listed = folders.map((name) => ({ path: path.join(this.workspace, name) }));
+      fs.writeFileSync(opened, JSON.stringify({ folders: listed }));
+    }
     const port = await freePort();
     const log = fs.openSync(path.join(this.root, 'code-server.log'), 'w');
     const server = spawn(
@@ -121,7 +127,7 @@ export class Editor {
         ...['--auth', 'none', '--bind-addr', `127.0.0.1:${port}`, '--disable-telemetry'],
         ...['--disable-update-check', '--disable-getting-started-override'],
         ...(trusted ? ['--disable-workspace-trust'] : []),
-        this.workspace,
+        opened,
       ],
       { env: environment, stdio: ['ignore', log, log] },
     );
@@ -143,7 +149,8 @@ export class Editor {
     this.#closers.push(() => context.close());
     this._page = context.pages()[0] ?? (await context.newPage());
     this.page.setDefaultTimeout(30_000);
-    await this.page.goto(`http://127.0.0.1:${port}/?folder=${encodeURIComponent(this.workspace)}`);
+    const kind = folders === undefined ? 'folder' : 'workspace';
+    await this.page.goto(`http://127.0.0.1:${port}/?${kind}=${encodeURIComponent(opened)}`);
     await this.page.locator('.explorer-folders-view .monaco-list-row').first().waitFor({ timeout: 60_000 });
     await this.#connect();
   }

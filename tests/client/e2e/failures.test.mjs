@@ -82,7 +82,8 @@ scenario(
       assert.ok(registered.includes(String(command)), String(command));
     assert.deepEqual(settings.ignore, ['TAPE301']);
     assert.deepEqual(settings.interpreter, [tools.python]);
-    assert.deepEqual(settings.run, { timeout: 300, maxIterations: 20, arguments: [], cwd: '', env: {} });
+    const run = { timeout: 300, maxIterations: 20, arguments: [], cwd: '', env: {}, launcher: [] };
+    assert.deepEqual(settings.run, run);
     await poll(
       async () => received().some((message) => message.id === 'settings'),
       'the settings it asked for',
@@ -172,6 +173,49 @@ scenario(
     await progress.waitFor({ state: 'detached' });
     behave('');
     await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
+  'how a file is run is asked once, shown in a menu, and remembered',
+  async () => {
+    const { page } = editor;
+    const menu = page.locator('.quick-input-widget');
+    /** @param {string} label */
+    const entry = (label) => menu.locator('.monaco-list-row', { hasText: label });
+    await editor.inside((vscode) => {
+      void vscode.commands.executeCommand('tapecheck.configureRun');
+    });
+    /** @type {[string, string][]} */
+    const answers = [
+      ['Arguments', '--epochs 2 --name "a b"'],
+      ['Launcher', 'torchrun --nproc-per-node 2'],
+      ['Environment', 'SEED=1'],
+    ];
+    for (const [label, text] of answers) {
+      await entry(label).click();
+      await menu.locator('input').first().waitFor();
+      await page.keyboard.type(text);
+      await page.keyboard.press('Enter');
+      await entry(text.split(' ')[0] ?? text).waitFor();
+    }
+    await editor.screenshot('run-configuration');
+    const before = sent('workspace/executeCommand').length;
+    await entry('Run now').click();
+    await poll(async () => sent('workspace/executeCommand').length > before, 'the run');
+    const [asked] = sent('workspace/executeCommand').at(-1).params.arguments;
+    assert.deepEqual(asked.arguments, ['--epochs', '2', '--name', 'a b']);
+    assert.deepEqual(asked.launcher, ['torchrun', '--nproc-per-node', '2']);
+    assert.deepEqual(asked.env, { SEED: '1' });
+    await editor.clearToasts();
+    await editor.inside((vscode) => {
+      void vscode.commands.executeCommand('tapecheck.configureRun');
+    });
+    await entry('As the settings say').click();
+    await entry('Run now').waitFor();
+    assert.equal(await entry('As the settings say').count(), 0);
+    await page.keyboard.press('Escape');
   },
 );
 

@@ -43,7 +43,7 @@ for (const name of ['driver', 'stub_python']) {
   }
 }
 const only = process.argv.slice(2);
-const tests = ['failures', 'trust', 'features', 'clicks'].filter(
+const tests = ['failures', 'trust', 'folders', 'features', 'clicks'].filter(
   (name) => only.length === 0 || only.includes(name),
 );
 process.exit(
