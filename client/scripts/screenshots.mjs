@@ -3,7 +3,7 @@
 import { copyFileSync } from 'node:fs';
 import path from 'node:path';
 
-for (const name of ['finding', 'fixes', 'confirmed']) {
+for (const name of ['finding', 'fixes', 'confirmed', 'compared']) {
   const taken = path.join('.build/e2e/screenshots', `marketplace-${name}.png`);
   copyFileSync(taken, path.join('client/images', `${name}.png`));
 }

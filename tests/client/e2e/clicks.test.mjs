@@ -170,6 +170,7 @@ scenario(
     const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
     await frame.locator('td', { hasText: 'Trying to backward through the graph' }).first().waitFor();
     await editor.screenshot('8-fix-compared');
+    await editor.screenshot('marketplace-compared', { ...PART, height: 600 });
     await tab.first().click();
     await page.keyboard.press('Control+W');
     await editor.clearToasts();
