@@ -168,7 +168,7 @@ class FixTrial:
         texts = split_lines(self.text), split_lines(mended)
         diff = difflib.unified_diff(*texts, "as it is", "with the fix", n=1, lineterm="")
         return (
-            f"# {self.fix.title}\n\n"
+            f"## {self.fix.title}\n\n"
             f"The fix of {self.finding.code} ({self.finding.name}) on line {self.line} of {Path(self.path).name}, "
             f"tried at {clock(self.at)}: both programs were run with the same seed.\n\n{table}\n\n"
             f"{self.fix.changes}\n\n```diff\n" + "\n".join(diff) + f"\n```\n\nRun with {self.python}.\n"

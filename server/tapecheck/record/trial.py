@@ -77,12 +77,13 @@ class Trial:
         """Both runs beside each other: what was looked at, the program as it is, the program as mended."""
         before, after = self.before, self.after
         same = self.same_parameters
-        learned = "not compared" if same is None else "identical" if same else "not the same"
+        learned = "the same, bit for bit" if same else "not the same"
+        learned = "not compared: not both runs came to their end" if same is None else learned
         rows = [
             ("ended", _ending(before), _ending(after)),
             ("rules broken", ", ".join(before.rules) or "none", ", ".join(after.rules) or "none"),
             ("iterations", str(before.iterations), str(after.iterations)),
-            ("parameters learned", "", learned),
+            ("parameters learned", "–", learned),
         ]
         if before.memory or after.memory:
             rows.append(("peak memory", _memory(before.memory), _memory(after.memory)))
@@ -145,7 +146,9 @@ def side_of(result: RunResult, directory: str | None) -> Side:
 
 
 def _ending(side: Side) -> str:
-    return f"raised: {side.exception.partition('. ')[0]}" if side.exception else side.ended
+    if not side.exception:
+        return side.ended
+    return f"raised: {side.exception.partition('. ')[0].partition(' (or ')[0]}"
 
 
 def _memory(count: int) -> str:
