@@ -411,13 +411,13 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                 except Signal:
                     owner = Instance(cls)
                 args.append(owner)
+                if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
+                    if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
+                        frameworks.fit(machine.torch.nn, owner)
+                        return
                 if isinstance(owner, Instance) and owner.module and not _trains(node):
                     # Its loops are parts of the forward pass that somebody else calls for.
                     machine.world.frames[-1].forward = True
-        if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
-            if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
-                frameworks.fit(machine.torch.nn, owner)
-                return
         started = function
         while isinstance(function, Wrapped):
             function = function.function
