@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import containers
@@ -140,7 +140,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         if found:
             inputs[name] = found
     if isinstance(target, (Tensor, Unknown)):
-        change(torch, target, node, fact.name)
+        others = [value for values in inputs.values() for value in values if value is not target]
+        change(torch, target, node, fact.name, others if world.grad_mode == "no" else ())
     exists: Fact = "no"
     carriers: list[Value] = []
     for name, values in inputs.items():
@@ -257,9 +258,9 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
         views.add(view)
 
 
-def change(torch: Torch, target: Value, node: ast.AST, how: str) -> None:
+def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
     """An in-place change; raises as torch does for a leaf that requires grad."""
-    event = torch.world.change(target, node, how)
+    event = torch.world.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
         view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")

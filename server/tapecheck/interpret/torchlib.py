@@ -177,7 +177,7 @@ class Torch:
             result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
             result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
             if value.is_leaf and value.node is not None:
-                self.world.make_leaf(result, node, value.name, value.parameter)
+                self.world.make_leaf(result, node, value.name, value.parameter, value.node)
         elif isinstance(value, List):
             result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.clock)
             memo[id(value)] = result
