@@ -235,6 +235,7 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     else:
         whole = target
         _adopt(torch, target, built)
+    target.changed = whole.changed = (world.clock, world.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
     for view in list(whole.storage.views or ())[:_MAX_VIEWS]:

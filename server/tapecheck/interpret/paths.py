@@ -23,7 +23,7 @@ from tapecheck.interpret.values import Class, Env, Function, Instance, Module, S
 from tapecheck.interpret.vocabulary import SAYING, STARTS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
-from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Tape
+from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
 
 MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
@@ -45,6 +45,8 @@ class Interpretation:
     exhausted: bool = False
     entries: list[str] = field(default_factory=list)
     imported: frozenset[str] = frozenset()
+    mistakes: set[tuple[str, Span]] = field(default_factory=set)
+    """Exceptions of Python's own that some way went on past, and where."""
 
 
 @dataclass(slots=True)
@@ -257,6 +259,7 @@ def _explore(
         runs += 1
         result.runs += 1
         called |= machine.called
+        result.mistakes |= world.mistakes
         if world.work < 0:
             result.exhausted = True
         following = _following(way, world, dull, _names_that_matter(machine))

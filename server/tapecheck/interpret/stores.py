@@ -133,6 +133,11 @@ def store_attribute(machine: Machine, owner: Instance, name: str, value: Value, 
     if name == "__dict__" and isinstance(value, Dict):
         owner.attrs = value.items
         return
+    if owner.module and isinstance(value, Tensor) and not value.parameter:
+        before = owner.attrs.get(name)
+        if isinstance(before, Tensor) and before.parameter:
+            # A module takes nothing but a Parameter where it has one.
+            machine.wrong("TypeError", node)
     owner.attrs[name] = value
     if isinstance(value, HOLDERS):
         carry.stored(machine, owner, name, node)

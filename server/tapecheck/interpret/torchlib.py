@@ -146,6 +146,9 @@ class Torch:
             if self.nn.is_class(base):
                 self.nn.construct_into(owner, base, args, kwargs, node)
                 return
+            if base.startswith("torch.optim.") and ".lr_scheduler" not in base:
+                self.nn.base_optimizer(owner, args, kwargs, node)
+                return
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Classes whose objects are something else: enums, exceptions; None for the usual ones."""

@@ -130,6 +130,8 @@ class World:
         self.leaf_tensors: dict[int, Tensor] = {}
         self.lines_run: set[tuple[str, int]] = set()
         self.branches: dict[Place, set[bool]] = {}
+        self.mistakes: set[tuple[str, Span]] = set()
+        """Exceptions of Python's own that nobody looks out for, and that the dry run went on past."""
 
     # -- effort ---------------------------------------------------------------------------------------------
 
