@@ -36,6 +36,7 @@ from tapecheck.interpret.values import (
     concrete,
     unwrapped,
 )
+from tapecheck.interpret.world import merge_cuts
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -516,6 +517,9 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         owner.items[hashable(index)] = value
         if isinstance(value, (Tensor, Unknown)) and machine.torch.requires(value) != "no":
             owner.data = False
+        if isinstance(value, (Tensor, Unknown)) and value.cuts:
+            # An array holds what was cut off its graph as well as a tensor does.
+            owner.cuts = merge_cuts(owner.cuts, value.cuts)
         machine.escape(value, node, owner.name)
 
 

@@ -26,7 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of
-from tapecheck.tape import Fact, Optimizer, Step, both, either
+from tapecheck.tape import Fact, Named, Optimizer, Step, both, either
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 if TYPE_CHECKING:
@@ -224,6 +224,16 @@ class Modules:
                 isinstance(value, Unknown) and value.leaf is not None
             ):
                 yield from self.named_parameters(value, f"{prefix}{name}.", seen)
+
+    def name_parameters(self, owner: Instance, name: str) -> None:
+        """Name the parameters of a module by the paths that lead to them, from what it was stored under first."""
+        if "named" in owner.facts:
+            return
+        owner.facts["named"] = True
+        for path, tensor in self.named_parameters(owner, f"{name}."):
+            tensor.name = path
+            if tensor.node is not None:
+                self.world.emit(Named(tensor.node, path))
 
     def modules(
         self, owner: Instance, prefix: str = "", seen: set[int] | None = None

@@ -75,7 +75,9 @@ def store_name(
         if not carry.restored(machine, home, name, before, value):
             home.stores[name] = machine.world.site(statement)
         home.stamps[name] = machine.world.clock
-        if isinstance(value, Tensor):
+        if type(value) is Instance and value.module:
+            machine.torch.nn.name_parameters(value, name)
+        elif isinstance(value, Tensor):
             if not value.name or value.node is None or not value.is_leaf:
                 value.name = name
             if value.node is not None or value.cuts:
@@ -167,7 +169,10 @@ def _set_by_class(machine: Machine, owner: Instance, cls: Class, name: str, valu
 
 
 def name_parameter(machine: Machine, owner: Instance, name: str, value: Value) -> None:
-    if isinstance(value, Tensor) and owner.module and not value.name:
+    if isinstance(value, Instance):
+        if value.module:
+            machine.torch.nn.name_parameters(value, name)
+    elif isinstance(value, Tensor) and owner.module and not value.name:
         value.name = name
 
 

@@ -196,7 +196,7 @@ class Torch:
         elif isinstance(value, Instance):
             result = Instance(value.cls, value.lib, value.module)
             memo[id(value)] = result
-            result.facts = dict(value.facts)
+            result.facts = {key: fact for key, fact in value.facts.items() if key != "named"}
             result.hooks = list(value.hooks)
             for key, item in value.attrs.items():
                 result.attrs[key] = self.deep_copy(item, node, memo)

@@ -222,7 +222,7 @@ for step in range(3):
             optimizer = reading.optimizers[number]
             for leaf in optimizer.params:
                 event = reading.ledger.leaves.get(leaf)
-                if event is not None and leaf not in frozen and _identity(event) not in trained:
+                if event is not None and leaf not in frozen and _identity(reading, event) not in trained:
                     owner.setdefault(leaf, optimizer.name)
         if not owner:
             return
@@ -308,8 +308,9 @@ class _Cause:
     copied: Site | None = None
 
 
-def _identity(leaf: Leaf) -> _Identity:
-    return leaf.name, leaf.at.file, leaf.at.span.line, leaf.at.span.column
+def _identity(reading: Reading, leaf: Leaf) -> _Identity:
+    """What one line makes is one: which of its leaves a run trains, other ways through the program may change."""
+    return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
 
 
 def _trained(reading: Reading) -> set[_Identity]:
@@ -321,7 +322,7 @@ def _trained(reading: Reading) -> set[_Identity]:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
     written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
     return {
-        _identity(leaf)
+        _identity(reading, leaf)
         for number, leaf in reading.ledger.leaves.items()
         if number in reached or number in reading.given or leaf.storage in written
     }

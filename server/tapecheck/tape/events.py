@@ -80,6 +80,14 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A leaf has a better name from here on: the path of attributes that leads to it, "model.fc.weight"."""
+
+    leaf: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """A tensor that a node saved for its backward, at the version its storage had then.
 
@@ -363,8 +371,8 @@ class End:
 
 
 Event = Union[
-    Leaf, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, Loop, Iteration, LoopEnd,
-    Hold, Bind, Escape, Decision, Raised, Measure, End,
+    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, Loop, Iteration,
+    LoopEnd, Hold, Bind, Escape, Decision, Raised, Measure, End,
 ]  # fmt: skip
 
 
