@@ -434,10 +434,13 @@ def test_module_does_what_its_fact_says(name: str, training: bool) -> None:
         return outs, len(tensors)
 
     module = build()
+    whole = {name for name, value in zip(inputs.values, draw(), strict=True) if not value.is_floating_point()}
     names = [*inputs.values, *(n.replace("_l0", "") for n, _ in module.named_parameters())]
     buffers = [n for n, _ in module.named_buffers()]
     wrong = []
     for trained in names:
+        if trained in whole:
+            continue
         outs, _ = run(trained)
         if (trained in fact.carries) != bool(outs) and trained not in fact.may_carry:
             wrong.append(f"{trained}: carries {bool(outs)}")

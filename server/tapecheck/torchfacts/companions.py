@@ -80,8 +80,15 @@ def _classes() -> Iterator[tuple[type[D.Distribution], Mapping[str, Callable[[],
 
 
 def _computed(distribution: D.Distribution) -> Any:
-    """What the constructor computed: the tensors it keeps."""
-    kept = {id(value): value for value in vars(distribution).values() if isinstance(value, torch.Tensor)}
+    """What the constructor computed: the tensors it keeps, those of the distributions it is made of included."""
+    kept: dict[int, torch.Tensor] = {}
+    inside = [distribution]
+    for one in inside:
+        for value in vars(one).values():
+            if isinstance(value, torch.Tensor):
+                kept[id(value)] = value
+            elif isinstance(value, D.Distribution):
+                inside.append(value)
     return tuple(kept.values()) if len(kept) > 1 else next(iter(kept.values()), None)
 
 

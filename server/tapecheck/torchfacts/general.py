@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 _STALE = "modified by an inplace operation"
@@ -288,6 +289,180 @@ def parametrized_spectral_norm_two_forwards_stale() -> bool:
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2))
     loss = layer(torch.rand(3, 2)).sum() + layer(torch.rand(3, 2)).sum()
     return _STALE in _error(loss.backward)
+
+
+def _locked(part: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    """Whether a recorded change of what an op that returns several views returned raises."""
+    return "multiple views" in _error(lambda: part(_leaf(2, 2).exp()).add_(1))
+
+
+def parts_of_split_locked() -> bool:
+    """What split returned must not be changed in place while autograd records."""
+    return _locked(lambda value: value.split(1)[0])
+
+
+def parts_of_chunk_locked() -> bool:
+    """The same for chunk."""
+    return _locked(lambda value: value.chunk(2)[0])
+
+
+def parts_of_unbind_locked() -> bool:
+    """The same for unbind, and so for the rows of a tensor that is iterated."""
+    return _locked(lambda value: value.unbind()[0]) and _locked(lambda value: next(iter(value)))
+
+
+def parts_of_split_with_sizes_locked() -> bool:
+    """The same for split_with_sizes."""
+    return _locked(lambda value: value.split_with_sizes([1, 1])[0])
+
+
+def parts_of_tensor_split_locked() -> bool:
+    """The same for tensor_split, which is made of slices."""
+    return _locked(lambda value: value.tensor_split(2)[0])
+
+
+def view_under_no_grad_locked() -> bool:
+    """A view made under no_grad must not be changed in place while autograd records."""
+    value = _leaf(2, 2).exp()
+    with torch.no_grad():
+        view = value.view(4)
+    return "no_grad mode" in _error(lambda: view.add_(1))
+
+
+def view_under_no_grad_is_a_leaf() -> bool:
+    """A view made under no_grad of what requires grad requires grad itself, and has no graph."""
+    value = _leaf(2, 2).exp()
+    with torch.no_grad():
+        view = value.view(4)
+    return bool(view.requires_grad and view.grad_fn is None)
+
+
+def checkpoint_saves_parameters() -> bool:
+    """A parameter changed between a checkpoint (of either kind) and its backward makes that raise."""
+
+    def stale(reentrant: bool) -> bool:
+        layers = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = checkpoint(layers, _leaf(1, 2), use_reentrant=reentrant)
+        with torch.no_grad():
+            layers[1].weight.add_(1)
+        return _STALE in _error(out.sum().backward)
+
+    return stale(True) or stale(False)
+
+
+def checkpoint_saves_inputs() -> bool:
+    """An input changed between a checkpoint (of either kind) and its backward makes that raise."""
+
+    def stale(reentrant: bool) -> bool:
+        given = _leaf(1, 2) * 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = checkpoint(nn.Linear(2, 2), given, use_reentrant=reentrant)
+        with torch.no_grad():
+            given.add_(1)
+        return _STALE in _error(out.sum().backward)
+
+    return stale(True) and stale(False)
+
+
+def averaged_model_update_bumps_version() -> bool:
+    """AveragedModel.update_parameters changes the averaged parameters in place, the first time too."""
+    module = nn.Linear(2, 2)
+    averaged = torch.optim.swa_utils.AveragedModel(module)
+    before = averaged.module.weight._version
+    averaged.update_parameters(module)
+    middle = averaged.module.weight._version
+    averaged.update_parameters(module)
+    return bool(before < middle < averaged.module.weight._version)
+
+
+def update_bn_stales() -> bool:
+    """update_bn makes the saved tensors of an earlier forward through a BatchNorm stale."""
+    module = nn.Sequential(nn.BatchNorm1d(2))
+    out = module(torch.rand(4, 2))
+    torch.optim.swa_utils.update_bn([torch.rand(4, 2)], module)
+    return _STALE in _error(out.sum().backward)
+
+
+def autocast_saves_parameters() -> bool:
+    """A Linear under autocast saves its weight itself, and not a copy of lower precision."""
+    layer = nn.Linear(2, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = layer(_leaf(1, 2))
+    with torch.no_grad():
+        layer.weight.add_(1)
+    return _STALE in _error(out.sum().backward)
+
+
+def autocast_saves_factors() -> bool:
+    """A product under autocast saves its factors themselves: it is not computed in lower precision."""
+    factor = _leaf(2) * 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = factor * _leaf(2)
+    with torch.no_grad():
+        factor.add_(1)
+    return _STALE in _error(out.sum().backward)
+
+
+def functional_jacobian_drops_graph() -> bool:
+    """autograd.functional.jacobian without create_graph gives a result without graph."""
+    jacobian = torch.autograd.functional.jacobian(torch.exp, _leaf(2))
+    return isinstance(jacobian, torch.Tensor) and not jacobian.requires_grad
+
+
+def func_grad_keeps_graph() -> bool:
+    """torch.func.grad of a function of what requires grad gives a gradient with a graph."""
+    gradient = torch.func.grad(lambda value: value.exp().sum())(_leaf(2))
+    return bool(gradient.requires_grad)
+
+
+def vmap_frees() -> bool:
+    """A second backward through what vmap computed raises, as it does through the function alone."""
+    value = _leaf(2)
+    return _second_backward_frees(torch.func.vmap(torch.exp)(value))
+
+
+def once_differentiable_gradient_has_graph() -> bool:
+    """The gradient of a once_differentiable Function has a graph under create_graph, its incoming one having none."""
+
+    class Double(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(value)
+            return value * value
+
+        @staticmethod
+        @once_differentiable  # type: ignore[untyped-decorator]
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+            (value,) = ctx.saved_tensors
+            return 2 * value * grads[0]
+
+    leaf = _leaf(2)
+    (gradient,) = torch.autograd.grad(Double.apply(leaf).sum(), leaf, create_graph=True)
+    return bool(gradient.requires_grad)
+
+
+def zero_grad_in_place_bumps_grad_version() -> bool:
+    """zero_grad(set_to_none=False) changes the gradient in place."""
+    leaf = _leaf(3)
+    leaf.sum().backward()
+    assert leaf.grad is not None
+    torch.optim.SGD([leaf], lr=0.1).zero_grad(set_to_none=False)
+    return bool(leaf.grad._version > 0)
+
+
+def scaler_unscale_bumps_grad_version() -> bool:
+    """GradScaler.unscale_ changes gradients in place and bumps their version."""
+    leaf = _leaf(3)
+    optimizer = torch.optim.SGD([leaf], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(leaf.sum()).backward()
+    assert leaf.grad is not None
+    before = leaf.grad._version
+    scaler.unscale_(optimizer)
+    return bool(leaf.grad._version > before)
 
 
 def clip_grad_norm_bumps_grad_version() -> bool:

@@ -1,6 +1,7 @@
 """Measure torch and write ``facts.json``: ``python -m tapecheck.torchfacts.measure``.
 
-Prints what changed against the file in place. Needs torch and expecttest; uses only the CPU.
+Prints what changed against the file in place, field by field; `--against FILE` compares with another file, of another
+torch version say, and `--compare` only compares, measuring nothing. Needs torch and expecttest; uses only the CPU.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from tapecheck.torchfacts.changes import changes
 from tapecheck.torchfacts.companions import companions
 from tapecheck.torchfacts.general import measure_general
 from tapecheck.torchfacts.modules import measure_modules
@@ -206,22 +208,11 @@ def dump(data: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(sections) + "\n}\n"
 
 
-def report_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Added, removed and changed rows, one line each."""
-    for section in ("ops", "modules", "optimizers", "general"):
-        before, after = old.get(section, {}), new.get(section, {})
-        for name in sorted(before.keys() | after.keys()):
-            left = json.loads(json.dumps(before.get(name)))
-            right = json.loads(json.dumps(after.get(name)))
-            if left == right:
-                continue
-            verb = "added" if name not in before else "removed" if name not in after else "changed"
-            yield f"{verb} {section}.{name}"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tapecheck.torchfacts.measure", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("facts.json"))
+    parser.add_argument("--against", type=Path, help="the file to compare with (default: the one that is replaced)")
+    parser.add_argument("--compare", action="store_true", help="measure nothing: print how the two files differ")
     parser.add_argument(
         "--only",
         nargs="*",
@@ -232,6 +223,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     old = json.loads(options.out.read_text()) if options.out.exists() else {}
+    reference = json.loads(options.against.read_text()) if options.against is not None else old
+    if options.compare:
+        for change in changes(reference, old, counts=True):
+            sys.stdout.write(f"{change}\n")
+        return 0
     if options.only:
         classes = [name.removeprefix("nn.") for name in options.only if name.removeprefix("nn.")[:1].isupper()]
         modules = measure_modules(classes) if classes else {}
@@ -249,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "modules": share(modules, alike_modules(modules)),
             "optimizers": measure_optimizers(),
         }
-    for change in report_changes(old, data):
+    for change in changes(reference, json.loads(dump(data))):
         sys.stdout.write(f"{change}\n")
     temporary = options.out.with_suffix(".tmp")
     temporary.write_text(dump(data))

@@ -20,7 +20,7 @@ MOST_NODES = 6
 """Nodes named for one call; those of a composite are many."""
 _ONE_MATTERS = frozenset({"output_size"})
 """Sizes of which 1, or all ones, is another case: pooling to one value is a mean."""
-_ZERO_MATTERS = frozenset({"beta", "p", "dropout_p", "dropout", "max_norm", "label_smoothing"})
+_ZERO_MATTERS = frozenset({"beta", "p", "dropout_p", "dropout", "max_norm", "label_smoothing", "proj_size"})
 
 
 @dataclass(frozen=True)
