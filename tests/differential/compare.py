@@ -357,6 +357,48 @@ def starved(text: str, truth: Truth) -> Starved | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """Whether gradients of a program, taken without create_graph, were measured to be missed by what follows."""
+
+    lines: tuple[int, ...]
+    """The lines of the calls with which, given create_graph=True, the program ends with other tensors or gradients."""
+    reported: tuple[int, ...]
+
+
+def constants(text: str, truth: Truth) -> Constant | None:
+    """Give each autograd.grad without create_graph its graph, and ask TAPE401; None where there is none."""
+    text = ast.unparse(ast.parse(text))
+    calls = _without_create(ast.parse(text))
+    if not calls:
+        return None
+    whole = truth.run(text, digest=True)
+    if whole.kind is not None:
+        return None
+    lines = []
+    for position in range(len(calls)):
+        tree = ast.parse(text)
+        call = _without_create(tree)[position]
+        call.keywords = [keyword for keyword in call.keywords if keyword.arg != "create_graph"]
+        call.keywords.append(ast.keyword("create_graph", ast.Constant(True)))
+        after = truth.run(ast.unparse(ast.fix_missing_locations(tree)), digest=True)
+        if after.kind is None and after.digest != whole.digest:
+            lines.append(call.lineno)
+    found = check(from_text(text, NAME), select=["TAPE401"]).findings
+    return Constant(tuple(lines), tuple(finding.span.line for finding in found))
+
+
+def _without_create(tree: ast.AST) -> list[ast.Call]:
+    """Calls of autograd.grad whose gradients have no graph."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "grad":
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "create_graph"]
+            if not given or (isinstance(given[0], ast.Constant) and given[0].value is False):
+                found.append(node)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Sequel:
     """Where a program that goes on after its errors raises: under torch and in the dry run.
 
@@ -405,6 +447,11 @@ class Score:
     leak_seeds: list[tuple[int, str]] = field(default_factory=list)
     cuts: Counter[str] = field(default_factory=Counter)
     cut_seeds: list[tuple[int, str]] = field(default_factory=list)
+    constants: Counter[str] = field(default_factory=Counter)
+    """Programs with gradients taken without create_graph: "found" where TAPE401 says so and what the program computes
+    changes with it, "false" where it says so and nothing changes; "first order" where it keeps quiet of a change,
+    since a gradient may be meant to be a constant."""
+    constant_seeds: list[int] = field(default_factory=list)
     retain: Counter[str] = field(default_factory=Counter)
     retain_seeds: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -450,6 +497,7 @@ class Score:
             f"  going on after each error: {dict(self.sequels)}\n"
             f"  graphs kept by loops: {dict(self.leaks)}\n"
             f"  parameters cut off: {dict(self.cuts)}\n"
+            f"  gradients without create_graph: {dict(self.constants)}\n"
             f"  needless retain_graph: found {hits}, false {false}, missed {missed}, quiet rightly {quiet}"
         )
 
@@ -459,7 +507,8 @@ def _name(real: bool, reported: bool) -> str:
 
 
 def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdict], None] | None = None,
-            *, retain: bool = True, leaks: bool = True, sequels: bool = True) -> Score:  # fmt: skip
+            *, retain: bool = True, penalties: bool = True, leaks: bool = True,
+            sequels: bool = True) -> Score:  # fmt: skip
     """Compare the programs of seeds; `tell` hears of each that is not agreed on."""
     score = Score()
     for seed in seeds:
@@ -503,6 +552,14 @@ def compare(seeds: range, truth: Truth, tell: Callable[[int, str, Outcome, Verdi
                     score.cuts[name] += 1
                     if name in ("false", "missed"):
                         score.cut_seeds.append((seed, name))
+            if penalties and outcome.kind is None and not ways:
+                one_constant = constants(text, truth)
+                if one_constant is not None:
+                    name = _name(bool(one_constant.lines), bool(one_constant.reported))
+                    name = {"hit": "found", "missed": "first order"}.get(name, name)
+                    score.constants[name] += 1
+                    if name == "false":
+                        score.constant_seeds.append(seed)
             if retain and outcome.kind is None and not ways:
                 for one in retains(text, truth):
                     if not one.reached:
@@ -545,6 +602,7 @@ def main() -> int:
     parser.add_argument("--shrink", type=float, default=20.0, help="seconds to spend on shrinking each (0: do not)")
     parser.add_argument("--cache", type=Path, help="folder that keeps the outcomes under torch for the next time")
     parser.add_argument("--no-retain", action="store_true", help="leave out the measurements of retain_graph")
+    parser.add_argument("--no-penalties", action="store_true", help="leave out those of gradients without create_graph")
     parser.add_argument("--no-leaks", action="store_true", help="leave out those of what loops keep and of cuts")
     parser.add_argument("--no-sequels", action="store_true", help="do not let programs go on after their errors")
     options = parser.parse_args()
@@ -572,7 +630,8 @@ def main() -> int:
         seeds = range(options.seed, options.seed + options.programs)
         score = compare(
             seeds, truth, tell,
-            retain=not options.no_retain, leaks=not options.no_leaks, sequels=not options.no_sequels,
+            retain=not options.no_retain, penalties=not options.no_penalties, leaks=not options.no_leaks,
+            sequels=not options.no_sequels,
         )  # fmt: skip
     print(score.text())
     if score.sequel_seeds:
@@ -581,6 +640,8 @@ def main() -> int:
         print(f"  leak {name}: seed {seed}")
     for seed, name in score.cut_seeds:
         print(f"  cut {name}: seed {seed}")
+    for seed in score.constant_seeds:
+        print(f"  gradient without create_graph false: seed {seed}")
     for seed, line, name in score.retain_seeds:
         print(f"  retain_graph {name}: seed {seed}, line {line} of the unparsed program")
     return 1 if score.differ or score.unsure else 0

@@ -11,7 +11,6 @@ are the texts of places that can be assigned to: `h`, `self.h`, `state["h"]`, `b
 # ruff: noqa: E501 -- pieces of programs read better unbroken
 from __future__ import annotations
 
-import contextlib
 import functools
 import random
 import re
@@ -742,10 +741,13 @@ class Writer:
         """A target network follows."""
         other = self.pick(self.all("model"))
         form = self.random.random()
+        if model != other:
+            # Only copies are sure to have parameters of the same shapes.
+            other = self.fresh("model")
+            self.twin(model, other)
         with (
             self.block("with torch.no_grad():" if form < 0.7 else "if True:"),
             self.block(f"for p, q in zip({model}.parameters(), {other}.parameters()):"),
-            self.block("if p.shape == q.shape:") if model != other else contextlib.nullcontext(),
         ):
             self.write("p.mul_(0.9).add_(q, alpha=0.1)" if form < 0.5 else "p.data.copy_(0.9 * p.data + 0.1 * q.data)")
 

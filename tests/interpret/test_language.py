@@ -8,10 +8,13 @@ from tapecheck.check import check
 from tapecheck.interpret import interpret
 from tapecheck.source import from_text
 from tapecheck.tape import Raised
-from tests.interpret.programs import conditions, graphs, language, training
+from tests.interpret.programs import companions, conditions, graphs, language, training, transforms, views
 from tests.interpret.truth import expected_line, full, torch_raises_at
 
-PROGRAMS = {**language.PROGRAMS, **graphs.PROGRAMS, **training.PROGRAMS}
+PROGRAMS = {
+    **language.PROGRAMS, **graphs.PROGRAMS, **training.PROGRAMS, **views.PROGRAMS, **transforms.PROGRAMS,
+    **companions.PROGRAMS,
+}  # fmt: skip
 
 
 def raised_at(source: str) -> int | None:

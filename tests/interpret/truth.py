@@ -12,6 +12,8 @@ PRELUDE = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n
 _RUNNER = """
 import gc, json, os, sys, traceback
 import torch
+# What programs import is imported once, and not in each of the forks.
+import torch._dynamo, torch.distributions, torch.func, torch.optim.swa_utils, torch.utils.checkpoint
 torch.set_num_threads(1)
 
 def outcome(source):

@@ -29,7 +29,6 @@ from tapecheck.tape import (
     Cut,
     Fact,
     GradientCleared,
-    GradientSet,
     Problem,
     Root,
     Saved,
@@ -59,8 +58,8 @@ _Known = tuple[OpFact, dict[str, list[tuple[int | None, Storage | None]]], Stora
 """What is kept of an op for its gradient: its fact, node and storage of each input, the storage of its result."""
 
 
-_REWRITES = ("CopySlices", "AsStridedBackward0")
-"""Nodes of changes through views: the gradient goes through them as it comes."""
+_REWRITES = ("CopySlices", "AsStridedBackward0", "CheckpointBackward")
+"""Nodes of changes through views, and around a checkpoint: the gradient goes through them as it comes."""
 
 
 class _Gradient:
@@ -83,6 +82,8 @@ class Autograd:
         self.hooked: list[tuple[Tensor, Value]] = []
         self.module_hooks: list[tuple[Instance, int, Value]] = []
         self._gradient_graph: dict[int, _Known] = {}
+        self._own_gradients: dict[int, Fact] = {}
+        """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
 
     # -- the graph of a gradient ------------------------------------------------------------------------------
 
@@ -192,9 +193,14 @@ class Autograd:
             return
         inputs += [saved.of for saved in node.saved if saved.of is not None]
         certain: Fact = "yes"
+        cut = self._own_gradients.get(number)
+        if cut == "no" and chain is None:
+            return
+        if cut is not None:
+            certain = "may"
         if not node.saved and node.keeps != "no":
             inputs += node.inputs
-            certain = node.linked
+            certain = node.linked if cut is None else "may"
         if not inputs:
             return
         built = self._gradient_node(inputs, [], node.keeps, certain, at), certain
@@ -448,6 +454,8 @@ class Autograd:
                 tensor.grad = built
             elif tensor.grad is None or create:
                 tensor.grad = _Gradient(event.at, roots, cut)
+            else:
+                self.change_gradient(tensor, at, "backward")
         for tensor in self.retained:
             if tensor.node in traversal.executed:
                 tensor.grad = _Gradient(event.at, roots, cut)
@@ -474,6 +482,12 @@ class Autograd:
             grad.extra = {**(grad.extra or {}), "grad_of": tensor}
         return grad
 
+    def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
+        """A gradient changes in place; of one that the program never looked at nothing can be saved."""
+        grad = tensor.grad.tensor if isinstance(tensor.grad, _Gradient) else tensor.grad
+        if isinstance(grad, Tensor):
+            self.world.change(grad, node, how, grad_mode="no")
+
     def zeroed(self, gradient: Tensor, node: ast.AST) -> None:
         """`p.grad.zero_()` or `p.grad.data.zero_()`: cleared in place, its graph stays."""
         leaf = (gradient.extra or {}).get("grad_of")
@@ -483,9 +497,8 @@ class Autograd:
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
         tensor.grad = value
-        if tensor.node is not None and tensor.is_leaf:
-            at = self.world.site(node)
-            self.world.emit(GradientCleared(at, tensor.node, "yes") if value is None else GradientSet(at, tensor.node))
+        if value is None and tensor.node is not None and tensor.is_leaf:
+            self.world.emit(GradientCleared(self.world.site(node), tensor.node, "yes"))
 
     def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact) -> None:
         """zero_grad on one leaf."""
@@ -497,7 +510,9 @@ class Autograd:
         self.world.emit(GradientCleared(self.world.site(node), tensor.node, to_none, detached))
         if to_none == "yes":
             tensor.grad = None
-        elif isinstance(tensor.grad, Tensor):
+            return
+        self.change_gradient(tensor, node, "zero_grad")
+        if isinstance(tensor.grad, Tensor):
             # zero_grad(set_to_none=False) detaches the gradient before it fills it with zeros.
             tensor.grad = self.world.data("grad")
 
@@ -545,7 +560,8 @@ class Autograd:
         if not carriers or world.grad_mode == "no":
             return result
         outputs = list(result) if isinstance(result, tuple) else [result]
-        reads = _reads_saved(machine.class_attribute(cls, "backward", cls, node))
+        backward = machine.class_attribute(cls, "backward", cls, node)
+        reads = _reads_saved(backward)
         kept = [value for value in saved_values if isinstance(value, Tensor)] if reads != "no" else []
         saved: list[Saved] = [world.save(value, value.name or "saved", reads) for value in kept]
         exists: Fact = "no"
@@ -553,6 +569,9 @@ class Autograd:
             exists = either(exists, torch.requires(value))
         # What a Function keeps on ctx by attribute is never freed: only saved_tensors counts.
         built = world.build(f"{cls.name}Backward", node, carriers, saved=saved, keeps=reads, exists=exists)
+        own = _differentiable_again(backward)
+        if own != "yes" and built.node is not None:
+            self._own_gradients[built.node] = own
         made: list[Value] = []
         for value in outputs:
             if any(value is other for other in constant):
@@ -609,6 +628,21 @@ def _reads_saved(backward: Value) -> Fact:
         certain = certain and not isinstance(current, _CONDITIONAL)
         stack.extend((child, certain) for child in ast.iter_child_nodes(current))
     return found
+
+
+def _differentiable_again(backward: Value) -> Fact:
+    """Whether a Function's backward builds a graph under create_graph: "no" where it is once_differentiable."""
+    while isinstance(backward, Wrapped):
+        if backward.kind in ("no_grad", "inference_mode"):
+            return "no"
+        backward = backward.function
+    if not isinstance(backward, Function) or isinstance(backward.node, ast.Lambda):
+        return "may"
+    if any(ast.unparse(decorator).endswith("once_differentiable") for decorator in backward.node.decorator_list):
+        return "no"
+    cuts = ("detach", "data", "no_grad", "numpy", "item")
+    named = (part.attr for part in ast.walk(backward.node) if isinstance(part, ast.Attribute))
+    return "may" if any(name in cuts for name in named) else "yes"
 
 
 def _true(value: Value) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import frameworks, stdlib, torchfunctions, unknowns
+from tapecheck.interpret import frameworks, stdlib, torchfunctions, transforms, unknowns
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -80,8 +80,8 @@ def call(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> 
             if name.endswith(".kl_divergence") and len(args) == 2:
                 return torch.nn.divergence(args[0], args[1], node)
             return torch.nn.distribution(path, args, kwargs, node)
-        if name.startswith(("autograd.functional", "func.")):
-            return torch.functional(path, args, kwargs, node)
+        if name.startswith(("autograd.functional", "func.")) or name == "vmap":
+            return transforms.call(torch, path, args, kwargs, node)
         for prefix in ("functional.", "nn.functional.", "_C._nn.", "special."):
             if name.startswith(prefix) and prefix != "nn.functional." and torch.facts.op(name[len(prefix) :]):
                 return torch.op(name[len(prefix) :], args, kwargs, node)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import containers
@@ -17,7 +18,6 @@ from tapecheck.interpret.values import (
     Args,
     Kwargs,
     List,
-    Native,
     Range,
     Signal,
     Tensor,
@@ -140,8 +140,9 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         if found:
             inputs[name] = found
     if isinstance(target, (Tensor, Unknown)):
-        others = [value for values in inputs.values() for value in values if value is not target]
-        change(torch, target, node, fact.name, others if world.grad_mode == "no" else ())
+        if isinstance(target, Tensor) and target.extra is not None and world.grad_mode == "yes":
+            _check_view(torch, target, inputs, node)
+        change(torch, target, node, fact.name)
     exists: Fact = "no"
     carriers: list[Value] = []
     for name, values in inputs.items():
@@ -179,7 +180,10 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         if storage is not None:
             result.storage = storage
             if name != "detach" and fact.view_of in inputs:
-                _register_view(torch, result, inputs[fact.view_of][0])
+                viewed = inputs[fact.view_of][0]
+                _register_view(torch, result, viewed)
+                if target is None and fact.view == "yes" and isinstance(viewed, Tensor):
+                    _mark(torch, result, viewed, name, node)
         if isinstance(target, Tensor):
             target.cuts = merge_cuts(cuts, target.cuts)
             if world.grad_mode != "no" and target.node is None:
@@ -218,6 +222,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         if isinstance(viewed, Tensor):
             built.of_leaf = viewed.of_leaf
             _register_view(torch, built, viewed)
+            if target is None and fact.view == "yes":
+                _mark(torch, built, viewed, name, node)
     return _outputs(torch, fact, built, bound, node)
 
 
@@ -235,7 +241,6 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     else:
         whole = target
         _adopt(torch, target, built)
-    target.changed = whole.changed = (world.clock, world.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
     for view in list(whole.storage.views or ())[:_MAX_VIEWS]:
@@ -259,12 +264,42 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
         views.add(view)
 
 
-def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
+def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
+    """What a view must know of how it was made: a view of one of several views is no better than that."""
+    if torch.world.grad_mode == "no":
+        if viewed.graph == "yes" and view.node is None:
+            # It requires grad as a leaf does: nothing leads on from it, and a backward ends there without a word.
+            view.cuts = torch.world.derived_cut("leaf", node, view.cuts, viewed.name)
+            torch.world.make_leaf(view, node, viewed.name)
+        view.extra = {"view under no_grad": True}
+    elif viewed.extra is not None:
+        for mark in ("part of several", "view under no_grad"):
+            if mark in viewed.extra:
+                view.extra = {**(view.extra or {}), mark: viewed.extra[mark]}
+
+
+def change(torch: Torch, target: Value, node: ast.AST, how: str) -> None:
     """An in-place change; raises as torch does for a leaf that requires grad."""
-    event = torch.world.change(target, node, how, written=written)
+    event = torch.world.change(target, node, how)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
         view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
+
+
+def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Value]], node: ast.AST) -> None:
+    """Raise where torch does for a recorded change of a view whose history it could not rewrite."""
+    extra = target.extra or {}
+    if any(torch.requires(value) == "yes" for values in inputs.values() for value in values):
+        if "part of several" in extra:
+            fail(
+                torch, node,
+                "Output 0 of a function that returns multiple views is a view and is being modified inplace. Such "
+                "functions do not allow the output views to be modified inplace.",
+            )  # fmt: skip
+        if "view under no_grad" in extra:
+            fail(
+                torch, node, "A view was created in no_grad mode and is being modified inplace with grad mode enabled."
+            )
 
 
 def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None, kind: str = "RuntimeError") -> None:
@@ -314,10 +349,12 @@ def _saves(
                 if fired == "no":
                     continue
                 keeps = either(keeps, fired)
-                if thing.startswith("result.") and thing != "result.0":
-                    # Indices and the like are results of their own that nobody changes.
+                if world.recomputed:
                     continue
-                if thing.startswith("result"):
+                if thing.startswith("result.") and thing != "result.0":
+                    own = torch.pending_others.setdefault(int(thing.removeprefix("result.")), world.new_storage())
+                    saved.append(Saved(own.id, world.ledger.version(own.id), "result", None, fired))
+                elif thing.startswith("result"):
                     result_saved = either(result_saved, fired)
                 elif value is not None and value is not target:
                     if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
@@ -342,9 +379,22 @@ def _saves(
 
 def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST) -> Value:
     """The value an op returns, in the structure the fact says."""
+    others, torch.pending_others = torch.pending_others, {}
+    locked = torch.world.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
     if torch.pending_storage is not None:
         result.storage = torch.pending_storage
         torch.pending_storage = None
+
+    def output(number: int) -> Tensor:
+        """One of several: a view like all of them, or a tensor of its own."""
+        part = alias(torch, result)
+        part.extra = dict(result.extra) if result.extra else None
+        if fact.view == "no" and number:
+            part.storage = others.get(number) or torch.world.new_storage()
+        elif locked:
+            part.extra = {"part of several": torch.world.ledger.version(part.storage.id)}
+        return part
+
     if fact.outputs in ("tensor", "may"):
         return result
     if fact.outputs in ("tuple", "list"):
@@ -357,18 +407,18 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
                 known = containers.known_items(torch.machine, sections, node)
                 count = len(known) if known is not None else None
         if count is None or count > 64:
-            return List([alias(torch, result) for _ in range(2)], more=True)
+            return List([output(index) for index in range(2)], more=True)
         live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
         items: list[Value] = []
         for index in range(count):
             items.append(
-                alias(torch, result)
+                output(index)
                 if live is None or index in live or fact.n_outputs is None
                 else torch.world.data(cuts=result.cuts, dtype="int")
             )
         return tuple(items)
     if fact.outputs.startswith("("):
-        return _structured(torch, fact.outputs, result)
+        return _structured(fact.outputs, output)
     if fact.outputs == "number":
         return Unknown("number", None, result.cuts)
     if fact.outputs == "none":
@@ -378,13 +428,14 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
     return result
 
 
-def _structured(torch: Torch, outputs: str, result: Tensor) -> Value:
+def _structured(outputs: str, output: Callable[[int], Tensor]) -> Value:
     """A result by its description: "(tensor, (tensor, none))"."""
+    numbers = itertools.count()
 
     def build(shape: ast.expr) -> Value:
         if isinstance(shape, (ast.Tuple, ast.List)):
             return tuple(build(part) for part in shape.elts)
-        return alias(torch, result) if isinstance(shape, ast.Name) and shape.id == "tensor" else None
+        return output(next(numbers)) if isinstance(shape, ast.Name) and shape.id == "tensor" else None
 
     return build(ast.parse(outputs, mode="eval").body)
 
@@ -524,16 +575,6 @@ def _index_op(torch: Torch, name: str, index: Value) -> str:
                 return f"{name}.tuple_{special}"
         return f"{name}.tuple"
     return f"{name}.{kinds.pop()}"
-
-
-def functional(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """torch.func and autograd.functional: functions of functions; their results may carry a graph."""
-    short = path.rsplit(".", 1)[-1]
-    if short == "functional_call":
-        return torch.nn.functional_call(args, kwargs, node)
-    if short in ("grad", "vmap", "grad_and_value", "jacrev", "jacfwd", "hessian", "vjp", "jvp"):
-        return Native(short, lambda m, more, extra, at: torch.opaque_result(short, more, extra, at))
-    return torch.opaque_result(path, args, kwargs, node)
 
 
 def bind(fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> Kwargs:

@@ -74,7 +74,7 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
         requires_grad(torch, owner, value, node)
     elif name == "data":
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
-        torch.world.change(owner, node, "data =", bumps="no", written=[value])
+        torch.world.change(owner, node, "data =", bumps="no")
     else:
         if owner.extra is None:
             owner.extra = {}
@@ -197,7 +197,7 @@ def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Arg
     """A write through `.data`: no version moves, no graph is built."""
     target = (owner.extra or {}).get("data_of")
     if isinstance(target, Tensor):
-        torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
+        torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no")
     owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
     return owner
 
@@ -212,7 +212,9 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
 
     def item(index: int) -> Value:
         if index not in items:
-            items[index] = torch.get_item(value, index, node)
+            row = items[index] = torch.get_item(value, index, node)
+            if isinstance(row, Tensor) and torch.world.grad_mode != "no":
+                row.extra = {**(row.extra or {}), "part of several": torch.world.ledger.version(row.storage.id)}
         return items[index]
 
     if value.items is not None:

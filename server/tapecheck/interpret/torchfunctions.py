@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import frameworks
+from tapecheck.interpret import averaging, frameworks
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -14,6 +14,8 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
+    List,
+    Native,
     Signal,
     Tensor,
     Unknown,
@@ -113,7 +115,7 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     if isinstance(data, Tensor):
         # A parameter shares the memory of its data but counts versions of its own only from here on.
         result.length, result.rank = data.length, data.rank
-        result.extra = dict(data.extra) if data.extra else None
+        result.extra = {"shape": data.extra["shape"]} if data.extra and "shape" in data.extra else None
         cuts = torch.world.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
         result.cuts = cuts
     result.parameter = True
@@ -148,26 +150,88 @@ def _backward(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = torch.world.data("norm")
-    return result
+    """Gradients are changed in place; the norm is a constant."""
+    given = args[0] if args else kwargs.get("parameters")
+    for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
+        if isinstance(value, Tensor):
+            torch.autograd.change_gradient(value, node, "clip_grad")
+    return torch.world.data("norm")
 
 
 def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Reentrant checkpoint over inputs that need no grad gives a result without graph."""
-    reentrant = concrete(kwargs.pop("use_reentrant", True))
-    kwargs.pop("preserve_rng_state", None)
-    inputs = [tensor for arg in args[1:] for tensor in torch.tensors(arg)]
-    result = torch.machine.call(args[0], args[1:], kwargs, node)
-    needed: Fact = "no"
-    for value in inputs:
-        needed = either(needed, torch.requires(value))
-    if reentrant is not False and needed == "no" and isinstance(result, Tensor) and result.graph == "yes":
-        return torch.world.data(result.name, torch.world.cut("checkpoint", node, result, name=result.name))
-    return result
+    return _recomputed(torch, args[0] if args else Unknown("function"), args[1:], kwargs, node)
 
 
 def _checkpoint_sequential(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return torch.machine.call(args[0], args[2:], {}, node)
+    given = {**dict(zip(("functions", "segments", "input"), args)), **kwargs}
+    named = {key: value for key, value in kwargs.items() if key in ("use_reentrant", "preserve_rng_state")}
+    model, segments = given.get("functions"), concrete(given.get("segments"))
+    layers = [model.attrs[name] for name in torch.nn.children_names(model)] if isinstance(model, Instance) else []
+    if not layers or not isinstance(segments, int) or not 0 < segments <= len(layers):
+        return _recomputed(torch, model, [given.get("input")], named, node)
+    size, value = len(layers) // segments, given.get("input")
+    for start in range(0, size * (segments - 1), size):
+        part = layers[start : start + size]
+
+        def run(m: Machine, args: Args, more: Kwargs, at: ast.AST, part: list[Value] = part) -> Value:
+            return _through(torch, part, args[0], at)
+
+        value = _recomputed(torch, Native("segment", run), [value], dict(named), node)
+    # The last segment is run as it is.
+    return _through(torch, layers[size * (segments - 1) :], value, node)
+
+
+def _through(torch: Torch, layers: list[Value], value: Value, node: ast.AST) -> Value:
+    for layer in layers:
+        value = torch.machine.call(layer, [value], {}, node)
+    return value
+
+
+def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """What a checkpointed function saves is thrown away and computed anew in backward.
+
+    The reentrant kind is one node that saves the inputs; over inputs that need no grad its result has no graph.
+    """
+    world = torch.world
+    reentrant = concrete(kwargs.pop("use_reentrant", True))
+    for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
+        kwargs.pop(name, None)
+    inputs = [tensor for arg in args for tensor in torch.tensors(arg)]
+    world.recomputed += 1
+    try:
+        result = torch.machine.call(function, args, kwargs, node)
+    finally:
+        world.recomputed -= 1
+    if world.grad_mode == "no":
+        return result
+    needed: Fact = "no"
+    for value in inputs:
+        needed = either(needed, torch.requires(value))
+    if not isinstance(reentrant, bool):
+        needed = either("may", needed) if needed == "no" else "may"
+
+    def output(value: Value) -> Value:
+        if isinstance(value, (tuple, List)):
+            items = [output(item) for item in (value if isinstance(value, tuple) else value.items)]
+            return tuple(items)
+        if not isinstance(value, Tensor) or value.dtype != "float":
+            return value
+        own = [each for each in inputs if isinstance(each, Tensor) and not world.recomputed]
+        if reentrant is False:
+            if value.node is None:
+                return value
+            kept = [world.save(each, each.name, value.graph) for each in own]
+            return world.build(
+                "CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph
+            )
+        if needed == "no":
+            cuts = world.cut("checkpoint", node, value, name=value.name) if value.node is not None else value.cuts
+            return world.data(value.name, cuts)
+        kept = [world.save(each, each.name, needed) for each in own]
+        sources = [each for each in (value, *inputs) if each.node is not None]
+        return world.build("CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed)
+
+    return output(result)
 
 
 def _parametrized(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
@@ -280,6 +344,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.autograd.variable.Variable": _variable, "torch.autograd.grad": _grad, "torch.autograd.backward": _backward,
     "torch.nn.utils.clip_grad_norm_": _clip, "torch.nn.utils.clip_grad_value_": _clip,
     "torch.nn.utils.clip_grad_norm": _clip, "torch.utils.checkpoint.checkpoint": _checkpoint,
+    "torch.optim.swa_utils.update_bn": averaging.update_bn,
     "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _autocast(2),
     "torch.cuda.amp.autocast": _autocast(0), "torch.cpu.amp.autocast": _autocast(0),
     "torch.amp.autocast": _autocast(2), "torch.amp.autocast_mode.autocast": _autocast(2),

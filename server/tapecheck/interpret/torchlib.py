@@ -64,6 +64,8 @@ class Torch:
         self.autograd = autograd.Autograd(machine)
         self.nn = nnlib.Modules(machine)
         self.pending_storage: Storage | None = None
+        self.pending_others: dict[int, Storage] = {}
+        """The memory of the further results of an op that saves them, by their number."""
         """The memory of a result that the op saves, made before the result is."""
 
     def requires(self, value: Value) -> Fact:
@@ -146,9 +148,6 @@ class Torch:
             if self.nn.is_class(base):
                 self.nn.construct_into(owner, base, args, kwargs, node)
                 return
-            if base.startswith("torch.optim.") and ".lr_scheduler" not in base:
-                self.nn.base_optimizer(owner, args, kwargs, node)
-                return
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Classes whose objects are something else: enums, exceptions; None for the usual ones."""
@@ -180,7 +179,7 @@ class Torch:
             result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
             result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
             if value.is_leaf and value.node is not None:
-                self.world.make_leaf(result, node, value.name, value.parameter, value.node)
+                self.world.make_leaf(result, node, value.name, value.parameter)
         elif isinstance(value, List):
             result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.clock)
             memo[id(value)] = result
@@ -196,7 +195,7 @@ class Torch:
         elif isinstance(value, Instance):
             result = Instance(value.cls, value.lib, value.module)
             memo[id(value)] = result
-            result.facts = {key: fact for key, fact in value.facts.items() if key != "named"}
+            result.facts = dict(value.facts)
             result.hooks = list(value.hooks)
             for key, item in value.attrs.items():
                 result.attrs[key] = self.deep_copy(item, node, memo)
@@ -209,7 +208,6 @@ class Torch:
         memo[id(value)] = result
         return result
 
-    functional = operations.functional
     op = operations.op
     apply = operations.apply
     alias = operations.alias

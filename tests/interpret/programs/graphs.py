@@ -453,4 +453,75 @@ for (xb,) in loader:
     total += float(net(xb).sum()) * len(xb)
 (total * 1.0).backward() if isinstance(total, torch.Tensor) and total.requires_grad else None
 """,
+    "an InstanceNorm has no parameters by default": """
+block = nn.InstanceNorm1d(4)
+block(torch.ones(4, 4).unsqueeze(0)).squeeze(0).var().backward()  # raises
+""",
+    "a copy of a frozen model is frozen": """
+import copy
+net = nn.Linear(4, 4)
+net.requires_grad_(False)
+twin = copy.deepcopy(net)
+twin(torch.rand(2, 4)).sum().backward()  # raises
+""",
+    "functional_call replaces the inner parameters of torch's own layers": """
+net = nn.TransformerEncoderLayer(4, 2, 8)
+x = torch.rand(3, 2, 4)
+outs = []
+params = dict(net.named_parameters())
+for step in range(2):
+    outs.append(torch.func.functional_call(net, params, (x,)))
+    loss = sum(outs).pow(2).mean()
+    grads = torch.autograd.grad(loss, list(params.values()), create_graph=step == 0)
+    params = {name: p - 0.1 * g for (name, p), g in zip(params.items(), grads)}
+sum(outs).sum().backward()  # raises
+""",
+    "a batch of one lies in memory as if the batch stood second": """
+net = nn.LSTM(4, 4, batch_first=True)
+x = torch.rand(3, 4)
+out, _ = net(x.unsqueeze(0))
+x.add_(1)
+out.sum().backward()  # raises
+""",
+    "autocast has a copy of the weight saved": """
+net = nn.Sequential(nn.Linear(4, 4), nn.SiLU(), nn.Linear(4, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    loss = net(torch.rand(2, 4)).float().pow(2).mean()
+loss.backward(retain_graph=True)
+optimizer.step()
+loss.backward()
+""",
+    "autocast switched off has the weight saved": """
+net = nn.Sequential(nn.Linear(4, 4), nn.SiLU(), nn.Linear(4, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False):
+    loss = net(torch.rand(2, 4)).float().pow(2).mean()
+loss.backward(retain_graph=True)
+optimizer.step()
+loss.backward()  # raises
+""",
+    "an LSTM with a projection has one more weight": """
+net = nn.LSTM(4, 4, proj_size=2)
+out, _ = net(torch.rand(3, 2, 4))
+grads = torch.autograd.grad(out.sum(), list(net.parameters()))
+""",
+    "probabilities that alone require grad make a loss that does": """
+w = torch.rand(4, 4, requires_grad=True)
+loss = F.cross_entropy(torch.rand(4, 4), w.softmax(1))
+loss.backward()
+loss.backward()  # raises
+""",
+    "pooling to several values saves its input": """
+w = torch.rand(1, 4, 4, requires_grad=True)
+pooled = F.adaptive_avg_pool1d(w, 2).sum()
+pooled.backward()
+pooled.backward()  # raises
+""",
+    "pooling to one value is a mean": """
+w = torch.rand(1, 4, 4, requires_grad=True)
+pooled = F.adaptive_avg_pool1d(w, 1).sum()
+pooled.backward()
+pooled.backward()
+""",
 }
