@@ -60,6 +60,7 @@ class HoldFinder:
         self.reader = reader
         self.sources = sources
         self.spent = self.measuring = 0.0
+        self.gradients_have_graphs = False
         self.began = time.process_time()
         self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
@@ -130,7 +131,10 @@ class HoldFinder:
         for value in found:
             try:
                 if value.is_leaf:
-                    if value.requires_grad and value.grad is not None and value.grad.grad_fn is not None:
+                    # A gradient that Python never saw stays unseen: only a backward with create_graph gives it a graph.
+                    if not self.gradients_have_graphs or not value.requires_grad:
+                        continue
+                    if value.grad is not None and value.grad.grad_fn is not None:
                         tensors.append(value)
                 elif _has_graph(value):
                     tensors.append(value)

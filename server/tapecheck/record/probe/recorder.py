@@ -554,6 +554,8 @@ class Recorder(Listener):
             return
         self.check_limits()
         self.backwards += 1
+        if create and accumulates:
+            self.holds.gradients_have_graphs = True
         if inputs is None and self._passes(frame, roots, user, retain, create, accumulates):
             return
         with self.group() as lines:
@@ -573,10 +575,17 @@ class Recorder(Listener):
             kept.id, kept.code, kept.place, kept.iteration = mark.number, frame.f_code, lines.place, mark.iteration
             kept.mark = None
             thread = threading.get_ident()
+            # Reading `.grad` makes a Python object that lives as long as the gradient, which shows in `gc.get_objects`:
+            # only where the program reads it, or module and optimizer do.
+            named = any(text.names_gradients for text in self.sources.texts())
             for key, (reference, _, owner) in self.reader.leaves.items():
                 # Another thread may just be letting go of its own.
                 tensor = reference() if owner == thread else None
-                if tensor is not None and tensor.grad is not None:
+                if (
+                    tensor is not None
+                    and (named or isinstance(tensor, self.torch.nn.Parameter))
+                    and tensor.grad is not None
+                ):
                     self.had_gradient.add(key)
             if self.passed_calls != self.passed_told:
                 self._write_passes(lines)

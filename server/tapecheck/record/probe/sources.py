@@ -59,6 +59,7 @@ class SourceText:
         self.stores: Dict[str, List[Store]] = {}
         self.inplace: Dict[int, Tuple[Tuple[str, ...], ...]] = {}
         self.clears: FrozenSet[int] = frozenset()
+        self.names_gradients = False
         try:
             if given is not None:
                 text = "".join(given)
@@ -116,9 +117,13 @@ class _Reader:
         self._scope(tree.body, ("<module>", 0), "<module>")
         inplace: Dict[int, List[Tuple[str, ...]]] = {}
         clears: Set[int] = set()
+        called: Set[ast.AST] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 self._call(node)
+                called.add(node.func)
+            elif node not in called and _names_gradient(node):
+                self.text.names_gradients = True
             for path in _written(node):
                 inplace.setdefault(node.lineno, []).append(path)  # type: ignore[attr-defined]
             if _clears_gradient(node):
@@ -270,6 +275,12 @@ def _clears_gradient(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
         return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in node.targets)
     return False
+
+
+def _names_gradient(node: ast.AST) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "grad") or (
+        isinstance(node, ast.Constant) and node.value == "grad"
+    )
 
 
 def _dotted(node: ast.AST) -> str:
