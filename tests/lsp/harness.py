@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 CAPTURES = sorted(path.stem for path in (HERE / "captures").glob("*.json"))
 FAKE = [sys.executable, str(HERE / "fake_server.py")]
 REAL = [sys.executable, "-m", "tapecheck.lsp"]
-WAIT = 20.0
+WAIT = 120.0
 """Seconds after which something that should have come counts as missing."""
 
 
@@ -158,7 +158,7 @@ class Editor:
 
     async def run(self, uri: str, **more: Any) -> Any:
         params = t.ExecuteCommandParams("tapecheck.run", [{"uri": uri, **more}])
-        return await asyncio.wait_for(self.client.workspace_execute_command_async(params), 120)
+        return await asyncio.wait_for(self.client.workspace_execute_command_async(params), WAIT)
 
 
 @asynccontextmanager

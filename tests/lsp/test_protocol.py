@@ -12,7 +12,7 @@ import pytest_asyncio
 from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 
-from tests.lsp.harness import CAPTURES, FAKE, REAL, Editor, captured, editor
+from tests.lsp.harness import CAPTURES, FAKE, REAL, WAIT, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -272,30 +272,28 @@ async def test_a_handler_that_raises_is_logged_and_never_pops_up(pushing: Editor
 
 
 async def test_the_next_edit_cancels_an_analysis(pushing: Editor) -> None:
-    uri = pushing.open("train.py", "# slow\n")
+    # These end only when they are cancelled, and one thread analyses: the last text waits for all of them.
+    uri = pushing.open("train.py", "# endless\n")
     await asyncio.sleep(0.2)
-    started = asyncio.get_running_loop().time()
     for version in range(5):
-        pushing.change(uri, t.TextDocumentContentChangeWholeDocument(text=f"# slow {version}\n"))
+        pushing.change(uri, t.TextDocumentContentChangeWholeDocument(text=f"# endless {version}\n"))
         await asyncio.sleep(0.03)
     pushing.change(uri, t.TextDocumentContentChangeWholeDocument(text=TWICE))
     assert len(await pushing.diagnostics(uri)) == 1
-    # Five slow analyses would have taken two seconds each.
-    assert asyncio.get_running_loop().time() - started < 2.0
     assert not [one for one in pushing.client.log_messages if one.message.endswith("cancelled")]
 
 
 async def test_a_cancelled_pull_leaves_the_server_reading(tmp_path: Path) -> None:
     async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
-        uri = connected.open("train.py", "# slow\n" + TWICE)
+        uri = connected.open("train.py", "# endless\n" + TWICE)
         asked = t.DocumentDiagnosticParams(t.TextDocumentIdentifier(uri))
         pending = connected.client.protocol.send_request(t.TEXT_DOCUMENT_DIAGNOSTIC, asked, msg_id="77")
         await asyncio.sleep(0.1)
         connected.client.cancel_request(t.CancelParams(id="77"))
         with pytest.raises(Exception, match="cancel"):
-            await asyncio.wait_for(asyncio.wrap_future(pending), 1.5)
+            await asyncio.wait_for(asyncio.wrap_future(pending), WAIT)
         other = connected.open("other.py", TWICE)
-        connected.type(uri, 0, 0, "", replacing=6)
+        connected.type(uri, 0, 0, "", replacing=len("# endless"))
         assert len(await connected.diagnostics(uri)) == 1
         assert len(await connected.diagnostics(other)) == 1
 
@@ -365,7 +363,7 @@ async def test_vscode_is_asked_to_tell_of_changed_settings(tmp_path: Path) -> No
         ]
         connected.client.set_configuration({"ignore": ["TAPE1", "TAPE101"]}, section="tapecheck")
         connected.client.workspace_did_change_configuration(t.DidChangeConfigurationParams(None))
-        await asyncio.wait_for(_refreshed(connected), 5)
+        await asyncio.wait_for(_refreshed(connected), WAIT)
         assert await connected.diagnostics(uri) == []
 
 
@@ -406,7 +404,7 @@ async def test_a_run_confirms_and_refutes_what_is_shown(any_editor: Editor) -> N
 
 async def shown_after_a_run(connected: Editor, uri: str) -> list[t.Diagnostic]:
     if connected.pulls:
-        await asyncio.wait_for(_refreshed(connected), 5)
+        await asyncio.wait_for(_refreshed(connected), WAIT)
         return await connected.diagnostics(uri)
     while "\nrun: " not in connected.published[uri][1][-1].message:
         await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
@@ -444,7 +442,7 @@ async def test_a_run_is_stopped_by_its_progress(tmp_path: Path, given: str | Non
         # The editor goes on while the program runs.
         assert len(await connected.diagnostics(uri)) == 1
         connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token=token))
-        answer = await asyncio.wait_for(running, 5)
+        answer = await asyncio.wait_for(running, WAIT)
         assert (answer["exit"], answer["summary"]) == (0, "forever.py: nothing found (cancelled)")
         assert connected.client.progress_reports[token][-1].kind == "end"
 
@@ -462,7 +460,7 @@ async def test_progress_and_log_say_what_runs_the_program(tmp_path: Path) -> Non
             await asyncio.sleep(0.01)
         (token,) = connected.client.progress_reports
         connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token=token))
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, WAIT)
         logged = [one.message for one in connected.client.log_messages]
         assert f"forever.py is run by {what}" in logged
         assert any(line.startswith("running ") and line.endswith(f"forever.py in {tmp_path}") for line in logged)
@@ -508,7 +506,7 @@ async def test_trying_a_fix_is_stopped_by_its_progress(tmp_path: Path) -> None:
         while not any(connected.client.progress_reports.values()):
             await asyncio.sleep(0.01)
         connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token="mine"))
-        answer = await asyncio.wait_for(running, 5)
+        answer = await asyncio.wait_for(running, WAIT)
         assert (answer["ok"], answer["summary"]) == (False, "try_forever.py: stopped")
 
 

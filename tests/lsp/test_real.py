@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from lsprotocol import types as t
 
-from tests.lsp.harness import CAPTURES, REAL, Editor, captured, editor
+from tests.lsp.harness import CAPTURES, REAL, WAIT, Editor, captured, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -191,7 +191,7 @@ async def test_a_fix_is_tried_with_real_torch(tmp_path: Path) -> None:
         (command,) = [one.command for one in actions if one.title.startswith("Confirm fix by running: ")]
         assert command is not None
         params = t.ExecuteCommandParams(command.command, command.arguments)
-        answer = await asyncio.wait_for(connected.client.workspace_execute_command_async(params), 120)
+        answer = await asyncio.wait_for(connected.client.workspace_execute_command_async(params), WAIT)
         assert (answer["ok"], answer["helped"]) == (True, True), answer
         assert "the exception is gone; backward-twice no longer happens" in answer["summary"]
         raised = next(row for row in answer["markdown"].splitlines() if row.startswith("| ended |"))
@@ -331,9 +331,9 @@ async def test_unsaved_edits_of_a_module_are_seen_by_those_who_import_it(real: E
                 await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
 
     real.type(module, 1, 12, "x.detach()", replacing=1)
-    (found,) = await asyncio.wait_for(until(1), 20)
+    (found,) = await asyncio.wait_for(until(1), WAIT)
     assert (found.code, found.range.start.line) == ("TAPE103", 5)
     if real.pulls:
         assert (await real.client.text_document_diagnostic_async(asked)).kind == "full"
     real.close(module)
-    await asyncio.wait_for(until(0), 20)
+    await asyncio.wait_for(until(0), WAIT)

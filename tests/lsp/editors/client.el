@@ -3,12 +3,12 @@
 (require 'json)
 (require 'eglot)
 (require 'flymake)
-(setq make-backup-files nil create-lockfiles nil eglot-autoshutdown nil eglot-sync-connect 30
+(setq make-backup-files nil create-lockfiles nil eglot-autoshutdown nil eglot-sync-connect 120
       eglot-confirm-server-initiated-edits nil)
 
 (defun say (key value) (princ (concat (json-encode (list key value)) "\n")))
 (defun wait (what get)
-  (let ((end (+ (float-time) 30)) value)
+  (let ((end (+ (float-time) 120)) value)
     (while (and (not (setq value (funcall get))) (< (float-time) end)) (accept-process-output nil 0.05))
     (or value (error "waited in vain for %s" what))))
 (defun findings (count)

@@ -5,7 +5,7 @@ end
 
 local function wait(what, get)
   local value
-  if not vim.wait(30000, function()
+  if not vim.wait(120000, function()
     value = get()
     return value and value ~= 0
   end, 20) then

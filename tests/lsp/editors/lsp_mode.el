@@ -6,7 +6,7 @@
 (setq make-backup-files nil create-lockfiles nil lsp-auto-guess-root t lsp-enable-snippet nil lsp-enable-file-watchers nil
       lsp-session-file (expand-file-name "lsp-session" (getenv "HOME")) lsp-restart 'ignore
       lsp-keep-workspace-alive nil lsp-diagnostics-provider :none lsp-modeline-diagnostics-enable nil
-      lsp-modeline-code-actions-enable nil lsp-headerline-breadcrumb-enable nil lsp-response-timeout 30)
+      lsp-modeline-code-actions-enable nil lsp-headerline-breadcrumb-enable nil lsp-response-timeout 120)
 
 (defun say (key value) (princ (concat (json-encode (list key value)) "\n")))
 (defun wait (what get)

@@ -49,7 +49,7 @@ def drive(command: list[str], folder: Path, program: str = PROGRAM) -> dict[str,
         "FILE": str(file),
     }
     done = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=150, check=False
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )
     said: dict[str, Any] = {}
     for line in done.stdout.splitlines():
