@@ -253,3 +253,91 @@ def test_a_parameter_names_each_backward_that_reaches_it() -> None:
         """
     )
     assert "receives a gradient from the backwards on lines 3 and 5" in hover(explainer, "w = ", "w")
+
+
+SHARED = """\
+    import torch
+    from torch import nn
+
+    def network(inputs):
+        return nn.Sequential(nn.Linear(inputs, 4), nn.Tanh(), nn.Linear(4, 2))
+
+    def evaluate():
+        with torch.no_grad():
+            return generator(torch.ones(1, 3))
+
+    def main():
+        for step in range(3):
+            fake = generator(torch.randn(4, 3))
+            first = discriminator(fake).exp().mean()
+            first.backward({keep})
+            second = discriminator(fake).cos().mean()
+            second.backward()
+            optimizer.step()
+            print(first, second, evaluate())
+
+    generator, discriminator = network(3), network(2)
+    optimizer = torch.optim.SGD(generator.parameters(), lr=0.1)
+    print(main())
+    """
+
+
+def test_a_graph_that_is_partly_freed_is_not_said_to_be_intact() -> None:
+    explainer = explain(SHARED.format(keep=""))
+    text = hover(explainer, "second.backward", "second")
+    assert text.splitlines()[0].endswith(", on which line 17 fails")
+    assert "- at this line: partly freed: line 15 freed its nodes of line 13" in text
+    assert "intact" not in text
+    optimizer = hover(explainer, "optimizer = ", "optimizer")
+    assert "its `step()` is not reached: the backward on line 17 fails before" in optimizer
+
+
+def test_a_graph_is_kept_before_it_is_freed() -> None:
+    explainer = explain(SHARED.format(keep="retain_graph=True"))
+    text = hover(explainer, "first = ", "first")
+    assert "kept by line 15 (`retain_graph=True`), partly freed by line 17" in text.splitlines()[0]
+    assert "- at this line: intact; line 15 keeps it, on every iteration" in text
+    between = hover(explainer, "second =", "fake")
+    assert "- at this line: kept by line 15; line 17 frees it, on every iteration" in between
+    assert "- at this line: partly freed by line 17, on every iteration" in hover(explainer, "print(", "first")
+
+
+def test_parameters_of_modules_that_a_function_made_have_the_names_of_its_results() -> None:
+    explainer = explain(SHARED.format(keep="retain_graph=True"))
+    assert "4 parameters: `generator.weight` (2), `generator.bias` (2)" in hover(explainer, "fake = ", "fake")
+    assert "`discriminator.weight` (2)" in hover(explainer, "second.backward", "backward")
+
+
+def test_only_what_is_called_under_no_grad_is_said_to_be() -> None:
+    explainer = explain(SHARED.format(keep="retain_graph=True"))
+    assert "is computed under `torch.no_grad()`" in hover(explainer, "return generator", "generator(")
+    assert hover(explainer, "print(main())", "main") == ""
+
+
+def test_what_happens_in_the_next_iteration_has_not_happened_yet() -> None:
+    explainer = explain(
+        """\
+        import torch
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            loss = model(torch.ones(1, 2)).mean()
+            loss.backward()
+            optimizer.step()
+            score = model(torch.zeros(1, 2)).mean()
+            print(score)
+        """
+    )
+    text = hover(explainer, "print(score)", "score")
+    assert "- at this line: intact; line 7 of the next iteration updates parameters, which " in text
+
+
+def test_an_operation_that_is_not_differentiable_is_quoted() -> None:
+    explainer = explain(
+        """\
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        best = (w * 2).argmax()
+        """
+    )
+    assert "cut by `(w * 2).argmax()`, which is not differentiable, on line 3" in hover(explainer, "best", "best")

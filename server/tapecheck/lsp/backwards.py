@@ -10,7 +10,7 @@ from tapecheck.tape import Backward, Problem, Span
 
 
 def _call(telling: Telling, span: Span, backward: Backward) -> str:
-    text = telling.excerpt(span)
+    text = telling.excerpt(span) or telling.short_call(span)
     if text:
         return f"`{text}`"
     return "`.backward()`" if backward.call == "backward" else "`autograd.grad`"
@@ -103,7 +103,7 @@ def _problem(telling: Telling, reading: Reading, run: Run) -> str:
 
 def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem) -> str:
     assert problem.node is not None
-    built = f"{telling.op(problem.node)} ({line_of(problem.node.at.span, run.at.span)}"
+    built = f"{telling.op_alone(problem.node)} ({line_of(problem.node.at.span, run.at.span)}"
     built += f"{when(problem.node.at, run.at)})"
     if problem.kind == "freed" and problem.freed_by is not None:
         freeing = reading.run_of[problem.freed_by.id]

@@ -75,9 +75,7 @@ class Explainer(Telling):
         for reading in self.readings:
             for event in reading.tape.events:
                 if isinstance(event, Cut) and (event.nodes or event.leaves):
-                    # Under no_grad everything is cut, in the functions that are called there too.
-                    called = (one for one in event.at.stack if one in self.outline.calls)
-                    spans = (event.at.span, *(called if event.how == "no_grad" else ()))
+                    spans = self._under_no_grad(event) if event.how == "no_grad" else [event.at.span]
                     at = [span for span in spans if span.file == self.source.path and inside(span, line, column)]
                     cuts += [(reading, event, span) for span in at[:1]]
         if not cuts:
@@ -93,6 +91,14 @@ class Explainer(Telling):
             if other is reading and there == span and event.at.iteration == cut.at.iteration
         ]
         return Hover(self._explain_cut(reading, same, span), span)
+
+    def _under_no_grad(self, cut: Cut) -> list[Span]:
+        """What is computed under the `no_grad` that cuts: the operation, and the calls around it that are in it too."""
+        places = [span for span in (cut.at.span, *cut.at.stack) if span.file == self.source.path]
+        within = next((number for number, span in enumerate(places) if self.outline.without_grad(span)), None)
+        if within is None:
+            return [cut.at.span]
+        return [span for span in places[: within + 1] if span == cut.at.span or span in self.outline.calls]
 
     def _explain_cut(self, reading: Reading, cuts: Sequence[Cut], span: Span) -> str:
         cut = cuts[0]
@@ -173,7 +179,7 @@ class Explainer(Telling):
         head = f"**`{name}`** updates {'' if whole or not own else 'at least '}{listed}"
         steps = [position for position, step in reading.steps if step.optimizer == optimizer.id]
         if not own or not steps:
-            return page(head, [] if steps else ["the dry run did not come to a call of its `step()`"])
+            return page(head, [] if steps else [self._no_step(reading)])
         got = self._with_gradient(reading, own, steps[0])
         missing = [leaf for leaf in own if leaf not in got]
         unseen = any(
@@ -190,6 +196,12 @@ class Explainer(Telling):
             details.append(f"at its first `step()` {len(got)} of {len(own)} have a gradient")
             details.append(f"no backward before it reaches {self.leaves(reading, missing)}")
         return page(head, details)
+
+    def _no_step(self, reading: Reading) -> str:
+        failed = next((run for run in reading.runs if run.failed), None)
+        if failed is None or failed.at.file != self.source.path:
+            return "the dry run did not come to a call of its `step()`"
+        return f"its `step()` is not reached: the backward on line {failed.at.line} fails before"
 
     def _with_gradient(self, reading: Reading, leaves: Sequence[int], before: int) -> set[int]:
         """The leaves whose `.grad` is set at a position of the tape."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 
 from tapecheck.source import Source
@@ -16,6 +17,7 @@ Scope = tuple[int, int]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _OWN = ("self", "cls")
+_NO_GRAD = re.compile(r"\b(no_grad|inference_mode|set_grad_enabled)\b")
 
 
 class Outline:
@@ -155,14 +157,48 @@ class Outline:
 
     @cached_property
     def assignments(self) -> list[tuple[Span, str]]:
-        """The values that are assigned to one name or attribute, with that."""
-        return [
-            (self.span(node.value), ast.unparse(node.targets[0]))
-            for node in ast.walk(self.source.tree)
-            if isinstance(node, ast.Assign)
-            and len(node.targets) == 1
-            and isinstance(node.targets[0], (ast.Name, ast.Attribute))
-        ]
+        """The values that are assigned to one name or attribute each, with that."""
+        found: list[tuple[Span, str]] = []
+        for node in ast.walk(self.source.tree):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            pairs = [(node.targets[0], node.value)]
+            if isinstance(node.targets[0], (ast.Tuple, ast.List)) and isinstance(node.value, (ast.Tuple, ast.List)):
+                targets, values = node.targets[0].elts, node.value.elts
+                plain = not any(isinstance(one, ast.Starred) for one in (*targets, *values))
+                pairs = list(zip(targets, values, strict=True)) if plain and len(targets) == len(values) else []
+            for target, value in pairs:
+                if isinstance(target, (ast.Name, ast.Attribute)):
+                    found.append((self.span(value), ast.unparse(target)))
+        return found
+
+    def without_grad(self, span: Span) -> bool:
+        """Whether a place is in the text of a `with torch.no_grad()` or of a function decorated with it."""
+        return any(contains(block, span) for block in self._without_grad)
+
+    @cached_property
+    def _without_grad(self) -> list[Span]:
+        found = []
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, (ast.With, ast.AsyncWith)):
+                switches = [item.context_expr for item in node.items]
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                switches = node.decorator_list
+            else:
+                continue
+            if any(_NO_GRAD.search(ast.unparse(switch)) for switch in switches):
+                first, last = node.body[0], node.body[-1]
+                found.append(Span(self.source.path, first.lineno, 1, (last.end_lineno or last.lineno) + 1, 1))
+        return found
+
+    def is_returned(self, span: Span) -> bool:
+        """Whether a place is part of what a function returns."""
+        return any(contains(returned, span) for returned in self._returned)
+
+    @cached_property
+    def _returned(self) -> list[Span]:
+        tree = ast.walk(self.source.tree)
+        return [self.span(node.value) for node in tree if isinstance(node, ast.Return) and node.value is not None]
 
     def in_argument(self, call: Span, line: int, column: int) -> bool:
         """Whether a place within a call is in one of its arguments."""

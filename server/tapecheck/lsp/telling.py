@@ -55,6 +55,14 @@ class Telling:
         text = self.source.lines[span.line - 1][span.column - 1 : span.end_column - 1]
         return text if len(text) <= _EXCERPT and "`" not in text else ""
 
+    def short_call(self, span: Span) -> str:
+        """A call on names, with dots for arguments that would make it too long to be quoted."""
+        if span.file != self.source.path or not 0 < span.line <= len(self.source.lines):
+            return ""
+        text = self.source.lines[span.line - 1][span.column - 1 :]
+        called = re.match(r"[\w.]+(?=\()", text)
+        return f"{called.group()}(…)" if called is not None and len(called.group()) <= _EXCERPT else ""
+
     def near(self, site: Site, home: int) -> Span | None:
         """The text of this file that stands for a site: within the function around line `home` where it can be."""
         scope = self.outline.scopes_at(home)[0]
@@ -97,12 +105,16 @@ class Telling:
         return f"tensors saved by {len(keeping)} of {count(len(nodes), 'node')}: {listed}"
 
     def op(self, node: Node) -> str:
-        text = self.excerpt(node.at.span)
-        if text:
-            return f"`{text}`"
+        """What made a node: its source text, or the operation and its line."""
+        if self.excerpt(node.at.span):
+            return self.op_alone(node)
+        return f"{self.op_alone(node)} ({line_of(node.at.span, Span(self.source.path, 1, 1, 1, 1))})"
+
+    def op_alone(self, node: Node) -> str:
+        """What made a node, for a sentence that names the line itself."""
         name = re.sub(r"Backward\d*$", "", node.op)
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        return f"`{name}` ({line_of(node.at.span, Span(self.source.path, 1, 1, 1, 1))})"
+        return f"`{self.excerpt(node.at.span) or name}`"
 
     def leads_to(self, reading: Reading, roots: Sequence[int]) -> str:
         leaves = [node for node in reading.ledger.ancestry(roots) if node in reading.ledger.leaves]
@@ -116,6 +128,8 @@ class Telling:
         for span in (leaf.at.span, *leaf.at.stack):
             assigned = [one for one in self.outline.assignments if one[0].file == span.file]
             around = [one for one in assigned if contains(one[0], span)]
+            if not around and span.file == self.source.path and self.outline.is_returned(span):
+                continue
             if not around:
                 break
             target = max(around, key=lambda one: (one[0].line, one[0].column))[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from tapecheck.lsp.outline import Scope, Word, name_of
 from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, each_line, iteration, page
@@ -15,6 +16,14 @@ from tapecheck.tape import Bind, InPlace, Node, Saved, Span
 
 _MAX_CALLS = 8
 _NEVER_FREED = "which no backward frees"
+_Kind = Literal["freed", "partly freed", "perhaps freed", "fails", "kept", "never"]
+_SURE: dict[_Kind, tuple[str, str]] = {
+    "freed": ("freed", "frees it"),
+    "partly freed": ("partly freed", "frees a part of it"),
+    "fails": ("fails", "fails"),
+    "kept": ("kept", "keeps it"),
+}
+"""What is certain of a graph: its state behind the backward, and what that does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +46,16 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """What becomes of the graph after a binding: `text` in words, `run` the backward that frees or keeps it."""
+    """What becomes of the graph after a binding, in words.
+
+    `run` is the backward that frees it, or the first that keeps it where none does; `kept` the one that keeps it
+    before another frees it.
+    """
 
     text: str
+    kind: _Kind = "never"
     run: Run | None = None
+    kept: Run | None = None
 
 
 class Tensors:
@@ -124,12 +139,17 @@ class Tensors:
         nodes = first.nodes
         built = self.telling.lines((node.at for node in nodes), line)
         fate = self._fate(first)
-        details = [self._here(first, fate, line)]
+        gone = self._freed_before(first, line)
+        before = ((iteration(one.bind.at), self._freed_before(one, line)) for one in group)
+        later = next((f"{time}: {text}" for time, text in before if text), "")
+        if gone:
+            details = [f"at this line: partly freed: {gone}"]
+        else:
+            details = [self._here(first, fate, line, bool(later)), later]
         details += [self.telling.saved(nodes), self.telling.leads_to(reading, [bind.node])]
         if len(counts) >= 3 and counts[0] < counts[1] < counts[2]:
             listed = ", ".join(map(str, counts[:3]))
             details.append(f"grows with each iteration: {listed}, … nodes")
-        details.append(next((text for one in group if (text := self._freed_before(one, line))), ""))
         if bind.cuts:
             details.append(f"parts of it are cut off by {self._cuts(first, line)}")
         details += elsewhere
@@ -169,20 +189,30 @@ class Tensors:
     # What becomes of it
 
     def _fate(self, one: _Bound) -> _Fate:
-        freeing, sure = self._freeing(one)
-        if freeing is not None:
-            later = "" if freeing.at.iteration == one.bind.at.iteration else " in a later iteration"
-            where = line_of(freeing.at.span, one.bind.at.span)
-            return _Fate(f"{'' if sure else 'perhaps '}freed by {where}{later}", freeing)
+        home = one.bind.at.span
+        freeing, how = self._freeing(one)
         keeping = self._keeping(one)
-        if keeping is not None:
-            return _Fate(f"kept by {line_of(keeping.at.span, one.bind.at.span)} (`retain_graph=True`)", keeping)
-        return _Fate(_NEVER_FREED if one.reading.complete else "not seen to be freed")
+        kept = f"kept by {line_of(keeping.at.span, home)} (`retain_graph=True`)" if keeping is not None else ""
+        if freeing is None:
+            if keeping is not None:
+                return _Fate(kept, "kept", keeping)
+            return _Fate(_NEVER_FREED if one.reading.complete else "not seen to be freed")
+        later = "" if freeing.at.iteration == one.bind.at.iteration else " in a later iteration"
+        where = line_of(freeing.at.span, home)
+        before = f"{kept}, " if keeping is not None and keeping.position < freeing.position else ""
+        if freeing.failed:
+            problem = freeing.traversal.problem
+            node = problem.node if problem is not None else None
+            own = node is not None and node.id in {node.id for node in one.nodes}
+            text = f"on which {where} fails{later}" if own else f"freed by {where}, which fails{later}"
+            return _Fate(before + text, "fails", freeing, keeping if before else None)
+        return _Fate(f"{before}{how} by {where}{later}", how, freeing, keeping if before else None)
 
-    def _freeing(self, one: _Bound) -> tuple[Run | None, bool]:
-        """The first backward after a binding that frees something of the tensor's graph, and whether it does."""
+    def _freeing(self, one: _Bound) -> tuple[Run | None, _Kind]:
+        """The first backward after a binding that frees something of the tensor's graph, and how it is freed."""
         found: Run | None = None
         sure = False
+        keeping = [node for node in one.nodes if node.keeps != "no"]
         for node in one.nodes:
             by = one.reading.ledger.freed_by(node.id)
             run = one.reading.run_of.get(by.id) if by is not None else None
@@ -191,7 +221,11 @@ class Tensors:
                     found = run
                 if run is found:
                     sure = sure or one.reading.ledger.is_freed(node.id) == "yes"
-        return found, sure
+        if found is None or not sure:
+            return found, "perhaps freed"
+        # Nodes that saved nothing can be walked any number of times: they do not count.
+        whole = all(one.reading.ledger.freed_by(node.id) is not None for node in keeping)
+        return found, "freed" if whole else "partly freed"
 
     def _keeping(self, one: _Bound) -> Run | None:
         """The first backward after a binding that walks the tensor's graph and retains it."""
@@ -201,8 +235,11 @@ class Tensors:
                 return run
         return None
 
-    def _here(self, one: _Bound, fate: _Fate, line: int) -> str:
-        """Whether the graph is intact, kept, freed or stale at a line, on the first and on later iterations."""
+    def _here(self, one: _Bound, fate: _Fate, line: int, partly: bool) -> str:
+        """Whether the graph is intact, kept, freed or stale at a line, on the first and on later iterations.
+
+        `partly`: in a later iteration it is made of nodes some of which are freed already.
+        """
         outline, bind = self.outline, one.bind.at.line
         scope = outline.scopes_at(bind)[0]
         if outline.scopes_at(line)[0] != scope:
@@ -215,9 +252,10 @@ class Tensors:
             ended, site = "stale", event.at
             changes = "updates parameters" if event.optimizer is not None else f"changes {name} in place"
             why = f"{changes}, which {self.telling.op(node)} saved"
-        elif run is not None and not fate.text.startswith("perhaps"):
-            ended, site = ("kept" if fate.text.startswith("kept") else "freed"), run.at
-            why = "keeps it" if ended == "kept" else "frees it"
+        elif run is not None and fate.kind in _SURE:
+            (ended, why), site = _SURE[fate.kind], run.at
+            if fate.kept is not None and fate.kept.at.line >= line and fate.kept.at.file == run.at.file:
+                (ended, why), site = _SURE["kept"], fate.kept.at
         else:
             return ""
         span = self.telling.near(site, bind)
@@ -225,15 +263,26 @@ class Tensors:
             return ""
         end = span.line
         loops, around = outline.loops_at(line) & outline.loops_at(end), outline.loops_at(bind)
+        if bind > end and not end < line < bind:
+            # It happens in the next iteration of a loop around both.
+            if line < bind or not outline.loops_at(line) >= around & outline.loops_at(end):
+                return ""
+            return f"at this line: intact; line {end} of the next iteration {why}"
         if loops - around and line <= end:
             before = f"by line {end} of the iteration before"
             return f"at this line: intact on the first iteration, {ended} on later ones, {before}"
         if line < bind and loops & around:
             return f"at this line: the one of the iteration before, {ended} by line {end}"
+        always = ", on every iteration" if loops and not partly else ""
+        if line > end and ended == "fails":
+            return ""
         if line > end:
             told = f"{ended}: line {end} {why}" if ended == "stale" else f"{ended} by line {end}"
-            return f"at this line: {told}" + (", on every iteration" if loops else "")
-        return f"at this line: intact; line {end} {why}" + (", on every iteration" if loops and around else "")
+            return f"at this line: {told}{always}"
+        if fate.kept is not None and fate.kept.at.line < line and ended != "stale":
+            return f"at this line: kept by line {fate.kept.at.line}; line {end} {why}{always if around else ''}"
+        first = " on the first iteration, partly freed on later ones" if partly else ""
+        return f"at this line: intact{first}; line {end} {why}{always if around else ''}"
 
     def _change(self, one: _Bound, fate: _Fate) -> tuple[InPlace, Saved, Node] | None:
         """The first change in place after a binding that makes the graph stale, before a backward frees it."""
@@ -261,11 +310,7 @@ class Tensors:
             return ""
         run = gone[-1][1]
         built = self.telling.lines((node.at for node, _ in gone), line)
-        time = iteration(one.bind.at)
-        return (
-            f"{time + ': ' if time else ''}includes nodes of {built} that "
-            f"{line_of(run.at.span, one.bind.at.span)} freed{when(run.at, one.bind.at)}"
-        )
+        return f"{line_of(run.at.span, one.bind.at.span)} freed its nodes of {built}{when(run.at, one.bind.at)}"
 
     # No graph, leaves
 
@@ -278,10 +323,13 @@ class Tensors:
         scope = self.outline.scopes_at(line)[0]
         values: dict[tuple[str, str], set[str]] = {}
         for cut in with_sources(one.reading, one.bind.cuts).values():
-            place = (CUTS.get(cut.how, cut.how), line_of(cut.at.span, one.bind.at.span))
+            text = self.telling.excerpt(cut.at.span)
             # Another function's names mean nothing, or something else, to one who reads this line.
             own = cut.at.file == self.telling.source.path and self.outline.scopes_at(cut.at.line)[0] == scope
-            values.setdefault(place, set()).add(cut.name if own else "")
+            how, name = CUTS.get(cut.how, cut.how), cut.name if own and cut.how != "grad" else ""
+            if cut.how == "nondifferentiable" and text:
+                how, name = f"`{text}`, which is not differentiable,", ""
+            values.setdefault((how, line_of(cut.at.span, one.bind.at.span)), set()).add(name)
         texts = []
         for (how, where), names in values.items():
             name = names.pop() if len(names) == 1 else ""
