@@ -422,7 +422,8 @@ scenario(
       TRAIN.split('\n').findIndex((text) => text.startsWith('for step')),
     );
     const { summary, ...counts } = /** @type {any} */ (result);
-    assert.deepEqual(counts, { exit: 1, confirmed: 1, refuted: 0, notReached: 0, found: 0 }, summary);
+    const expected = { exit: 1, confirmed: 1, refuted: 0, notReached: 0, found: 0, backwards: 2 };
+    assert.deepEqual(counts, expected, summary);
     const list = await diagnosticsOf('train.py', TRAIN, (items) => /confirmed/.test(items[0]?.message));
     assert.equal(list.length, 1, JSON.stringify(list));
     await editor.toasts.filter({ hasText: '1 confirmed' }).waitFor();
@@ -437,7 +438,8 @@ scenario(
     assert.equal(before[0]?.code, 'TAPE101');
     const { result } = await confirm('unreached.py');
     const { summary, ...counts } = /** @type {any} */ (result);
-    assert.deepEqual(counts, { exit: 0, confirmed: 0, refuted: 0, notReached: 1, found: 0 }, summary);
+    const expected = { exit: 0, confirmed: 0, refuted: 0, notReached: 1, found: 0, backwards: 3 };
+    assert.deepEqual(counts, expected, summary);
     await diagnosticsOf('unreached.py', UNREACHED, (items) => /not reached/.test(items[0]?.message));
     await poll(
       async () => editor.output().includes('trained 3 steps'),
