@@ -209,6 +209,7 @@ scenario(
     const { page } = editor;
     await page.locator('.codelens-decoration a', { hasText: 'Confirm by running' }).first().click();
     await editor.toasts.filter({ hasText: 'nothing found' }).waitFor({ timeout: 60_000 });
+    await page.locator('.codelens-decoration a', { hasText: 'last run: nothing found' }).first().waitFor();
     await editor.screenshot('10-clean-run');
     assert.equal(await squiggles().count(), 0);
   },
@@ -241,5 +242,27 @@ scenario(
     await page.keyboard.press('Enter');
     await poll(async () => (await inCells.count()) === 0, 'the squiggle to go');
     await editor.screenshot('13-notebook-fixed');
+  },
+);
+
+scenario(
+  () => editor,
+  'the walkthrough shows the way, with pictures',
+  async () => {
+    const { page } = editor;
+    // Beside the side bar there is no room for pictures.
+    await page.keyboard.press('Control+B');
+    await editor.inside((vscode) =>
+      vscode.commands.executeCommand('workbench.action.openWalkthrough', 'tapecheck.tapecheck#start', false),
+    );
+    const step = page.locator('.getting-started-step', { hasText: 'Read a finding' });
+    await step.waitFor();
+    await step.click();
+    await page.locator('.getting-started-media img:visible').first().waitFor();
+    await editor.screenshot('14-walkthrough');
+    await page.getByRole('button', { name: 'Open an Example' }).click();
+    await squiggles().first().waitFor();
+    await page.locator('.codelens-decoration a', { hasText: 'fails in iteration 1' }).first().waitFor();
+    await editor.screenshot('15-example');
   },
 );
