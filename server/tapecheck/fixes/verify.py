@@ -74,6 +74,15 @@ class Verifier:
             fresh = [found for found in fresh if (found.code, found.span.line) not in known]
             if not all(self._was_hidden(found, lines) for found in fresh):
                 return False
+        path = self.report.source.path
+        wrong = {
+            (kind, line)
+            for kind, span in self.report.interpretation.mistakes
+            if span.file == path
+            for line in lines.lines(span.line)
+        }
+        if any(span.file == path and (kind, span.line) not in wrong for kind, span in after.interpretation.mistakes):
+            return False
         old = {
             (event.exception, line)
             for event in _raised(self.report.interpretation.tapes, self.report.source.path)

@@ -29,6 +29,7 @@ from tapecheck.tape import (
     Cut,
     Fact,
     GradientCleared,
+    GradientSet,
     Problem,
     Root,
     Saved,
@@ -497,8 +498,9 @@ class Autograd:
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
         tensor.grad = value
-        if value is None and tensor.node is not None and tensor.is_leaf:
-            self.world.emit(GradientCleared(self.world.site(node), tensor.node, "yes"))
+        if tensor.node is not None and tensor.is_leaf:
+            at = self.world.site(node)
+            self.world.emit(GradientCleared(at, tensor.node, "yes") if value is None else GradientSet(at, tensor.node))
 
     def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact) -> None:
         """zero_grad on one leaf."""

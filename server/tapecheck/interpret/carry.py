@@ -126,20 +126,26 @@ class _Scan:
         """
         if isinstance(value, (Tensor, Unknown)):
             if self.reaches_back(value) and self.read_across(owner, key):
-                self.hold(owner.stores.get(key), path, [value])
+                self.hold(_carrying(value, owner, key), path, [value])
             return value.node is None
         if isinstance(value, (tuple, List, Dict, Set)):
             if len(self.seen) >= _MAX_SEEN:
                 return False
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
-                tensors = [tensor for tensor in tensors_in(value) if self.reaches_back(tensor)]
-                if tensors and self.read_across(owner, key):
+                tensors = list(tensors_in(value))
+                if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
                     self.hold(owner.stores.get(key), path, tensors)
             elif isinstance(value, (List, Set)):
                 self.container(value, path, owner, key)
             elif isinstance(value, Dict):
                 self.mapping(value, path)
             return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
+        if isinstance(value, Instance) and _linked(value) and owner.stamps.get(key, -1) >= self.clock:
+            # A list of linked objects grows at its end: the name refers to one object more in each iteration.
+            tensors = list(tensors_in(value))
+            if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
+                self.hold(owner.stores.get(key), path, tensors)
+                return False
         return self.object(value, path)
 
     def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
@@ -262,6 +268,22 @@ class _Scan:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
         if at is not None and nodes:
             self.world.emit(Hold(at, self.loop, self.index, path, nodes, bound))
+
+
+def _linked(value: Instance) -> bool:
+    """Whether an object refers to another one of its class."""
+    return value.cls is not None and any(
+        isinstance(item, Instance) and item.cls is value.cls for item in value.attrs.values()
+    )
+
+
+def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:
+    """Where a kept graph came to be kept: where the tensor was stored, or written into since."""
+    changed = value.changed if isinstance(value, Tensor) else None
+    if changed is not None and changed[0] > owner.stamps.get(key, -1):
+        return changed[1]
+    site: Site | None = owner.stores.get(key)
+    return site
 
 
 class _NoStore:

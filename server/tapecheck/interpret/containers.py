@@ -36,6 +36,7 @@ from tapecheck.interpret.values import (
     concrete,
     unwrapped,
 )
+from tapecheck.interpret.world import merge_cuts
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -453,8 +454,8 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             return value
         if owner.kind == "counter":
             return Unknown("number") if owner.more or unsure_keys(owner) else 0
-        if not owner.more and machine.handlers and isinstance(index, CONSTANTS) and not unsure_keys(owner):
-            raise Signal("KeyError")
+        if not owner.more and isinstance(index, CONSTANTS) and not unsure_keys(owner):
+            machine.wrong("KeyError", node)
         if not isinstance(index, CONSTANTS) and owner.items:
             return next(iter(owner.items.values()))
         return Unknown("item")
@@ -516,6 +517,9 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         owner.items[hashable(index)] = value
         if isinstance(value, (Tensor, Unknown)) and machine.torch.requires(value) != "no":
             owner.data = False
+        if isinstance(value, (Tensor, Unknown)) and value.cuts:
+            # An array holds what was cut off its graph as well as a tensor does.
+            owner.cuts = merge_cuts(owner.cuts, value.cuts)
         machine.escape(value, node, owner.name)
 
 
@@ -568,8 +572,8 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
         return Native(
             name, lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at)
         )
-    if owner is None and machine.handlers:
-        raise Signal("AttributeError")
+    if owner is None:
+        machine.wrong("AttributeError", node)
     if isinstance(owner, Generator):
         if name in ("send", "__next__", "asend", "__anext__"):
             return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))

@@ -19,7 +19,6 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Set,
-    Signal,
     Super,
     Tensor,
     Unknown,
@@ -63,8 +62,8 @@ def _name(machine: Machine, node: ast.Name, env: Env) -> Value:
             found = machine.torch.star_import(library.path, name)
             if found is not None:
                 return found
-    if machine.handlers and "__star__" not in env.globals.vars:
-        raise Signal("NameError" if env is env.globals else "UnboundLocalError")
+    if "__star__" not in env.globals.vars:
+        machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
     value = Unknown(name)
     env.globals.vars[name] = value
     return value

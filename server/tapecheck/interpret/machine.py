@@ -107,6 +107,15 @@ class Machine:
         if env.sent is not None:
             env.sent[node] = result
 
+    def wrong(self, kind: str, node: ast.AST) -> None:
+        """An exception of Python's own: raised where the program looks out for one, noted where it does not.
+
+        What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects.
+        """
+        if self.handlers:
+            raise Signal(kind)
+        self.world.mistakes.add((kind, self.world.span(node)))
+
     def module_of(self, env: Env) -> Module:
         module: Module = env.globals.vars["__module__object"]
         return module

@@ -26,7 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of
-from tapecheck.tape import Fact, Optimizer, Step, both, either
+from tapecheck.tape import Fact, Named, Optimizer, Step, both, either
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 if TYPE_CHECKING:
@@ -225,6 +225,16 @@ class Modules:
             ):
                 yield from self.named_parameters(value, f"{prefix}{name}.", seen)
 
+    def name_parameters(self, owner: Instance, name: str) -> None:
+        """Name the parameters of a module by the paths that lead to them, from what it was stored under first."""
+        if "named" in owner.facts:
+            return
+        owner.facts["named"] = True
+        for path, tensor in self.named_parameters(owner, f"{name}."):
+            tensor.name = path
+            if tensor.node is not None:
+                self.world.emit(Named(tensor.node, path))
+
     def modules(
         self, owner: Instance, prefix: str = "", seen: set[int] | None = None
     ) -> Iterator[tuple[str, Instance]]:
@@ -283,10 +293,6 @@ class Modules:
             return self._distribution_attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")
-        if owner.cls is not None:
-            bases = owner.cls.library_bases()
-            if name == "__init__" and any(base.startswith("torch.optim") for base in bases):
-                return Native("__init__", lambda m, args, kwargs, at: self._base_optimizer(owner, args, kwargs, at))
             if name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
                 return Native(name, lambda m, args, kwargs, at: None)
         return None
@@ -403,8 +409,11 @@ class Modules:
         return handle
 
     def _module_apply(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        for _, module in reversed(list(self.modules(owner))):
-            self.machine.call(args[0], [module], {}, node)
+        for child in list(owner.attrs.values()):
+            if isinstance(child, Instance) and child.module:
+                method = self.machine.get_attribute(child, "apply", node)
+                self.machine.call(method, args, kwargs, node)
+        self.machine.call(args[0] if args else kwargs.get("fn"), [owner], {}, node)
         return owner
 
     def _module_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -752,10 +761,10 @@ class Modules:
         if ".swa_utils." in path:
             return Instance(None, "torch.optim.lr_scheduler") if name == "SWALR" else Unknown(name)
         owner = Instance(None, path)
-        self._base_optimizer(owner, args, kwargs, node)
+        self.base_optimizer(owner, args, kwargs, node)
         return owner
 
-    def _base_optimizer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def base_optimizer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         source = args[0] if args else kwargs.get("params")
         self.world.optimizers += 1
         owner.facts["optimizer"] = self.world.optimizers
@@ -763,7 +772,10 @@ class Modules:
         owner.facts["params"] = tensors
         owner.facts["fused"] = kwargs.get("fused")
         owner.facts["max_iter"] = args[2] if len(args) > 2 else kwargs.get("max_iter")
-        lr = args[1] if len(args) > 1 else kwargs.get("lr", Unknown("lr"))
+        second = args[1] if len(args) > 1 else kwargs.get("defaults")
+        defaults = (
+            second if isinstance(second, Dict) else Dict({"lr": kwargs.get("lr", second or Unknown("lr"))}, more=True)
+        )
         groups: list[Value] = []
         listed = isinstance(source, (List, tuple, Stream))
         known = containers.known_items(self.machine, source, node) if listed else None
@@ -772,12 +784,13 @@ class Modules:
             for group in groups:
                 members, _ = self._leaves(group.items.get("params"), node)
                 group.items["params"] = List(list(members))
-                group.items.setdefault("lr", lr)
+                for key, value in defaults.items.items():
+                    group.items.setdefault(key, value)
         else:
-            groups = [Dict({"params": List(list(tensors), not complete), "lr": lr}, more=True)]
+            groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
         owner.attrs["param_groups"] = List(groups)
         owner.attrs.setdefault("state", Dict({}, more=True))
-        owner.attrs.setdefault("defaults", Dict({}, more=True))
+        owner.attrs.setdefault("defaults", defaults)
         name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
         self.world.emit(
             Optimizer(
@@ -812,6 +825,8 @@ class Modules:
     def _optimizer_attribute(self, owner: Instance, name: str) -> Value:
         if owner.lib == "torch.optim.lr_scheduler":
             return Native(name, lambda m, args, kwargs, at: Unknown(name))
+        if name == "__init__":
+            return Native(name, lambda m, args, kwargs, at: self.base_optimizer(owner, args, kwargs, at))
         if name == "step":
             return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at))
         if name == "zero_grad":

@@ -10,7 +10,7 @@ import ast
 import dataclasses
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import containers
@@ -142,7 +142,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     if isinstance(target, (Tensor, Unknown)):
         if isinstance(target, Tensor) and target.extra is not None and world.grad_mode == "yes":
             _check_view(torch, target, inputs, node)
-        change(torch, target, node, fact.name)
+        others = [value for values in inputs.values() for value in values if value is not target]
+        change(torch, target, node, fact.name, others if world.grad_mode == "no" else ())
     exists: Fact = "no"
     carriers: list[Value] = []
     for name, values in inputs.items():
@@ -241,6 +242,7 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     else:
         whole = target
         _adopt(torch, target, built)
+    target.changed = whole.changed = (world.clock, world.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
     for view in list(whole.storage.views or ())[:_MAX_VIEWS]:
@@ -278,9 +280,9 @@ def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) 
                 view.extra = {**(view.extra or {}), mark: viewed.extra[mark]}
 
 
-def change(torch: Torch, target: Value, node: ast.AST, how: str) -> None:
+def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
     """An in-place change; raises as torch does for a leaf that requires grad."""
-    event = torch.world.change(target, node, how)
+    event = torch.world.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
         view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
         fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")

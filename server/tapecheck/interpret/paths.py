@@ -23,7 +23,7 @@ from tapecheck.interpret.values import Class, Env, Function, Instance, Module, S
 from tapecheck.interpret.vocabulary import SAYING, STARTS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
-from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Tape
+from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
 
 MAX_RUNS = 12
 MAX_ENTRY_RUNS = 8
@@ -45,6 +45,8 @@ class Interpretation:
     exhausted: bool = False
     entries: list[str] = field(default_factory=list)
     imported: frozenset[str] = frozenset()
+    mistakes: set[tuple[str, Span]] = field(default_factory=set)
+    """Exceptions of Python's own that some way went on past, and where."""
 
 
 @dataclass(slots=True)
@@ -257,6 +259,7 @@ def _explore(
         runs += 1
         result.runs += 1
         called |= machine.called
+        result.mistakes |= world.mistakes
         if world.work < 0:
             result.exhausted = True
         following = _following(way, world, dull, _names_that_matter(machine))
@@ -411,13 +414,13 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                 except Signal:
                     owner = Instance(cls)
                 args.append(owner)
+                if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
+                    if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
+                        frameworks.fit(machine.torch.nn, owner)
+                        return
                 if isinstance(owner, Instance) and owner.module and not _trains(node):
                     # Its loops are parts of the forward pass that somebody else calls for.
                     machine.world.frames[-1].forward = True
-        if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
-            if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
-                frameworks.fit(machine.torch.nn, owner)
-                return
         started = function
         while isinstance(function, Wrapped):
             function = function.function

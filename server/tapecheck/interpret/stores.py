@@ -75,7 +75,9 @@ def store_name(
         if not carry.restored(machine, home, name, before, value):
             home.stores[name] = machine.world.site(statement)
         home.stamps[name] = machine.world.clock
-        if isinstance(value, Tensor):
+        if type(value) is Instance and value.module:
+            machine.torch.nn.name_parameters(value, name)
+        elif isinstance(value, Tensor):
             if not value.name or value.node is None or not value.is_leaf:
                 value.name = name
             if value.node is not None or value.cuts:
@@ -133,6 +135,11 @@ def store_attribute(machine: Machine, owner: Instance, name: str, value: Value, 
     if name == "__dict__" and isinstance(value, Dict):
         owner.attrs = value.items
         return
+    if owner.module and isinstance(value, Tensor) and not value.parameter:
+        before = owner.attrs.get(name)
+        if isinstance(before, Tensor) and before.parameter:
+            # A module takes nothing but a Parameter where it has one.
+            machine.wrong("TypeError", node)
     owner.attrs[name] = value
     if isinstance(value, HOLDERS):
         carry.stored(machine, owner, name, node)
@@ -162,7 +169,10 @@ def _set_by_class(machine: Machine, owner: Instance, cls: Class, name: str, valu
 
 
 def name_parameter(machine: Machine, owner: Instance, name: str, value: Value) -> None:
-    if isinstance(value, Tensor) and owner.module and not value.name:
+    if isinstance(value, Instance):
+        if value.module:
+            machine.torch.nn.name_parameters(value, name)
+    elif isinstance(value, Tensor) and owner.module and not value.name:
         value.name = name
 
 

@@ -74,7 +74,7 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
         requires_grad(torch, owner, value, node)
     elif name == "data":
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
-        torch.world.change(owner, node, "data =", bumps="no")
+        torch.world.change(owner, node, "data =", bumps="no", written=[value])
     else:
         if owner.extra is None:
             owner.extra = {}
@@ -197,7 +197,7 @@ def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Arg
     """A write through `.data`: no version moves, no graph is built."""
     target = (owner.extra or {}).get("data_of")
     if isinstance(target, Tensor):
-        torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no")
+        torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
     owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
     return owner
 

@@ -148,6 +148,9 @@ class Torch:
             if self.nn.is_class(base):
                 self.nn.construct_into(owner, base, args, kwargs, node)
                 return
+            if base.startswith("torch.optim.") and ".lr_scheduler" not in base:
+                self.nn.base_optimizer(owner, args, kwargs, node)
+                return
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Classes whose objects are something else: enums, exceptions; None for the usual ones."""
@@ -179,7 +182,7 @@ class Torch:
             result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
             result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
             if value.is_leaf and value.node is not None:
-                self.world.make_leaf(result, node, value.name, value.parameter)
+                self.world.make_leaf(result, node, value.name, value.parameter, value.node)
         elif isinstance(value, List):
             result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.clock)
             memo[id(value)] = result
@@ -195,7 +198,7 @@ class Torch:
         elif isinstance(value, Instance):
             result = Instance(value.cls, value.lib, value.module)
             memo[id(value)] = result
-            result.facts = dict(value.facts)
+            result.facts = {key: fact for key, fact in value.facts.items() if key != "named"}
             result.hooks = list(value.hooks)
             for key, item in value.attrs.items():
                 result.attrs[key] = self.deep_copy(item, node, memo)

@@ -54,6 +54,7 @@ class Tensor:
     __slots__ = (
         "__weakref__",
         "base",
+        "changed",
         "constant_terms",
         "cuts",
         "dtype",
@@ -101,6 +102,8 @@ class Tensor:
         self.grad: Value = None
         self.parameter = False
         self.base: Tensor | None = None
+        self.changed: tuple[int, Site] | None = None
+        """When and where a graph was last written into it in place."""
         self.retains_grad = False
         self.rank: int | None = None
         self.extra: dict[str, Value] | None = None

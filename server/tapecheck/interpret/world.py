@@ -132,6 +132,8 @@ class World:
         self.leaf_tensors: dict[int, Tensor] = {}
         self.lines_run: set[tuple[str, int]] = set()
         self.branches: dict[Place, set[bool]] = {}
+        self.mistakes: set[tuple[str, Span]] = set()
+        """Exceptions of Python's own that nobody looks out for, and that the dry run went on past."""
 
     # -- effort ---------------------------------------------------------------------------------------------
 
@@ -268,10 +270,12 @@ class World:
         """A tensor without graph: data, constants, results of ops on such."""
         return Tensor(self.new_storage(), cuts=cuts, dtype=dtype, name=name)
 
-    def make_leaf(self, tensor: Tensor, node: ast.AST, name: str = "", parameter: bool = False) -> Tensor:
+    def make_leaf(
+        self, tensor: Tensor, node: ast.AST, name: str = "", parameter: bool = False, copy_of: int | None = None
+    ) -> Tensor:
         """Turn a tensor without graph into a leaf that requires grad."""
         number = self.new_id()
-        self.emit(Leaf(number, name or tensor.name, self.site(node), tensor.storage.id, parameter))
+        self.emit(Leaf(number, name or tensor.name, self.site(node), tensor.storage.id, parameter, copy_of))
         tensor.node = number
         tensor.graph = "yes"
         tensor.is_leaf = True
@@ -361,8 +365,9 @@ class World:
         bumps: Fact = "yes",
         optimizer: int | None = None,
         grad_mode: Fact | None = None,
+        written: Iterable[Value] = (),
     ) -> InPlace:
-        """Note an in-place change of a tensor."""
+        """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = storage_of(self, value)
         event = InPlace(
             self.site(at),
@@ -374,9 +379,22 @@ class World:
             bumps,
             optimizer,
             not getattr(value, "is_leaf", False),
+            self._lost(written),
         )
         self.emit(event)
         return event
+
+    def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:
+        """The nodes of values that are written past autograd, or that they were cut from under `no_grad`."""
+        found: list[int] = []
+        for value in written:
+            if isinstance(value, Tensor):
+                if value.graph == "yes" and value.node is not None:
+                    found.append(value.node)
+                for number in value.cuts:
+                    cut = self.ledger.cuts[number]
+                    found += cut.nodes if cut.how in ("no_grad", "data") else ()
+        return tuple(dict.fromkeys(node for node in found if node in self.ledger.nodes))
 
     def next_backward(self) -> int:
         self._backwards += 1

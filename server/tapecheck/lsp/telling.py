@@ -124,7 +124,9 @@ class Telling:
 
     def _leaf_name(self, leaf: Leaf) -> str:
         """A leaf as this file names it: "net.fc.weight" where its maker only knows "Linear.weight"."""
-        parts = [leaf.name.partition(".")[2]] if leaf.parameter else []
+        if not leaf.parameter or not leaf.name[:1].isupper():
+            return leaf.name
+        parts = [leaf.name.partition(".")[2]]
         for span in (leaf.at.span, *leaf.at.stack):
             assigned = [one for one in self.outline.assignments if one[0].file == span.file]
             around = [one for one in assigned if contains(one[0], span)]
@@ -139,7 +141,7 @@ class Telling:
         else:
             parts = parts if len(parts) == 1 else [*parts, "self"]
         named = ".".join(part for part in reversed(parts) if part)
-        return named if len(parts) > (1 if leaf.parameter else 0) else leaf.name
+        return named if len(parts) > 1 else leaf.name
 
     def leaves(self, reading: Reading, leaves: Iterable[int]) -> str:
         """How many parameters, and which: by name where they are few, else by the modules they belong to."""

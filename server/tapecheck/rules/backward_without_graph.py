@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.missing_create_graph import undifferentiable
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.rule import Example, Rule
@@ -151,7 +152,7 @@ optimizer.step()
                     continue
                 root = run.backward.roots[problem.root]
                 cuts = with_sources(reading, root.cuts)
-                if any(cut.how == "grad" for cut in cuts.values()):
+                if undifferentiable(reading, root.cuts):
                     continue
                 findings.append(self._finding(readings, reading, run, root, problem.root, list(cuts.values())))
         return findings

@@ -47,6 +47,30 @@ class GradientCut(Rule):
 
     VALID = (
         Example(
+            "First-order: the gradients of the copy are handed to the original",
+            """\
+import copy
+
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    x, y = torch.randn(6, 3), torch.randn(6, 1)
+    adapted = copy.deepcopy(model)
+    inner = (adapted(x) - y).pow(2).mean()
+    gradients = torch.autograd.grad(inner, list(adapted.parameters()))
+    with torch.no_grad():
+        for parameter, gradient in zip(adapted.parameters(), gradients):
+            parameter -= 0.1 * gradient
+    (adapted(x) - y).pow(2).mean().backward()
+    for original, parameter in zip(model.parameters(), adapted.parameters()):
+        original.grad = parameter.grad
+    optimizer.step()
+""",
+        ),
+        Example(
             "A stop-gradient beside a branch that is trained",
             """\
 import torch
@@ -84,6 +108,30 @@ for step in range(3):
         ),
     )
     INVALID = (
+        Example(
+            "The inner step is written into a deep copy through .data",
+            """\
+import copy
+
+import torch
+from torch import nn
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    x, y = torch.randn(6, 3), torch.randn(6, 1)
+    adapted = copy.deepcopy(model)
+    inner = (adapted(x) - y).pow(2).mean()
+    gradients = torch.autograd.grad(inner, list(adapted.parameters()), create_graph=True)
+    for parameter, gradient in zip(adapted.parameters(), gradients):
+        parameter.data -= 0.1 * gradient
+    outer = (adapted(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    outer.backward()
+    optimizer.step()
+""",
+            line=14,
+        ),
         Example(
             "The encoder is stepped but its output is detached",
             """\
@@ -174,7 +222,7 @@ for step in range(3):
             optimizer = reading.optimizers[number]
             for leaf in optimizer.params:
                 event = reading.ledger.leaves.get(leaf)
-                if event is not None and leaf not in frozen and _identity(event) not in trained:
+                if event is not None and leaf not in frozen and _identity(reading, event) not in trained:
                     owner.setdefault(leaf, optimizer.name)
         if not owner:
             return
@@ -182,6 +230,7 @@ for step in range(3):
         for cause in _causes(reading, owner.keys()):
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         for causes in places.values():
+            causes.sort(key=lambda cause: cause.copied is not None)
             yield self._finding(reading, causes, owner)
 
     def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str]) -> Finding:
@@ -196,6 +245,9 @@ for step in range(3):
         )
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
         words = CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(value=quoted(cut.name, "the value"))
+        if cut.copied is not None:
+            past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
+            words = f"the update is written into a copy of the model {past}, past autograd"
         plural = len(lost) != 1
         message = (
             f"{words}, so {text} never {'get' if plural else 'gets'} a gradient, although "
@@ -205,6 +257,9 @@ for step in range(3):
         for source in {source.id: source for cause in causes for source in cause.before}.values():
             what = CUT_WORDS.get(source.how, "{value} leaves its graph here")
             labels.append(Label(source.at.span, what.format(value=quoted(source.name, "the value")), "cut"))
+        if cut.copied is not None:
+            words = "copied here: nothing leads from the copy back to the original"
+            labels.append(Label(cut.copied.span, words, "cut"))
         run = causes[0].run
         labels.append(Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path"))
         step = next(
@@ -219,6 +274,11 @@ for step in range(3):
             first = causes[0].before[0]
             mend = CUT_ADVICE.get(first.how, "keep the value in the graph")
             advice = f"{advice}, and mend the cut on {line(first.at.span, home)}: {mend}"
+        if cut.copied is not None:
+            advice = (
+                "compute the updated parameters as new tensors of the original ones and run the model with them: "
+                "`torch.func.functional_call(model, updated, inputs)`"
+            )
         return Finding(
             self.code, self.name, self.severity, home, message,
             f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
@@ -237,7 +297,7 @@ class _Cause:
     """A cut value that a backward's graph was built with, and the parameters behind it.
 
     `how` and `name` are the cut's, `at` its place, `before` the cuts that came before a value was made a leaf
-    again."""
+    again. `copied` is where the deep copy was made that took the update instead of the parameters."""
 
     how: str
     name: str
@@ -245,10 +305,12 @@ class _Cause:
     lost: set[int]
     run: Run
     before: list[Cut]
+    copied: Site | None = None
 
 
-def _identity(leaf: Leaf) -> _Identity:
-    return leaf.name, leaf.at.file, leaf.at.span.line, leaf.at.span.column
+def _identity(reading: Reading, leaf: Leaf) -> _Identity:
+    """What one line makes is one: which of its leaves a run trains, other ways through the program may change."""
+    return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
 
 
 def _trained(reading: Reading) -> set[_Identity]:
@@ -260,9 +322,9 @@ def _trained(reading: Reading) -> set[_Identity]:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
     written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
     return {
-        _identity(leaf)
+        _identity(reading, leaf)
         for number, leaf in reading.ledger.leaves.items()
-        if number in reached or leaf.storage in written
+        if number in reached or number in reading.given or leaf.storage in written
     }
 
 
@@ -301,6 +363,23 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
             ):
                 continue
             yield _Cause(cut.how, cut.name, cut.at, behind, run, [])
+        yield from _updated_copies(reading, run, wanted)
+
+
+def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:
+    """Copies of parameters that a differentiable update was written into past autograd.
+
+    A gradient with a graph of its own is taken to be differentiated further; written into a copy's memory it leads
+    nowhere, and the copy not to what it was copied from.
+    """
+    leaves = reading.ledger.leaves
+    for position, change in reading.changes:
+        copy = leaves.get(change.leaf) if change.leaf is not None and change.lost else None
+        if copy is None or copy.copy_of not in wanted or position > run.position:
+            continue
+        if copy.id in run.traversal.executed and copy.id in reading.ledger.ancestry(change.lost):
+            how = "data" if change.grad_mode == "yes" or change.how.startswith("data") else "no_grad"
+            yield _Cause(how, change.name, change.at, {copy.copy_of}, run, [], copy.at)
 
 
 def _made_again(reading: Reading, root: Root) -> Leaf | None:

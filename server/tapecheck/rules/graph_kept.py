@@ -223,7 +223,7 @@ for step in range(5):
         message = (
             f"{quoted(holder, 'a value')} {'keeps' if certain else 'may keep'} the graph of every "
             f"iteration of the loop on {loop_line}, "
-            f"{growth.nodes} graph node{'s' if growth.nodes != 1 else ''} more each time"
+            f"at least {growth.nodes} graph node{'s' if growth.nodes != 1 else ''} more each time"
         )
         if kept and freeing is None:
             message += ": nothing ever frees them, so the activations of all iterations stay in memory"

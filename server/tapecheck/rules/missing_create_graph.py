@@ -163,7 +163,7 @@ print(importance.abs().sum().item())
                 problem = run.traversal.problem
                 if problem is not None and problem.kind == "no-graph" and problem.certain == "yes":
                     root = run.backward.roots[problem.root]
-                    cuts = [cut for cut in with_sources(reading, root.cuts).values() if cut.how == "grad"]
+                    cuts = undifferentiable(reading, root.cuts)
                     if cuts:
                         findings.append(self._raising(readings, reading, run, cuts, problem.root, unused=None))
                 elif problem is not None and problem.kind == "unused":
@@ -248,6 +248,18 @@ print(importance.abs().sum().item())
                     "root": run.backward.roots[0].name,
                 },
             )  # fmt: skip
+
+
+def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
+    """The gradients without graph that values with some cuts come from, where nothing else cut them afterwards."""
+    found: dict[int, Cut] = {}
+    stack = list(numbers)
+    while stack:
+        cut = reading.ledger.cuts.get(stack.pop())
+        if cut is not None and cut.how == "grad" and cut.id not in found:
+            found[cut.id] = cut
+            stack.extend(cut.sources)
+    return list(found.values())
 
 
 def gradients_taken(readings: Sequence[Reading]) -> set[Span]:

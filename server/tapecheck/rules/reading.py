@@ -17,6 +17,7 @@ from tapecheck.tape import (
     Escape,
     Fact,
     GradientCleared,
+    GradientSet,
     Hold,
     InPlace,
     Iteration,
@@ -110,6 +111,8 @@ class Reading:
         self.optimizers: dict[int, Optimizer] = {}
         self.changes: list[tuple[int, InPlace]] = []
         self.cleared: dict[int, list[tuple[int, GradientCleared]]] = {}
+        self.given: set[int] = set()
+        """The leaves that the program itself gives a gradient."""
         self.escapes: list[tuple[int, Escape]] = []
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
@@ -146,6 +149,8 @@ class Reading:
                 self.optimizers[event.id] = event
             elif isinstance(event, GradientCleared):
                 self.cleared.setdefault(event.leaf, []).append((position, event))
+            elif isinstance(event, GradientSet):
+                self.given.add(event.leaf)
             elif isinstance(event, Escape):
                 self.escapes.append((position, event))
             elif isinstance(event, Raised):

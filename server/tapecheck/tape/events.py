@@ -66,13 +66,25 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`."""
+    """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`.
+
+    `copy_of` is the leaf that it was deep-copied from, where that is known.
+    """
 
     id: int
     name: str
     at: Site
     storage: int
     parameter: bool = False
+    copy_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A leaf has a better name from here on: the path of attributes that leads to it, "model.fc.weight"."""
+
+    leaf: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +191,8 @@ class InPlace:
 
     `bumps` says whether its version counter moved ("no" for writes through `.data`). `leaf` is set when the
     target is a leaf that requires grad or a view of one; with `grad_mode` "yes" PyTorch raises then.
-    `optimizer` is the optimizer whose step did it.
+    `optimizer` is the optimizer whose step did it. `lost` are the nodes of values that were written past autograd,
+    through `.data` or under `no_grad`: the target does not lead back to them.
     """
 
     at: Site
@@ -191,6 +204,7 @@ class InPlace:
     bumps: Fact = "yes"
     optimizer: int | None = None
     on_view: bool = False
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +242,14 @@ class GradientCleared:
     leaf: int
     to_none: Fact
     detached: Fact = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class GradientSet:
+    """The program itself gave a leaf a `.grad`: `parameter.grad = value`."""
+
+    at: Site
+    leaf: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +371,8 @@ class End:
 
 
 Event = Union[
-    Leaf, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, Loop, Iteration, LoopEnd, Hold,
-    Bind, Escape, Decision, Raised, Measure, End,
+    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, Loop, Iteration,
+    LoopEnd, Hold, Bind, Escape, Decision, Raised, Measure, End,
 ]  # fmt: skip
 
 

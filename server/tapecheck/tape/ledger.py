@@ -8,6 +8,7 @@ freed unless the graph is retained. What ran before a failing node stays freed.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from tapecheck.tape.events import (
     Fact,
     InPlace,
     Leaf,
+    Named,
     Node,
     Saved,
     Tape,
@@ -77,11 +79,13 @@ class Ledger:
     """Replays events one at a time and remembers what the engine would.
 
     Feed every event of a tape in order; `feed` answers the traversal of a Backward and None for the rest.
+    `maker_names` are the names that leaves had before they were told by a path ("Linear.weight").
     """
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
         self.leaves: dict[int, Leaf] = {}
+        self.maker_names: dict[int, str] = {}
         self.cuts: dict[int, Cut] = {}
         self.versions: dict[int, int] = {}
         self.changes: dict[int, list[InPlace]] = {}
@@ -94,6 +98,10 @@ class Ledger:
             self.nodes[event.id] = event
         elif isinstance(event, Leaf):
             self.leaves[event.id] = event
+        elif isinstance(event, Named):
+            if event.leaf in self.leaves:
+                self.maker_names.setdefault(event.leaf, self.leaves[event.leaf].name)
+                self.leaves[event.leaf] = dataclasses.replace(self.leaves[event.leaf], name=event.name)
         elif isinstance(event, Cut):
             self.cuts[event.id] = event
         elif isinstance(event, InPlace):

@@ -18,10 +18,10 @@ FORMAT = 1
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        vocabulary.Leaf, vocabulary.Node, vocabulary.Cut, vocabulary.Backward, vocabulary.InPlace,
-        vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.Loop, vocabulary.Iteration,
-        vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind, vocabulary.Escape, vocabulary.Decision,
-        vocabulary.Raised, vocabulary.Measure, vocabulary.End,
+        vocabulary.Leaf, vocabulary.Named, vocabulary.Node, vocabulary.Cut, vocabulary.Backward, vocabulary.InPlace,
+        vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
+        vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
+        vocabulary.Escape, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure, vocabulary.End,
     )
 }  # fmt: skip
 

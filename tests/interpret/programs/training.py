@@ -912,4 +912,38 @@ for i in range(4):
         (h - prev).pow(2).sum().backward()  # raises
     prev = h
 """,
+    "an optimizer of one's own changes weights between two backward calls": """
+class SAM(torch.optim.Optimizer):
+    def __init__(self, params, base, rho=0.05, **kw):
+        super().__init__(params, dict(rho=rho))
+        self.base = base(self.param_groups, **kw)
+    @torch.no_grad()
+    def first_step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["e"] = p.grad * group["rho"]
+                p.add_(self.state[p]["e"])
+    @torch.no_grad()
+    def second_step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(self.state[p]["e"])
+        self.base.step()
+net = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
+opt = SAM(net.parameters(), torch.optim.SGD, lr=0.1)
+for i in range(3):
+    loss = net(torch.randn(6, 5)).pow(2).mean()
+    loss.backward(retain_graph=True)
+    opt.first_step()
+    loss.backward()  # raises
+    opt.second_step()
+""",
+    "apply visits children in their order": """
+def init(m):
+    if isinstance(m, nn.Linear):
+        m.weight.fill_(0.1)
+    elif isinstance(m, nn.LayerNorm):
+        m.bias.zero_()  # raises
+nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).apply(init)
+""",
 }

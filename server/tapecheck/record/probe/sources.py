@@ -161,6 +161,15 @@ class _Reader:
             called = node.value.func
             if isinstance(called, ast.Attribute) and called.attr in _MUTATORS:
                 self._store(called.value, "container", node, function)
+            else:
+                # `total.mul_(0.9).add_(loss)` writes a graph into `total`.
+                written: ast.AST = node.value
+                while isinstance(written, ast.Call) and isinstance(written.func, ast.Attribute):
+                    if not written.func.attr.endswith("_") or written.func.attr.endswith("__"):
+                        return
+                    written = written.func.value
+                if not isinstance(written, ast.Call):
+                    self._store(written, "assign", node, function)
 
     def _store(self, target: ast.AST, how: str, statement: ast.stmt, function: str) -> None:
         while isinstance(target, (ast.Subscript, ast.Starred)):

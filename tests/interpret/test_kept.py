@@ -1,0 +1,101 @@
+"""What keeps the graph of every iteration: the line marked `# kept` stores or carries it, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.interpret.truth import full
+
+PROGRAMS = {
+    "written into a buffer": """
+class Center(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.register_buffer("mean", torch.zeros(3))
+    def forward(self, x):
+        h = self.fc(x)
+        out = h - self.mean.detach()
+        self.mean.mul_(0.9).add_(h.mean(0))  # kept
+        return out
+net = Center()
+for step in range(10):
+    net(torch.randn(6, 4)).pow(2).mean().backward()
+""",
+    "written into a slice": """
+bank = torch.zeros(8, 3)
+net = nn.Linear(4, 3)
+for step in range(10):
+    f = net(torch.randn(2, 4))
+    f.pow(2).mean().backward()
+    at = step % 4 * 2
+    bank[at : at + 2] = f  # kept
+""",
+    "added in place to a total": """
+total = torch.zeros(())
+w = torch.randn(3, requires_grad=True)
+for step in range(10):
+    loss = w.pow(2).sum()
+    loss.backward()
+    total.add_(loss)  # kept
+""",
+    "linked objects": """
+class Record:
+    def __init__(self, value, before):
+        self.value, self.before = value, before
+tail = None
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    tail = Record(loss, tail)  # kept
+""",
+    "lists made anew from their old selves": """
+history = {}
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    history = {key: history.get(key, []) + [value] for key, value in {"loss": loss}.items()}  # kept
+""",
+    "the last record refers to no other": """
+class Record:
+    def __init__(self, value, before):
+        self.value, self.before = value, before
+tail = None
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    tail = Record(loss, None)
+""",
+    "linked numbers": """
+class Record:
+    def __init__(self, value, before):
+        self.value, self.before = value, before
+tail = None
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    tail = Record(loss.item(), tail)
+""",
+    "a buffer written anew from a constant": """
+bank = torch.zeros(8, 3)
+net = nn.Linear(4, 3)
+for step in range(10):
+    f = net(torch.randn(2, 4))
+    (f @ bank.t()).pow(2).mean().backward()
+    bank[step % 8] = f.detach()[0]
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_line_that_keeps_is_told(name: str) -> None:
+    text = full(PROGRAMS[name])
+    marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("# kept")]
+    found = [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings]
+    assert found == [("TAPE201", line) for line in marked]
