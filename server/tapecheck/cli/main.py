@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -98,7 +99,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_RUN_EXIT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run.add_argument("script", nargs="?", metavar="SCRIPT", help="the script to execute")
+    run.add_argument(
+        "script", nargs="?", metavar="SCRIPT",
+        help="the script to execute (default: what `run` under [tool.tapecheck] in pyproject.toml says)",
+    )  # fmt: skip
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="its arguments")
     run.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
@@ -109,6 +113,10 @@ def _parser() -> argparse.ArgumentParser:
         "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
     )
     run.add_argument(
+        "--launcher", type=_command, default=[], metavar="COMMAND",
+        help="start the script by this command, which is put before it: \"torchrun --nproc-per-node 2\"",
+    )  # fmt: skip
+    run.add_argument(
         "--timeout", type=_limit, default=DEFAULT_TIMEOUT, metavar="S",
         help=f"stop the script after S seconds, 0 for never (default: {DEFAULT_TIMEOUT:g})",
     )  # fmt: skip
@@ -116,6 +124,10 @@ def _parser() -> argparse.ArgumentParser:
         "--max-iterations", type=_positive, metavar="N", help="stop after N iterations of the training loop"
     )
     run.add_argument("--max-backward", type=_positive, metavar="N", help="stop after N backward calls")
+    run.add_argument(
+        "--confirm", action="append", default=[], metavar="FILE",
+        help="a file of the project whose findings are to be confirmed, whichever program runs it; may be repeated",
+    )  # fmt: skip
     run.add_argument("--tape", metavar="FILE", help="keep the recorded tape as JSON lines")
     run.add_argument("--html", metavar="FILE", help="write the report as one HTML page, too")
     run.add_argument(
@@ -158,6 +170,13 @@ def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...] = ("te
 
 def _names(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _command(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def _positive(text: str) -> int:

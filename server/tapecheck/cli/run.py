@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.check import apart
@@ -18,23 +19,32 @@ from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
 from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, write
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
+from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
 from tapecheck.report import Checked, Sources, html
 from tapecheck.rules.finding import Finding
-from tapecheck.source import Source, SourceError, read_source, suppressions
+from tapecheck.source import Source, suppressions
+from tapecheck.source.configuration import FILE
 from tapecheck.source.notebook import SUFFIX
 
 # The script's own traceback stands above it in full.
 _LONGEST = 120
+_CHECK_SECONDS = 10.0
 
 
 @dataclass(slots=True)
 class _Program:
-    """What is run: its findings, its source where it can be read, and the request that runs it."""
+    """What is run: its findings, its source where it can be read, and the request that runs it.
+
+    `sources` are those of all its own files by the names that the findings have; `asked` are the files whose findings
+    are shown whatever the run says of them.
+    """
 
     checked: Checked
     source: Source | None
     request: RunRequest
+    sources: dict[str, Source] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
 
 
 def run_script(options: argparse.Namespace) -> int:
@@ -77,20 +87,26 @@ def run_script(options: argparse.Namespace) -> int:
 
 def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
     source: Source | None = None
+    if options.module is None and options.script is None:
+        _from_project(options)
     if options.module is not None:
         if not options.module:
             raise UsageError("-m needs the name of a module")
         options.script, *options.arguments = options.module
         file = _file_of(options.script)
         checked, source = check_program(file, wanted) if file is not None else (Checked(options.script), None)
-    elif options.script is None:
-        raise UsageError("name a script to run, or a module with -m")
     else:
         if Path(options.script).is_dir():
             raise UsageError(f"{options.script}: is a directory: name a script in it")
         if not Path(options.script).is_file():
             raise UsageError(f"{options.script}: no such file")
+        file = options.script
         checked, source = check_program(options.script, wanted)
+    program = _Program(checked, source, RunRequest(options.script))
+    if source is not None:
+        program.sources[checked.path] = source
+        program.asked.add(checked.path)
+    _check_others(program, [file] if file is not None else [], options, wanted)
     request = RunRequest(
         script=options.script,
         args=options.arguments,
@@ -105,6 +121,7 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
         },
         tape=options.tape,
         module=options.module is not None,
+        launcher=options.launcher,
     )
     if source is not None and source.cells is not None:
         # As Jupyter has it: cells run where the notebook lies, and figures need no display.
@@ -115,7 +132,67 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
         )  # fmt: skip
     elif options.script.endswith(SUFFIX):
         raise UsageError("; ".join(problem.message for problem in checked.problems) or f"{options.script}: no notebook")
-    return _Program(checked, source, request)
+    program.request = request
+    return program
+
+
+def _from_project(options: argparse.Namespace) -> None:
+    """Take from the project's configuration what is to be run, and go to where it is run."""
+    entry = entry_for(str(Path(options.confirm[0] if options.confirm else FILE).absolute()))
+    if entry is None:
+        raise UsageError(
+            "name a script to run, a module with -m, or the program that runs this project: "
+            f"run = [...] under [tool.tapecheck] in its {FILE}"
+        )
+    options.confirm = [str(Path(name).absolute()) for name in options.confirm]
+    for name in ("tape", "html"):
+        if getattr(options, name) is not None:
+            setattr(options, name, str(Path(getattr(options, name)).absolute()))
+    os.chdir(entry.folder)
+    options.confirm = [
+        os.path.relpath(name) if Path(name).is_relative_to(Path.cwd()) else name for name in options.confirm
+    ]
+    options.script, options.arguments = entry.script, list(entry.args)
+    if entry.module:
+        options.module = [entry.script, *entry.args]
+    options.launcher = options.launcher or list(entry.launcher)
+
+
+def _check_others(program: _Program, first: list[str], options: argparse.Namespace, wanted: Wanted) -> None:
+    """Check the other files of the program, too: those that are asked for, named by arguments, imported."""
+    checked = program.checked
+    for name in options.confirm:
+        if not Path(name).is_file():
+            raise UsageError(f"{name}: no such file")
+    began = time.monotonic()
+    known = {_real(name) for name in program.sources}
+    # Tests that arguments name, unless other files are asked for.
+    named = [] if options.confirm else [argument.partition("::")[0] for argument in options.arguments]
+    asked = {_real(name) for name in [*options.confirm, *named] if name.endswith(".py")}
+    left = 0
+    for name in [*options.confirm, *files_of(first, options.arguments)]:
+        if _real(name) in known:
+            continue
+        if time.monotonic() - began > _CHECK_SECONDS and _real(name) not in asked:
+            left += 1
+            continue
+        known.add(_real(name))
+        other, source = check_program(name, wanted)
+        if source is None or source.cells is not None:
+            continue
+        program.sources[name] = source
+        if _real(name) in asked:
+            program.asked.add(name)
+            checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
+        checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
+        checked.findings = [*checked.findings, *other.findings]
+        checked.fixes = [*checked.fixes, *(other.fixes_of(index) for index in range(len(other.findings)))]
+    if left:
+        print(f"tapecheck: {left} more files of the program are judged by the run alone", file=sys.stderr)
+
+
+def _real(name: str) -> str:
+    return str(Path(name).resolve())
 
 
 def _file_of(module: str) -> str | None:
@@ -158,42 +235,55 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
     checked = program.checked
     known = {finding.key: checked.fixes_of(index) for index, finding in enumerate(checked.findings)}
     findings = judge(checked.findings, result.tape, directory=program.request.cwd)
-    checked.findings = [finding for finding in findings if not _switched_off(finding, checked.path)]
+    checked.findings = [
+        finding for finding in findings if not _switched_off(finding, program) and _is_shown(finding, program)
+    ]
     checked.fixes = [known.get(finding.key, []) for finding in checked.findings]
 
 
 def _trials(program: _Program, interrupted: threading.Event) -> list[Trial | None]:
     """Run the program once more with a seed, and once with the preferred fix of each finding that the run showed."""
-    checked, source = program.checked, program.source
-    request = dataclasses.replace(program.request, tape=None, watch=())
-    texts = [
-        edited(source.text, checked.path, checked.fixes_of(index)[0].edits)
-        if source is not None and _is_so(finding) and checked.fixes_of(index)
-        else None
-        for index, finding in enumerate(checked.findings)
-    ]
-    if not any(texts):
+    checked = program.checked
+    # A test's file is compiled by pytest itself, unless told otherwise.
+    plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
+    request = dataclasses.replace(program.request, tape=None, watch=(), env={**program.request.env, **plain})
+    mended = [_mended(program, request, index) for index in range(len(checked.findings))]
+    if not any(mended):
         print("tapecheck: there is no fix to try", file=sys.stderr)
         return []
-    if request.module:
-        print("tapecheck: fixes of modules cannot be tried", file=sys.stderr)
-        return []
     before: Side | None = None
-    tried: dict[str, Trial] = {}
+    tried: dict[tuple[str | None, tuple[tuple[str, str], ...]], Trial] = {}
     trials: list[Trial | None] = []
-    for text in texts:
-        if text is None or interrupted.is_set():
+    for one in mended:
+        if one is None or interrupted.is_set():
             trials.append(None)
             continue
+        key = (one.text, tuple(one.instead.items()))
         try:
             if before is None:
                 before = side(request, None, interrupted.is_set)
-            if text not in tried:
-                tried[text] = Trial(before, side(dataclasses.replace(request, text=text), None, interrupted.is_set))
-            trials.append(tried[text])
+            if key not in tried:
+                tried[key] = Trial(before, side(one, None, interrupted.is_set))
+            trials.append(tried[key])
         except RunError as error:
             raise UsageError(str(error)) from error
     return trials
+
+
+def _mended(program: _Program, request: RunRequest, index: int) -> RunRequest | None:
+    """The request that runs the program with the preferred fix of a finding that the run showed; None without one."""
+    checked = program.checked
+    finding, fixes = checked.findings[index], checked.fixes_of(index)
+    if not fixes or not _is_so(finding):
+        return None
+    file = finding.span.file
+    source = program.sources.get(file)
+    text = edited(source.text, file, fixes[0].edits) if source is not None else None
+    if text is None:
+        return None
+    if file == checked.path and not request.module:
+        return dataclasses.replace(request, text=text)
+    return dataclasses.replace(request, instead={_real(file): text})
 
 
 def _write_page(path: str, page: html.Run) -> None:
@@ -204,14 +294,19 @@ def _write_page(path: str, page: html.Run) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _switched_off(finding: Finding, path: str) -> bool:
-    """Whether a comment in the script switches off what only the run has found."""
-    if finding.evidence is None or finding.evidence.verdict != "found-by-run" or finding.span.file != path:
+def _switched_off(finding: Finding, program: _Program) -> bool:
+    """Whether a comment in its file switches off what only the run has found."""
+    source = program.sources.get(finding.span.file)
+    if finding.evidence is None or finding.evidence.verdict != "found-by-run" or source is None:
         return False
-    try:
-        return not apart([finding], suppressions(read_source(path)))[0]
-    except SourceError:
-        return False
+    return not apart([finding], suppressions(source))[0]
+
+
+def _is_shown(finding: Finding, program: _Program) -> bool:
+    """Whether a finding concerns who asked: of files that were only brought in, what the run reached."""
+    if not program.asked or finding.span.file in program.asked:
+        return True
+    return finding.evidence is not None and finding.evidence.verdict != "not-reached"
 
 
 def _is_so(finding: Finding) -> bool:

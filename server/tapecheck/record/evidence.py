@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
+from tapecheck.record import ranks
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.rules import ALL, Evidence, Finding, Label, Reading
 from tapecheck.rules import judge as judge_tapes
@@ -66,9 +67,14 @@ def confirm(
 def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:
     """The findings with what a recorded tape says of each, and those that only the run made.
 
+    Of a tape of several ranks each is asked: what holds on one holds, and the evidence says on which.
+
     The findings given are left as they are: copies carry the evidence. One on which the run says nothing either
     way has none. `directory` is the working directory of the run, to which names on the tape are relative.
     """
+    of_ranks = ranks.parts(tape)
+    if of_ranks:
+        return ranks.judged(static, of_ranks, lambda findings, part: judge(findings, part, directory=directory))
     story = _Story(tape, directory)
     found = story.findings()
     judged: list[Finding] = []

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, Union
 
-from tapecheck.tape import End, Raised, Tape, TapeError, read_tape
+from tapecheck.record.ranks import merge
+from tapecheck.tape import End, Raised, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
 NO_TORCH, OLD_PYTHON = 97, 96
@@ -33,6 +34,7 @@ _LONGEST_LINE = 64_000
 _MAX_SITES = 200_000
 
 Stream = Literal["stdout", "stderr"]
+_Stopped = Literal["", "timeout", "cancelled", "stopped"]
 How = Literal["finished", "raised", "stopped", "timeout", "cancelled", "died"]
 
 
@@ -52,6 +54,11 @@ class RunRequest:
     `text` runs in place of what the file holds; with `notebook` it has the names that IPython gives to cells. `seed` is
     set for every generator of random numbers before the program begins, and the tape ends with a digest of what was
     learned.
+
+    `instead` are texts that modules are compiled from in place of their files, by the absolute paths of these.
+
+    `launcher` is a command that starts the program in several processes, to which the script is appended (`torchrun
+    --nproc-per-node 2`): each has a tape, and they are merged. Such a program's interpreter is the launcher's.
     """
 
     script: str
@@ -69,6 +76,8 @@ class RunRequest:
     text: str | None = None
     notebook: bool = False
     seed: int | None = None
+    launcher: Sequence[str] = ()
+    instead: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +144,12 @@ def run(
             folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
             (folder / "text.py").write_text(request.text, encoding="utf-8", newline="")
             command[3:3] = ["--text", str(folder / "text.py")]
+        if request.instead:
+            folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
+            (folder / "instead.json").write_text(json.dumps(dict(request.instead)), encoding="utf-8")
+            command[3:3] = ["--instead", str(folder / "instead.json")]
+        if request.launcher:
+            return _launched(request, command[3:], tape, began, on_event, cancelled)
         alive = cleanup.enter_context(_alive())
         options = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [*command[:3], *options, *command[3:]], alive)
@@ -144,7 +159,72 @@ def run(
         finally:
             _kill(process)
             follower.close()
-        return _result(request, process, tape, follower, stopped, time.monotonic() - began)
+        tapes = {0: _read(request, process.returncode, tape, follower, stopped)}
+        return _result(request, process, tapes, follower, stopped, time.monotonic() - began)
+
+
+def _launched(
+    request: RunRequest,
+    options: list[str],
+    kept: Path,
+    began: float,
+    on_event: Callable[[Union[Output, Progress]], None] | None,
+    cancelled: Callable[[], bool] | None,
+) -> RunResult:
+    """Run a program by its launcher; each of its processes writes a tape of its own into a folder."""
+    with tempfile.TemporaryDirectory(prefix="tapecheck-") as name, _named_pipe(Path(name)) as alive:
+        tape = Path(name) / "tape"
+        own = ["--tape", str(tape), "--rank", "1", *([] if alive is None else ["--alive", str(alive)])]
+        env = {**request.env, "PYTHONUNBUFFERED": "1"}
+        launched = dataclasses.replace(request, env=env)
+        process = _start(launched, [*_launcher(request), str(PROBE), *own, *options], None)
+        follower = _Follower(process, Path(f"{tape}.rank0"), began, on_event)
+        try:
+            stopped = follower.wait(request.timeout, cancelled, lambda: _one_stopped(tape))
+        finally:
+            _kill(process, tape)
+            follower.close()
+        tapes: dict[int, Tape] = {}
+        for path in sorted(tape.parent.glob("tape.rank*")):
+            rank = path.name.removeprefix("tape.rank")
+            with contextlib.suppress(OSError, TapeError):
+                if rank.isdigit():
+                    with path.open(encoding="utf-8", errors="replace") as file:
+                        tapes[int(rank)] = read_tape(file)
+        if not tapes:
+            tapes[0] = _read(request, process.returncode, tape, follower, stopped)
+        result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
+        if request.tape is not None:
+            try:
+                with kept.open("w", encoding="utf-8") as written:
+                    write_tape(result.tape, written)
+            except OSError as error:
+                raise RunError(f"the tape cannot be written to {kept}: {error.strerror or error}") from error
+        return result
+
+
+def _launcher(request: RunRequest) -> list[str]:
+    """The launcher's command; one that lies beside the chosen interpreter comes before those on the path."""
+    name, *rest = request.launcher
+    python = shutil.which(request.python, path=request.env.get("PATH")) or request.python
+    if name in ("python", "python3"):
+        return [python, *rest]
+    beside = str(Path(python).parent) if Path(python).parent != Path() else ""
+    found = shutil.which(name, path=beside) or shutil.which(name, path=request.env.get("PATH"))
+    if found is None:
+        raise RunError(f"the launcher {name!r} does not exist or is not executable")
+    return [found, *rest]
+
+
+def _one_stopped(tape: Path) -> bool:
+    """Whether a process came to a limit: those that wait for it would wait for ever."""
+    for path in tape.parent.glob("tape.rank*"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            file.seek(max(path.stat().st_size - 4096, 0))
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+            if last.startswith(b'{"event":"End","how":"stopped"'):
+                return True
+    return False
 
 
 def _command(request: RunRequest) -> list[str]:
@@ -183,6 +263,22 @@ def _command(request: RunRequest) -> list[str]:
 
 
 @contextlib.contextmanager
+def _named_pipe(folder: Path) -> Iterator[Path | None]:
+    """A pipe in a folder that closes when this process ends, for processes that inherit no open files of it."""
+    if not hasattr(os, "mkfifo"):
+        yield None
+        return
+    path = folder / "alive"
+    os.mkfifo(path)
+    # Both ends: opening it for writing alone would wait for a reader.
+    handle = os.open(path, os.O_RDWR)
+    try:
+        yield path
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
 def _alive() -> Iterator[int | None]:
     """A pipe whose other end closes when this process ends, however it does: the child's end of it."""
     if os.name == "nt":
@@ -212,8 +308,14 @@ def _start(request: RunRequest, command: list[str], alive: int | None) -> subpro
         raise RunError(f"the interpreter {request.python!r} cannot be started: {error.strerror or error}") from error
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the process group: the script, data-loader workers, whatever it started."""
+def _kill(process: subprocess.Popen[bytes], tape: Path | None = None) -> None:
+    """Kill what is left of the process group: the script, data-loader workers, whatever it started.
+
+    Of a launcher whose tapes begin with `tape` each of its processes leads a group of its own, too.
+    """
+    for path in [] if tape is None else sorted(tape.parent.glob("tape.rank*.pid")):
+        with contextlib.suppress(OSError, ValueError):
+            _kill_rank(int(path.read_text()), str(tape))
     if os.name == "nt":
         if process.poll() is None:
             subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True, check=False)
@@ -221,6 +323,21 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _kill_rank(number: int, tape: str) -> None:
+    if os.name == "nt":
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(number)], capture_output=True, check=False)
+        return
+    commands = Path(f"/proc/{number}/cmdline")
+    if Path("/proc/self/cmdline").exists() and tape.encode() not in commands.read_bytes():
+        # It ended, and its number belongs to somebody else by now.
+        return
+    group = os.getpgid(number)
+    if group == os.getpgid(0):
+        os.kill(number, signal.SIGKILL)
+    else:
+        os.killpg(group, signal.SIGKILL)
 
 
 class _Lines:
@@ -303,8 +420,18 @@ class _Follower:
         for reader in self._readers:
             reader.start()
 
-    def wait(self, timeout: float | None, cancelled: Callable[[], bool] | None) -> Literal["", "timeout", "cancelled"]:
-        """Wait for the child; answers why it has to be killed, nothing where it ended by itself."""
+    def wait(
+        self,
+        timeout: float | None,
+        cancelled: Callable[[], bool] | None,
+        one_stopped: Callable[[], bool] | None = None,
+    ) -> _Stopped:
+        """Wait for the child; answers why it has to be killed, nothing where it ended by itself.
+
+        Once `one_stopped` answers True the child has a moment left.
+        """
+        left: float | None = None
+        looked = time.monotonic()
         while True:
             try:
                 self.process.wait(_POLL_SECONDS)
@@ -321,6 +448,12 @@ class _Follower:
                 return "timeout"
             if cancelled is not None and cancelled():
                 return "cancelled"
+            now = time.monotonic()
+            if one_stopped is not None and left is None and now - looked > 1.0:
+                looked = now
+                left = now + _GRACE_SECONDS if one_stopped() else None
+            if left is not None and now > left:
+                return "stopped"
 
     def close(self) -> None:
         for reader in self._readers:
@@ -394,15 +527,8 @@ class _Follower:
                     self.iterations += self._counts.get(around, 0)
 
 
-def _result(
-    request: RunRequest,
-    process: subprocess.Popen[bytes],
-    path: Path,
-    follower: _Follower,
-    stopped: Literal["", "timeout", "cancelled"],
-    seconds: float,
-) -> RunResult:
-    code = process.returncode
+def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopped: _Stopped) -> Tape:
+    """The tape of a child that ended."""
     stderr = follower.text("stderr")
     if code == NO_TORCH:
         raise RunError(f"{request.python} has no torch: choose the interpreter that the script is run with")
@@ -410,12 +536,23 @@ def _result(
         raise RunError(stderr.strip().removeprefix("tapecheck: "))
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            tape = read_tape(file)
+            return read_tape(file)
     except (OSError, TapeError) as error:
         if stopped:
-            tape = Tape("tapecheck recorder")
-        else:
-            raise RunError(_no_tape(request, code, stderr)) from error
+            return Tape("tapecheck recorder")
+        raise RunError(_no_tape(request, code, stderr)) from error
+
+
+def _result(
+    request: RunRequest,
+    process: subprocess.Popen[bytes],
+    tapes: dict[int, Tape],
+    follower: _Follower,
+    stopped: _Stopped,
+    seconds: float,
+) -> RunResult:
+    code = process.returncode
+    tape = merge({rank: _uncaught_once(one) for rank, one in tapes.items()})
     end = tape.events[-1] if tape.events and isinstance(tape.events[-1], End) else None
     killed = -code if code < 0 and not stopped and os.name != "nt" else None
     how, detail = _ending(end, stopped, killed, code, request)
@@ -423,14 +560,14 @@ def _result(
         tape.events.append(End("stopped", detail))
     ended = killed is None and not stopped and how != "timeout"
     return RunResult(
-        tape=_uncaught_once(tape), exit_code=code if ended else None, signal=killed, how_ended=how, detail=detail,
-        stdout=follower.text("stdout"), stderr=stderr, seconds=seconds,
+        tape=tape, exit_code=code if ended else None, signal=killed, how_ended=how, detail=detail,
+        stdout=follower.text("stdout"), stderr=follower.text("stderr"), seconds=seconds,
         iterations=follower.iterations, backwards=follower.backwards,
     )  # fmt: skip
 
 
 def _ending(
-    end: End | None, stopped: Literal["", "timeout", "cancelled"], killed: int | None, code: int, request: RunRequest
+    end: End | None, stopped: _Stopped, killed: int | None, code: int, request: RunRequest
 ) -> tuple[How, str]:
     if stopped == "timeout":
         return "timeout", f"killed after {request.timeout:g} seconds"
@@ -446,7 +583,7 @@ def _ending(
         return "died", f"the process ended itself with exit code {code} before the recorder could close the tape"
     if end.how == "raised":
         return "raised", end.detail
-    if end.how == "stopped" and request.timeout is not None and end.detail.startswith(_time_is_up(request.timeout)):
+    if end.how == "stopped" and request.timeout is not None and _time_is_up(request.timeout) in end.detail:
         return "timeout", end.detail
     return ("stopped" if end.how == "stopped" else "finished"), end.detail
 
@@ -457,6 +594,8 @@ def _time_is_up(timeout: float) -> str:
 
 def _no_tape(request: RunRequest, code: int, stderr: str) -> str:
     last = (stderr.strip().splitlines()[-1:] or [f"exit code {code}"])[0]
+    if request.launcher:
+        return f"the launcher {request.launcher[0]} started no program that could be recorded: {last}"
     command = [request.python, "-c", "print('tape' + 'check')"]
     try:
         answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False).stdout

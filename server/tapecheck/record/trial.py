@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
@@ -17,7 +18,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two runs: how it ended, the rules it broke, and what was measured.
+    """One of the two runs: how it ended, the rules it broke (`times`: how many findings of each), what was measured.
 
     `learned` is a digest of the parameters at the end, "" where there were none; `memory` is in bytes, 0 where it is
     not known, `seconds` per iteration after the first, None where there were fewer than three.
@@ -30,6 +31,7 @@ class Side:
     memory: int
     seconds: float | None
     iterations: int
+    times: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,15 @@ class Trial:
             parts.append(f"{', '.join(gone)} no longer happens")
         if new:
             parts.append(f"{', '.join(new)} happens now")
+        for rule in before.rules:
+            was, now = before.times.get(rule, 0), after.times.get(rule, 0)
+            if rule in after.rules and was != now:
+                parts.append(f"{rule} happens in {now} place{'s' * (now != 1)} instead of {was}")
         same = self.same_parameters
-        if same is None:
+        finished = before.ended == after.ended == "finished"
+        if finished and not before.learned and not after.learned:
+            parts.append("there are no parameters to compare at the end")
+        elif same is None:
             parts.append("the parameters cannot be compared, since not both runs came to their end")
         else:
             parts.append("the parameters are identical" if same else "the parameters are not the same")
@@ -133,15 +142,17 @@ def side_of(result: RunResult, directory: str | None) -> Side:
     """What a run that was made with a seed came to."""
     measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
     learned = next((name.partition(":")[2] for name in measures if name.startswith("learned:")), "")
+    found = judge([], result.tape, directory=directory)
     last = next((event for event in reversed(result.tape.events) if isinstance(event, Raised)), None)
     return Side(
         ended=result.how_ended,
         exception=last.message if last is not None and result.how_ended == "raised" else "",
-        rules=tuple(dict.fromkeys(finding.name for finding in judge([], result.tape, directory=directory))),
+        rules=tuple(dict.fromkeys(finding.name for finding in found)),
         learned=learned if measures.get(f"learned:{learned}") else "",
         memory=int(measures.get("cuda-peak-memory", 0) or measures.get("peak-memory", 0)),
         seconds=measures.get("iteration-seconds"),
         iterations=result.iterations,
+        times=dict(Counter(finding.name for finding in found)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a project says in its pyproject.toml: under `[tool.tapecheck]`, the rules it wants and those it does not."""
+"""What a project says in its pyproject.toml under `[tool.tapecheck]`: the rules it wants, what runs its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ else:
     import tomli as tomllib
 
 FILE = "pyproject.toml"
-_KEYS = ("select", "ignore")
+_KEYS = ("select", "ignore", "run", "launcher")
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
 _TABLE = re.compile(r"^\[tool\.tapecheck\][ \t]*(?:#[^\r\n]*)?(?:\r\n|\n|$)", re.MULTILINE)
 _IGNORE = re.compile(r"^[ \t]*ignore[ \t]*=[ \t]*\[", re.MULTILINE)
@@ -22,12 +22,18 @@ _IGNORE = re.compile(r"^[ \t]*ignore[ \t]*=[ \t]*\[", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The rules that the pyproject.toml at `file` names; `problems` say what of it cannot be, for the user."""
+    """What the pyproject.toml at `file` names; `problems` say what of it cannot be, for the user.
+
+    `run` is the program that runs the files of the project which do not run by themselves: a script, or `-m` and a
+    module, with arguments. `launcher` is the command that starts it in several processes.
+    """
 
     file: str | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
 
 
 _known: dict[str, tuple[tuple[int, int], Configuration | None]] = {}
@@ -118,7 +124,10 @@ def _read(file: Path) -> Configuration | None:
             rules[key] = tuple(value)
         elif value is not None:
             problems.append(f"{file}: tool.tapecheck.{key} must be a list of texts")
-    return Configuration(str(file), rules.get("select"), rules.get("ignore", ()), tuple(problems))
+    return Configuration(
+        str(file), rules.get("select"), rules.get("ignore", ()), tuple(problems), rules.get("run", ()),
+        rules.get("launcher", ()),
+    )  # fmt: skip
 
 
 def _mentions(file: Path) -> bool:

@@ -22,8 +22,8 @@ from .writer import Writer
 
 NO_TORCH = 97
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
-       [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD]
-       [--text FILE] [--notebook 1] [--seed N] SCRIPT | -m MODULE [ARGS...]
+       [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
+       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -35,9 +35,10 @@ class Options:
         self.tape = "tapecheck-run.jsonl"
         self.name = ""
         self.text = ""
+        self.instead = ""
         self.watch: List[str] = []
         self.module = False
-        self.alive = -1
+        self.alive = ""
         numbers: Dict[str, float] = {}
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
@@ -57,6 +58,10 @@ class Options:
                 self.name = value
             elif option == "--text":
                 self.text = value
+            elif option == "--instead":
+                self.instead = value
+            elif option == "--alive":
+                self.alive = value
             elif option == "--watch":
                 self.watch.append(value)
             else:
@@ -69,7 +74,9 @@ class Options:
             del rest[0]
         if not rest:
             fail("no script given")
-        self.alive = int(numbers.get("--alive", -1))
+        self.ranked = bool(numbers.get("--rank"))
+        if self.ranked:
+            self.tape += ".rank" + rank()
         self.notebook = bool(numbers.get("--notebook"))
         self.seed = int(numbers["--seed"]) if "--seed" in numbers else None
         self.script = rest[0]
@@ -82,13 +89,43 @@ class Options:
 
 _OPTIONS = (
     "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
-    "--text", "--notebook", "--seed",
+    "--text", "--instead", "--notebook", "--seed", "--rank",
 )  # fmt: skip
+
+
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "LOCAL_RANK")
+
+
+def rank() -> str:
+    """This process's rank among those of a launcher, as the launcher says it in the environment."""
+    return next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), "0")
 
 
 def fail(message: str) -> NoReturn:
     sys.stderr.write("tapecheck: %s\n%s" % (message, USAGE))
     raise SystemExit(2)
+
+
+def replace(names: str, sources: Sources) -> None:
+    """Have modules compiled from other texts than their files hold; `names` is a JSON object, file by file."""
+    import json
+
+    with open(names, encoding="utf-8") as file:
+        texts: Dict[str, str] = json.load(file)
+    compiled = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> Optional[types.CodeType]:
+        path = os.path.realpath(self.get_filename(fullname))
+        if path not in texts:
+            return compiled(self, fullname)
+        # Not from the cache: that is of what the file holds.
+        return self.source_to_code(texts[path].encode(), self.path)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]
+    for path, text in texts.items():
+        lines = text.splitlines(True)
+        linecache.cache[path] = (len(text), None, lines, path)
+        sources.give(path, lines)
 
 
 class TorchFinder:
@@ -176,26 +213,31 @@ def watched(values: List[str], sources: Sources) -> Dict[Tuple[str, int], int]:
     return lines
 
 
-def end_with(alive: int) -> None:
+def end_with(alive: str) -> None:
     """End the whole process group once the other end of a pipe closes: whoever asked for this run was killed.
 
+    `alive` is the number of a file descriptor or, where a launcher passes none on, the path of a named pipe.
     A process of its own waits for that, none of the program's children: a thread would make Python warn at every
     fork. It is in the process group, too, so it goes when that is ended.
     """
+    number = int(alive) if alive.isdigit() else -1
     child = os.fork()
     if child:
-        os.close(alive)
+        if number >= 0:
+            os.close(number)
         os.waitpid(child, 0)
         return
     try:
         if os.fork() == 0:
-            for number in range(256):
-                if number != alive:
+            for other in range(256):
+                if other != number:
                     try:
-                        os.close(number)
+                        os.close(other)
                     except OSError:
                         pass
-            while os.read(alive, 1):
+            if number < 0:
+                number = os.open(alive, os.O_RDONLY)
+            while os.read(number, 1):
                 pass
             os.killpg(0, signal.SIGKILL)
     finally:
@@ -204,7 +246,7 @@ def end_with(alive: int) -> None:
 
 def main() -> None:
     options = Options(sys.argv[1:])
-    if options.alive >= 0:
+    if options.alive:
         try:
             end_with(options.alive)
         except OSError:
@@ -224,6 +266,10 @@ def main() -> None:
         if not safe:
             sys.path.insert(0, os.path.dirname(os.path.realpath(program.path)))
     writer = Writer(options.tape, PRODUCER)
+    if options.ranked:
+        # A launcher starts its processes in sessions of their own: this is how they are found to be ended.
+        with open(options.tape + ".pid", "w") as file:
+            file.write(str(os.getpid()))
     try:
         program.find()
     except OSError as error:
@@ -234,6 +280,8 @@ def main() -> None:
     sources = Sources(program.path, options.name or (program.path if options.module else options.script))
     if program.lines is not None:
         sources.give(program.path, program.lines)
+    if options.instead:
+        replace(options.instead, sources)
     recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
     recorder.seed = options.seed
     if importlib.util.find_spec("torch") is None:

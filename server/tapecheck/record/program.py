@@ -1,0 +1,116 @@
+"""What a program consists of: the files of its own that it brings in, and what runs a file of a library."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapecheck.interpret.project import Project, Sources
+from tapecheck.source import Source
+from tapecheck.source.configuration import configuration_for
+
+_MAX_FILES = 60
+_LIBRARY = sys.stdlib_module_names | {"torch", "numpy"}
+_FOREIGN = ("site-packages", "dist-packages", ".venv", "node_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What `run` in the project's pyproject.toml says: a script or, with `module`, a module, and its arguments.
+
+    It is run in `folder`, the one that the pyproject.toml lies in.
+    """
+
+    folder: str
+    script: str
+    args: tuple[str, ...] = ()
+    module: bool = False
+    launcher: tuple[str, ...] = ()
+
+
+def entry_for(path: str) -> Entry | None:
+    """The command that the project of a file is configured to be run by; None where there is none."""
+    project = configuration_for(path)
+    if not project.run or project.file is None:
+        return None
+    first, *rest = project.run
+    module = first == "-m"
+    if module and not rest:
+        return None
+    script, arguments = (rest[0], rest[1:]) if module else (first, rest)
+    return Entry(str(Path(project.file).parent), script, tuple(arguments), module, project.launcher)
+
+
+def runs_itself(source: Source) -> bool:
+    """Whether running a file does more than to define what others use: calls, loops, a `__main__` part."""
+    if source.cells is not None:
+        return True
+    return any(
+        isinstance(statement, (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith))
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, (ast.Call, ast.Await)))
+        or (isinstance(statement, ast.If) and _asks_main(statement.test))
+        for statement in source.tree.body
+    )
+
+
+def _asks_main(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
+
+
+def files_of(start: Iterable[str], arguments: Sequence[str] = (), directory: str | None = None) -> list[str]:
+    """The project's own files that a program leads to, by their imports; `start` are its first ones and come first.
+
+    Arguments that name Python files (`tests/test_x.py::test_y`) are such, too. Names are relative to the working
+    directory where the files lie below it. Only text is read, nothing is imported.
+    """
+    root = Path(directory or ".").resolve()
+    named = [path for argument in arguments for path in _named(argument, root)]
+    queue = deque(dict.fromkeys([*(str((root / path).resolve()) for path in start), *named]))
+    seen = dict.fromkeys(queue)
+    sources = Sources()
+    project = Project(next(iter(queue), str(root)), sources)
+    found: list[str] = []
+    while queue and len(found) < _MAX_FILES:
+        path = queue.popleft()
+        source = sources.get(path)
+        if source is None:
+            continue
+        found.append(os.path.relpath(path, root) if Path(path).is_relative_to(root) else path)
+        for name, level in _imports(source.tree):
+            if not level and name.partition(".")[0] in _LIBRARY:
+                continue
+            other = project.find(name, level, path)
+            resolved = str(Path(other).resolve()) if other is not None else ""
+            if resolved and resolved not in seen and _own(Path(resolved), root):
+                seen[resolved] = None
+                queue.append(resolved)
+    return found
+
+
+def _named(argument: str, root: Path) -> Iterator[str]:
+    name = argument.partition("::")[0]
+    if name.endswith(".py") and not name.startswith("-") and (root / name).is_file():
+        yield str((root / name).resolve())
+
+
+def _own(path: Path, root: Path) -> bool:
+    return path.is_relative_to(root) and not any(part in _FOREIGN for part in path.relative_to(root).parts)
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, 0
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if base:
+                yield base, node.level
+            for alias in node.names:
+                # What is imported from a package may be a module of it.
+                yield f"{base}.{alias.name}" if base else alias.name, node.level

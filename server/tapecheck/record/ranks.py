@@ -1,0 +1,159 @@
+"""Several processes of one program: the tapes of its ranks become one, and verdicts say on which rank they hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tapecheck.rules.finding import Evidence, Finding
+from tapecheck.tape import End, Measure, Site, Span, Tape
+
+RANK = "rank"
+"""The name of the measure with which the part of a rank begins on a merged tape."""
+
+_STEP = 1 << 48
+_ORDER = ("confirmed", "found-by-run", "refuted", "not-reached")
+
+
+def merge(tapes: dict[int, Tape]) -> Tape:
+    """One tape of all ranks, one after the other; numbers of a rank's nodes, loops, ... never meet another's.
+
+    Each part begins with a measure named "rank" and ends with how that rank ended; how the worst ended comes last.
+    """
+    if len(tapes) == 1:
+        return next(iter(tapes.values()))
+    merged = Tape(next(iter(tapes.values())).producer if tapes else "tapecheck recorder")
+    ends: list[tuple[int, End]] = []
+    for place, (rank, tape) in enumerate(sorted(tapes.items())):
+        merged.events.append(Measure(Site(Span("", 1, 1, 1, 1)), RANK, rank, "rank"))
+        merged.events += [_moved(event, place * _STEP) for event in tape.events if not isinstance(event, End)]
+        last = tape.events[-1] if tape.events else None
+        end = last if isinstance(last, End) else End("stopped", "the process died before it could close its tape")
+        merged.events.append(end)
+        ends.append((rank, end))
+    rank, end = worst(ends)
+    merged.events.append(End(end.how, f"rank {rank}: {end.detail}" if end.detail else ""))
+    return merged
+
+
+def worst(ends: Sequence[tuple[int, End]]) -> tuple[int, End]:
+    """The end that says most of what happened: an exception, then a stop, then an exit code."""
+
+    def weight(item: tuple[int, End]) -> int:
+        end = item[1]
+        if end.how == "raised":
+            return 1 if _lost(end.detail) else 0
+        return 2 if end.how == "stopped" else 3 if end.detail else 4
+
+    return min(ends, key=weight, default=(0, End("stopped")))
+
+
+def _lost(detail: str) -> bool:
+    """Whether a rank failed only because another was gone."""
+    return any(word in detail for word in ("DistBackendError", "Connection closed", "Connection reset", "gloo"))
+
+
+def parts(tape: Tape) -> dict[int, Tape]:
+    """The tapes of the ranks of a merged tape; nothing for a tape of one process."""
+    found: dict[int, Tape] = {}
+    part: Tape | None = None
+    for event in tape.events:
+        if isinstance(event, Measure) and event.name == RANK:
+            part = found[int(event.value)] = Tape(tape.producer)
+        elif part is not None:
+            part.events.append(event)
+            if isinstance(event, End):
+                part = None
+    return found
+
+
+def judged(
+    static: Sequence[Finding], ranks: dict[int, Tape], judge: Callable[[Sequence[Finding], Tape], list[Finding]]
+) -> list[Finding]:
+    """The findings with what the ranks say of them: one that holds on any rank holds."""
+    verdicts: dict[int, list[tuple[int, Evidence]]] = {}
+    found: dict[tuple[Any, ...], tuple[Finding, list[tuple[int, Evidence]]]] = {}
+    for rank, tape in ranks.items():
+        for position, finding in enumerate(judge(static, tape)):
+            if finding.evidence is None:
+                continue
+            if position < len(static):
+                verdicts.setdefault(position, []).append((rank, finding.evidence))
+            else:
+                found.setdefault(finding.key, (finding, []))[1].append((rank, finding.evidence))
+    result = [
+        dataclasses.replace(finding, evidence=_together(verdicts.get(position, []), len(ranks)))
+        for position, finding in enumerate(static)
+    ]
+    return result + [
+        dataclasses.replace(finding, evidence=_together(said, len(ranks))) for finding, said in found.values()
+    ]
+
+
+def _together(said: list[tuple[int, Evidence]], count: int) -> Evidence | None:
+    if not said:
+        return None
+    verdict = min((evidence.verdict for _, evidence in said), key=_ORDER.index)
+    ranks = [rank for rank, evidence in said if evidence.verdict == verdict]
+    first = next(evidence for _, evidence in said if evidence.verdict == verdict)
+    detail = f"{_where(ranks, count)}: {first.detail}"
+    others = sorted({(evidence.verdict, rank) for rank, evidence in said if evidence.verdict != verdict})
+    if others and verdict in _ORDER[:2]:
+        detail += "; " + ", ".join(f"{other.replace('-', ' ')} on rank {rank}" for other, rank in others)
+    return Evidence(verdict, detail, first.iteration, {**first.measured, "ranks": ranks, "of_ranks": count})
+
+
+def _where(ranks: list[int], count: int) -> str:
+    if len(ranks) == count:
+        return "on both ranks" if count == 2 else f"on all {count} ranks"
+    return f"on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} of {count}"
+
+
+# Numbers
+
+_OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage")
+_LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources")
+
+
+def _moved(event: Any, by: int) -> Any:
+    """An event with all its numbers moved."""
+    if not by:
+        return event
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, Site):
+            changes[field.name] = _site(value, by)
+        elif value is None or field.name == "bound":
+            continue
+        elif field.name in _OWN and type(value) is int:
+            changes[field.name] = value + by
+        elif field.name in _LISTS and isinstance(value, tuple):
+            changes[field.name] = tuple(number + by for number in value)
+        elif field.name == "saved":
+            changes["saved"] = tuple(
+                dataclasses.replace(item, storage=item.storage + by, of=None if item.of is None else item.of + by)
+                for item in value
+            )
+        elif field.name == "roots":
+            changes["roots"] = tuple(_root(root, by) for root in value)
+    if isinstance(event, Measure):
+        name, _, about = event.name.partition(":")
+        if name == "never-a-gradient" and about.isdigit():
+            changes["name"] = f"{name}:{int(about) + by}"
+    return dataclasses.replace(event, **changes) if changes else event
+
+
+def _site(site: Site, by: int) -> Site:
+    return dataclasses.replace(site, iteration=tuple((loop + by, index) for loop, index in site.iteration))
+
+
+def _root(root: Any, by: int) -> Any:
+    moved: Iterable[tuple[str, Any]] = (
+        ("node", None if root.node is None else root.node + by),
+        ("cuts", tuple(number + by for number in root.cuts)),
+        ("constant_terms", tuple(number + by for number in root.constant_terms)),
+    )
+    return dataclasses.replace(root, **dict(moved))
+

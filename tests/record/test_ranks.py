@@ -1,0 +1,165 @@
+"""Programs of several processes: a tape for each rank, one story of all, and nothing left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.record import RunError, RunRequest, RunResult, judge, run
+from tapecheck.record.ranks import merge, parts
+from tapecheck.rules import Reading
+from tapecheck.source import read_source
+from tapecheck.tape import Backward, End, Node, Tape, read_tape, write_tape
+from tests.record.harness import PYTHON, QUIET, Write
+
+TRAINING = """
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = []
+for step in range(6):
+    loss = model(torch.randn(3, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    if rank == 1:
+        kept.append(loss)
+print("rank", rank, "loss", loss.item(), flush=True)
+if "--hang" in sys.argv:
+    import subprocess
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print("children", child.pid, flush=True)
+    time.sleep(600)
+if rank == 1:
+    w = torch.ones(3, requires_grad=True)
+    own = (w * w).sum()
+    own.backward()
+    own.backward()
+dist.barrier()
+"""
+TORCHRUN = ("torchrun", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
+
+
+def _run(script: str, *args: str, folder: Path, launcher: tuple[str, ...] = TORCHRUN, **options: object) -> RunResult:
+    request = RunRequest(
+        script, args, PYTHON, cwd=str(folder), env={**QUIET, "TORCHELASTIC_ERROR_FILE": ""}, launcher=launcher,
+        **options,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return run(request)
+
+
+def test_each_rank_has_its_tape_and_findings_say_on_which_they_hold(write: Write, tmp_path: Path) -> None:
+    script = write(TRAINING)
+    launcher = ("python", "-m", "torch.distributed.run", *TORCHRUN[1:])
+    result = _run(script, folder=tmp_path, launcher=launcher, timeout=200.0, tape=str(tmp_path / "run.tape"))
+    assert result.stdout.count("loss") == 2
+    # The exit code is the launcher's: one of its processes failed.
+    assert (result.how_ended, result.exit_code) == ("raised", 1), result.stderr
+    assert result.detail.startswith("rank 1: RuntimeError: ")
+    ranks = parts(result.tape)
+    assert sorted(ranks) == [0, 1]
+    assert [sum(isinstance(event, Backward) for event in tape.events) for tape in ranks.values()] == [6, 8]
+    # The numbers of both never meet: the whole is one tape that rules can read.
+    nodes = [event.id for event in result.tape.events if isinstance(event, Node)]
+    assert len(nodes) == len(set(nodes))
+    assert len(Reading(result.tape).runs) == 14
+    findings = {
+        finding.name: finding
+        for finding in judge(check(read_source(script)).findings, result.tape, directory=str(tmp_path))
+        if finding.evidence is not None and finding.evidence.verdict in ("confirmed", "found-by-run")
+    }
+    raised = next(finding for finding in findings.values() if finding.code == "TAPE101")
+    assert raised.evidence is not None
+    assert raised.evidence.measured["ranks"] == [1]
+    assert raised.evidence.detail.startswith("on rank 1 of 2: raised")
+    kept = next(finding for finding in findings.values() if finding.code == "TAPE201")
+    assert kept.evidence is not None
+    assert kept.evidence.measured["ranks"] == [1]
+    with (tmp_path / "run.tape").open() as file:
+        assert read_tape(file).events == result.tape.events
+
+
+def test_nothing_of_any_rank_is_left_after_the_time_is_up(write: Write, tmp_path: Path) -> None:
+    result = _run(write(TRAINING), "--hang", folder=tmp_path, timeout=60.0)
+    assert result.how_ended == "timeout"
+    assert sorted(parts(result.tape)) == [0, 1]
+    children = [int(line.split()[1]) for line in result.stdout.splitlines() if line.startswith("children")]
+    assert len(children) == 2
+    for _ in range(100):
+        if not any(_alive(child) for child in children):
+            break
+        time.sleep(0.1)
+    assert not any(_alive(child) for child in children)
+
+
+def test_a_limit_of_one_rank_ends_all(write: Write, tmp_path: Path) -> None:
+    result = _run(write(TRAINING), folder=tmp_path, timeout=200.0, max_backward=3)
+    assert result.how_ended == "stopped"
+    assert "after 3 backward calls, as asked" in result.detail
+    assert "loss" not in result.stdout
+
+
+def test_nothing_of_any_rank_is_left_when_tapecheck_is_killed(write: Write, tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "tapecheck", "run", "--python", PYTHON, "--launcher", " ".join(TORCHRUN), write(TRAINING),
+        "--hang",
+    ]  # fmt: skip
+    env = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        children: list[int] = []
+        for line in process.stdout:
+            if line.startswith("children"):
+                children.append(int(line.split()[1]))
+            if len(children) == 2:
+                break
+        process.send_signal(signal.SIGKILL)
+    for _ in range(100):
+        if not any(_alive(child) for child in children):
+            break
+        time.sleep(0.1)
+    assert len(children) == 2
+    assert not any(_alive(child) for child in children)
+
+
+def test_there_is_no_such_launcher(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="the launcher 'no-such-launcher' does not exist"):
+        _run(write("print()"), folder=tmp_path, launcher=("no-such-launcher",))
+
+
+def test_a_merged_tape_is_stored_and_parted_again(record: object, tmp_path: Path) -> None:
+    one = record("import torch\nw = torch.ones(2, requires_grad=True)\nfor _ in range(3): (w * w).sum().backward()")  # type: ignore[operator]
+    merged = merge({0: one.tape, 3: one.tape})
+    with (tmp_path / "merged").open("w") as file:
+        write_tape(merged, file)
+    with (tmp_path / "merged").open() as file:
+        again = read_tape(file)
+    assert again.events == merged.events
+    assert sorted(parts(again)) == [0, 3]
+    assert parts(again)[0].events == one.tape.events
+    assert parts(Tape("x", [End("finished")])) == {}
+
+
+def _alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
