@@ -256,3 +256,90 @@ def test_ctrl_c_ends_the_script_and_still_reports(script: Path) -> None:
     assert process.returncode == 130
     assert any(row["code"] == "TAPE201" for row in json.loads(out))
     assert "tapecheck: the script was interrupted" in err
+
+
+LIBRARY = """\
+import torch
+
+
+class Trainer:
+    def __init__(self):
+        self.w = torch.ones(3, requires_grad=True)
+        self.optimizer = torch.optim.SGD([self.w], lr=0.1)
+
+    def fit(self, rounds):
+        for i in range(rounds):
+            loss = (self.w * self.w).sum()
+            loss.backward(retain_graph=True)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return loss.item()
+"""
+TESTS = """\
+import torch
+from library import Trainer
+
+
+def test_fit():
+    assert Trainer().fit(5) > 0
+
+
+def test_other():
+    w = torch.ones(2, requires_grad=True)
+    for _ in range(4):
+        loss = (w * w).sum()
+        loss.backward(retain_graph=True)
+    assert loss.item() == 2
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "library.py").write_text(LIBRARY)
+    (tmp_path / "conftest.py").write_text("")
+    (tmp_path / "tests" / "test_library.py").write_text(TESTS)
+    return tmp_path
+
+
+def rows(done: subprocess.CompletedProcess[str]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    return {(row["code"], row["filename"], row["location"]["row"]): row for row in json.loads(done.stdout)}
+
+
+def test_one_test_runs_and_the_library_s_findings_are_told_with_their_fixes(project: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "tapecheck", "run", "--output-format", "json", "--verify-fix", "-m", "pytest", "-q",
+            "tests/test_library.py::test_fit",
+        ],
+        cwd=project, env=ENV, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert "1 passed" in done.stderr
+    assert done.returncode == 1
+    found = rows(done)
+    row = found["TAPE301", "library.py", 12]
+    assert row["evidence"]["verdict"] == "confirmed"
+    assert row["evidence"]["measured"]["runs"] == 5
+    assert found["TAPE301", "tests/test_library.py", 13]["evidence"]["verdict"] == "not-reached"
+    # The fix was made in the library's file, which lies as it was.
+    assert row["fix_run"]["before"]["rules"] == ["needless-retain-graph"]
+    assert row["fix_run"]["after"]["rules"] == []
+    assert row["fix_run"]["after"]["ended"] == "finished"
+    assert row["fix_run"]["parameters_identical"] in (True, None)
+    assert (project / "library.py").read_text() == LIBRARY
+
+
+def test_a_file_of_a_library_is_confirmed_by_what_the_project_says_runs_it(project: Path) -> None:
+    nothing = run(project, "--confirm", "library.py")
+    assert nothing.returncode == 2
+    assert "under [tool.tapecheck] in its pyproject.toml" in nothing.stderr
+    (project / "pyproject.toml").write_text(
+        '[tool.tapecheck]\nrun = ["-m", "pytest", "-q", "tests/test_library.py::test_fit"]\n'
+    )
+    (project / "inner").mkdir()
+    done = run(project / "inner", "--output-format", "json", "--confirm", "../library.py")
+    assert done.returncode == 1
+    found = rows(done)
+    assert {key: row["evidence"]["verdict"] for key, row in found.items()} == {
+        ("TAPE301", "library.py", 12): "confirmed"
+    }
