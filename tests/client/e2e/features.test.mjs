@@ -1,9 +1,10 @@
 // The features of the real server as the extension host sees them.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
-import { FIRST, NOTEBOOK, SECOND, TRAIN, UNREACHED } from './programs.mjs';
+import { ENDLESS, FIRST, NOTEBOOK, SECOND, TRAIN, UNREACHED } from './programs.mjs';
 import { findTools } from './tools.mjs';
 
 const found = findTools();
@@ -28,6 +29,7 @@ before(async () => {
     files: {
       'train.py': TRAIN,
       'unreached.py': UNREACHED,
+      'endless.py': ENDLESS,
       'closed.py': TRAIN,
       'train.ipynb': NOTEBOOK,
       'saved.ipynb': withoutTitle(NOTEBOOK),
@@ -447,3 +449,36 @@ scenario(
     );
   },
 );
+
+scenario(
+  () => editor,
+  'cancelling a run ends the program and what it has started',
+  async () => {
+    const running = editor.inside(
+      (vscode, file) => vscode.commands.executeCommand('tapecheck.confirmFile', vscode.Uri.file(file)),
+      editor.file('endless.py'),
+    );
+    const progress = editor.toasts.filter({ hasText: 'Tapecheck: running endless.py' });
+    // The progress says how far it is and what it runs on.
+    await progress
+      .filter({ hasText: /iteration \d+, .* · Python 3\.\d+\.\d+, torch / })
+      .waitFor({ timeout: 60_000 });
+    await editor.screenshot('run-with-progress');
+    const processes = fs.readFileSync(editor.file('processes.txt'), 'utf8').split(' ').map(Number);
+    assert.equal(processes.length, 2);
+    assert.deepEqual(processes.map(isAlive), [true, true]);
+    await progress.getByRole('button', { name: 'Cancel' }).click();
+    await running;
+    await poll(async () => !processes.some(isAlive), 'the processes to end');
+  },
+);
+
+/** @param {number} pid */
+function isAlive(pid) {
+  try {
+    // A zombie still has a number: it is dead, and nobody has asked yet how it died.
+    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}

@@ -60,3 +60,21 @@ export const NOTEBOOK = JSON.stringify({
     ...(kind === 'code' ? { outputs: [], execution_count: null } : {}),
   })),
 });
+
+/** Trains until somebody stops it, beside a process that it started; both write down who they are. */
+export const ENDLESS = `\
+import os
+import subprocess
+import sys
+import time
+
+import torch
+
+model = torch.nn.Linear(4, 1)
+helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+with open("processes.txt", "w") as file:
+    file.write(f"{os.getpid()} {helper.pid}")
+while True:
+    model(torch.randn(8, 4)).mean().backward()
+    time.sleep(2)
+`;
