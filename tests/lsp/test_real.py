@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from textwrap import dedent
@@ -218,6 +219,49 @@ async def test_a_file_that_others_import_is_judged_by_the_run_of_one_of_those(tm
             assert found.range.start.line == 2 and "raised" in found.message.splitlines()[0]
         missing = await connected.run(uri, program="absent.py")
         assert (missing["exit"], "absent.py" in missing["summary"]) == (2, True)
+
+
+async def test_a_file_of_a_library_is_run_by_what_the_project_names(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    library = "import torch\nlayer = torch.nn.Linear(2, 1)\ndef twice(x):\n    loss = layer(x).exp().sum()\n"
+    library += "    loss.backward()\n    loss.backward()\n"
+    script = "import sys, torch, library\nassert sys.argv[1:] == ['--fast']\n"
+    script += "library.twice(torch.ones(3, 2))\n"
+    (tmp_path / "library.py").write_text(library, encoding="utf-8")
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nrun = ["train.py", "--fast"]\n', encoding="utf-8")
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, REAL) as connected:
+        uri = connected.open("library.py", library)
+        (found,) = await connected.diagnostics(uri)
+        answer = await connected.run(uri)
+        assert (answer["exit"], answer["confirmed"]) == (1, 1), answer
+        actions = await connected.actions(uri, found.range, [found])
+        (command,) = [one.command for one in actions if one.title.startswith("Confirm fix by running: ")]
+        assert command is not None
+        params = t.ExecuteCommandParams(command.command, command.arguments)
+        answer = await asyncio.wait_for(connected.client.workspace_execute_command_async(params), WAIT)
+        assert (answer["ok"], answer["helped"]) == (True, True), answer
+        assert (tmp_path / "library.py").read_text(encoding="utf-8") == library
+
+
+async def test_a_launcher_starts_the_program_in_several_processes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    if not Path(sys.executable).with_name("torchrun").exists():
+        pytest.skip("torchrun is not installed beside this interpreter")
+    program = "import os, torch\nw = torch.ones(2, requires_grad=True)\ny = (w * w).sum()\ny.backward()\n"
+    program += "print('rank', os.environ['RANK'])\nif os.environ['RANK'] == '1':\n    y.backward()\n"
+    (tmp_path / "ranks.py").write_text(program, encoding="utf-8")
+    launcher = ["torchrun", "--standalone", "--nproc-per-node", "2"]
+    settings = {"run": {"launcher": launcher}}
+    async with editor(captured("vscode-1.139.1", tmp_path, settings), tmp_path, REAL) as connected:
+        uri = connected.open("ranks.py", program)
+        (before,) = await connected.diagnostics(uri)
+        answer = await connected.run(uri)
+        assert (answer["exit"], answer["confirmed"]) == (1, 1), answer
+        (found,) = await connected.diagnostics(uri)
+        assert found.range == before.range and "rank 1 of 2" in found.message
+        logged = "\n".join(one.message for one in connected.client.log_messages)
+        assert "rank 0" in logged and "rank 1" in logged
 
 
 SWITCHED_OFF = dedent(

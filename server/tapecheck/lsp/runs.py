@@ -181,7 +181,8 @@ Listen = Callable[[str], None]
 def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
     """What to run for a file: the text on disk, started where the settings say, else in its workspace folder.
 
-    A relative `run.cwd` counts from the workspace folder, and from beside the file where it is in none.
+    A relative `run.cwd` counts from the workspace folder, and from beside the file where it is in none. A file that
+    does nothing by itself is run by the program that its project's pyproject.toml names, where it names one.
     """
     file = Path(path)
     if not file.is_absolute():
@@ -208,7 +209,25 @@ def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
         if not script.is_file():
             raise RunRefused(f"the program to run for {file.name} does not exist: {script}")
         return replace(order, program=str(script))
-    return order
+    from tapecheck.record.program import runs_itself
+
+    return order if source.error is not None or runs_itself(source) else _by_project(order)
+
+
+def _by_project(order: RunOrder) -> RunOrder:
+    """The order for a file of a library, as its project is configured to be run."""
+    from tapecheck.record.program import entry_for
+
+    entry = entry_for(order.path)
+    if entry is None:
+        return order
+    settings = replace(
+        order.settings, run_arguments=entry.args, run_launcher=order.settings.run_launcher or entry.launcher
+    )
+    script = entry.script if entry.module else str(Path(entry.folder, entry.script))
+    if not entry.module and not Path(script).is_file():
+        raise RunRefused(f"the program that the project names for {order.name} does not exist: {script}")
+    return replace(order, program=script, module=entry.module, directory=entry.folder, settings=settings)
 
 
 def clock(at: float) -> str:
@@ -242,8 +261,9 @@ def command_line(order: RunOrder) -> list[str]:
     """What is run, as one would type it."""
     settings = order.settings
     program = ["-m", order.program] if order.module else [order.program or order.path]
-    python = list(settings.interpreter) or [sys.executable]
-    return [*settings.run_launcher, *python, *program, *settings.run_arguments]
+    # A launcher starts the interpreter itself.
+    starter = list(settings.run_launcher) or list(settings.interpreter) or [sys.executable]
+    return [*starter, *program, *settings.run_arguments]
 
 
 _about: dict[tuple[str, str], str] = {}
@@ -306,6 +326,7 @@ def _request(order: RunOrder) -> RunRequest:
         module=order.module,
         timeout=order.settings.run_timeout,
         max_iterations=order.settings.run_iterations,
+        launcher=order.settings.run_launcher,
     )
 
 
@@ -316,22 +337,26 @@ def try_fix(
     from tapecheck import record as recorder
     from tapecheck.record.trial import Trial, edited, side
 
-    if order.program:
-        raise RunRefused("a fix can only be tried in the file that is run itself")
     mended = edited(report.source.text, order.path, fix.edits)
     if mended is None:
         raise RunRefused("the fix changes other files, too: it cannot be tried")
     request = _request(order)
+    fixed = replace(request, text=mended)
+    if order.program:
+        # pytest would compile a test's file itself.
+        plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
+        request = replace(request, env={**plain, **request.env})
+        fixed = replace(request, instead={str(Path(order.path).resolve()): mended})
     sides = []
     try:
-        for which, text in (("as it is", request.text), ("with the fix", mended)):
+        for which, asked in (("as it is", request), ("with the fix", fixed)):
 
             def listen(event: recorder.Output | recorder.Progress, which: str = which) -> None:
                 if isinstance(event, recorder.Progress):
                     on_progress(f"{which}: iteration {event.iterations}, {event.seconds:.0f} s")
 
             on_progress(which)
-            sides.append(side(replace(request, text=text), listen, stop))
+            sides.append(side(asked, listen, stop))
             if stop():
                 raise RunRefused(f"{order.name}: stopped")
     except recorder.RunError as error:
