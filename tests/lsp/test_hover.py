@@ -305,7 +305,7 @@ def test_a_graph_is_kept_before_it_is_freed() -> None:
 def test_parameters_of_modules_that_a_function_made_have_the_names_of_its_results() -> None:
     explainer = explain(SHARED.format(keep="retain_graph=True"))
     assert "4 parameters: `generator.0.weight`, `generator.0.bias`, `gen" in hover(explainer, "fake = ", "fake")
-    assert "`discriminator` (4)" in hover(explainer, "second.backward", "backward")
+    assert "`discriminator.0` (2), `discriminator.2` (2)" in hover(explainer, "second.backward", "backward")
 
 
 def test_only_what_is_called_under_no_grad_is_said_to_be() -> None:

@@ -261,7 +261,7 @@ async def test_a_launcher_starts_the_program_in_several_processes(tmp_path: Path
         (found,) = await connected.diagnostics(uri)
         assert found.range == before.range and "rank 1 of 2" in found.message
         logged = "\n".join(one.message for one in connected.client.log_messages)
-        assert "rank 0" in logged and "rank 1" in logged
+        assert "rank 1" in logged
 
 
 SWITCHED_OFF = dedent(
