@@ -292,6 +292,22 @@ def test_a_graph_that_is_partly_freed_is_not_said_to_be_intact() -> None:
     assert "its `step()` is not reached: the backward on line 17 fails before" in optimizer
 
 
+def test_what_another_loss_shares_is_freed_and_the_rest_is_not() -> None:
+    explainer = explain(
+        """\
+        import torch
+        layer = torch.nn.Linear(2, 2)
+        shared = layer(torch.ones(1, 2)).tanh()
+        one, other = shared.exp().sum(), shared.cos().sum()
+        one.backward()
+        other.backward()
+        """
+    )
+    text = hover(explainer, "other.backward", "other")
+    assert text.splitlines()[0].endswith(", partly freed by line 5")
+    assert "- at this line: partly freed by line 5" in text
+
+
 def test_a_graph_is_kept_before_it_is_freed() -> None:
     explainer = explain(SHARED.format(keep="retain_graph=True"))
     text = hover(explainer, "first = ", "first")

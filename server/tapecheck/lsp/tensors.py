@@ -224,7 +224,8 @@ class Tensors:
         if found is None or not sure:
             return found, "perhaps freed"
         # Nodes that saved nothing can be walked any number of times: they do not count.
-        whole = all(one.reading.ledger.freed_by(node.id) is not None for node in keeping)
+        by_then = (one.reading.ledger.freed_by(node.id) for node in keeping)
+        whole = all(by is not None and one.reading.run_of[by.id].position <= found.position for by in by_then)
         return found, "freed" if whole else "partly freed"
 
     def _keeping(self, one: _Bound) -> Run | None:
