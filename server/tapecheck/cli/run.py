@@ -19,6 +19,7 @@ from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
 from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, write
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
+from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
 from tapecheck.report import Checked, Sources, html
@@ -65,6 +66,8 @@ def run_script(options: argparse.Namespace) -> int:
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
         print(f"tapecheck: {_ending(result, program.request)}", file=sys.stderr, flush=True)
+        for line in memory_ran_out(result.tape):
+            print(f"tapecheck: {line}", file=sys.stderr, flush=True)
         _with_evidence(program, result)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from .graph import LEAF_SEQUENCE, NewLeaf, NewNode, Passed, Reader, TensorRef, address_of, raise_stack_limit, version_of
 from .holds import SAMPLED, HoldFinder
 from .hooks import install, nodes_of, roots_of
+from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
@@ -93,6 +94,7 @@ class Recorder(Listener):
         self.hits: Dict[Tuple[str, int], int] = {}
         self.hits_at: Dict[Tuple[str, int], int] = {}
         self.names: Dict[int, str] = {}
+        self.memory = MemoryReport()
         self.lock = threading.RLock()
         self.ended = False
         self.disabled = False
@@ -450,6 +452,9 @@ class Recorder(Listener):
         if self.torch is None or self.disabled or self.ended or not isinstance(error, RuntimeError):
             return
         text = str(error)
+        if ran_out(error) and len(self.tracer.threads) == 1:
+            self.memory.write(self, lines, error, traceback)
+            return
         if not any(part in text for part in _OF_INTEREST):
             return
         step = traceback

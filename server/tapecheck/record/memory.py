@@ -1,0 +1,38 @@
+"""What a tape says of memory that ran out, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tapecheck.tape import Measure, Tape
+
+
+def memory_ran_out(tape: Tape) -> Iterator[str]:
+    """A line for each time that the memory ran out, and one for each source line whose graphs held much of it."""
+    total = 0
+    for event in tape.events:
+        if not isinstance(event, Measure) or not event.name.startswith("memory-"):
+            continue
+        size = shown(int(event.value))
+        where = f"{event.at.file}:{event.at.line}"
+        if event.name == "memory-ran-out":
+            total = int(event.value)
+            yield f"the memory ran out at {where}; live tensors held {size}:"
+        elif not total or not event.value:
+            continue
+        elif event.name == "memory-of-graphs":
+            yield f"  {size} are saved tensors of autograd graphs"
+        elif event.name == "memory-of-line":
+            yield f"    {size} of graphs built at {where}"
+        elif event.name == "memory-of-parameters":
+            yield f"  {size} are parameters"
+        elif event.name == "memory-of-tensors":
+            yield f"  {size} are other tensors: data, gradients, optimizer states, results"
+
+
+def shown(size: int) -> str:
+    """Bytes as people say them."""
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} bytes"

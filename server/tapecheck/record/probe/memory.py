@@ -1,0 +1,84 @@
+"""What held the memory when it ran out: saved tensors of graphs by line, parameters, the other tensors."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from typing import Any, Dict, Optional
+
+from .graph import address_of, size_of
+from .tracing import Place, ThreadLines
+
+_MAX_NODES = 1_000_000
+_MAX_LINES = 8
+_MAX_TIMES = 3
+_TEXTS = ("out of memory", "can't allocate memory", "not enough memory")
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an exception is torch's word for memory that ran out, on a device or on the host."""
+    text = str(error)
+    return any(part in text for part in _TEXTS)
+
+
+class MemoryReport:
+    """Writes, at the first exceptions that say so, what held the memory."""
+
+    def __init__(self) -> None:
+        self._told = 0
+
+    def write(self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
+        """Write it as measures; an exception passes every frame up to its handler and is told in the innermost."""
+        inner = traceback.tb_next if traceback is not None else None
+        while inner is not None:
+            if recorder.tracer.function(inner.tb_frame.f_code) is not None:
+                return
+            inner = inner.tb_next
+        if self._told >= _MAX_TIMES:
+            return
+        self._told += 1
+        torch, reader = recorder.torch, recorder.reader
+        device = "cpu" if "CPUAllocator" in str(error) or "DefaultCPU" in str(error) else "cuda"
+        kinds = {torch.Tensor, torch.nn.Parameter}
+        objects = gc.get_objects()
+        tensors = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
+        del objects
+        with recorder.group():
+            recorder.declare_loops(lines)
+            at = recorder.here(lines)
+            graphs = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+            nodes = list(reader.walk_all(graphs, _MAX_NODES))
+            graphs.clear()
+            seen: Dict[int, int] = {}
+            own = parameters = 0
+            for tensor in tensors:
+                address = address_of(tensor)
+                if type(tensor) is torch.nn.Parameter and tensor.device.type == device and address not in seen:
+                    seen[address] = size_of(tensor)
+                    parameters += seen[address]
+            by_line: Dict[Optional[Place], int] = {}
+            for node in nodes:
+                for name, slot in reader.raw(node):
+                    tensor, _ = reader.data(node, name, slot)
+                    if not isinstance(tensor, torch.Tensor) or tensor.device.type != device:
+                        continue
+                    address = address_of(tensor)
+                    if address and address not in seen:
+                        seen[address] = size_of(tensor)
+                        place, _ = recorder.tracer.where(node._sequence_nr())
+                        by_line[place] = by_line.get(place, 0) + seen[address]
+            for tensor in tensors:
+                address = address_of(tensor)
+                if address and address not in seen and tensor.device.type == device:
+                    seen[address] = size_of(tensor)
+                    own += seen[address]
+            tensors.clear()
+            nodes.clear()
+            event = recorder.writer.event
+            event("Measure", at=at, name="memory-ran-out", value=sum(seen.values()), unit="bytes")
+            event("Measure", at=at, name="memory-of-graphs", value=sum(by_line.values()), unit="bytes")
+            for place, size in sorted(by_line.items(), key=lambda item: -item[1])[:_MAX_LINES]:
+                if place is not None:
+                    event("Measure", at=recorder.site(place, ()), name="memory-of-line", value=size, unit="bytes")
+            event("Measure", at=at, name="memory-of-parameters", value=parameters, unit="bytes")
+            event("Measure", at=at, name="memory-of-tensors", value=own, unit="bytes")
