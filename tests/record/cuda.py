@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Every check of the recorder on a GPU, one after the other, and a table of what came out.
+
+    python tests/record/cuda.py [--python P]      # on the GPU; without one nothing is checked, and that is said
+    python tests/record/cuda.py --cpu             # the same programs on the CPU, without what only a GPU has
+
+The exit status is 0 where nothing failed, else 1. pytest runs the same checks, `tests/record/test_cuda.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "server")]
+
+from tapecheck.check import check
+from tapecheck.record import RunRequest, RunResult, judge, run
+from tapecheck.record.memory import memory_ran_out, shown
+from tapecheck.rules.finding import Finding
+from tapecheck.source import read_source
+from tapecheck.tape import End, Measure
+
+_HEAD = """
+import os
+import torch
+from torch import nn
+
+device = os.environ["DEVICE"]
+torch.manual_seed(0)
+"""
+_FOUND = ("confirmed", "found-by-run")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the checks run: an interpreter, a device of its torch, a folder for scripts."""
+
+    python: str
+    device: str
+    folder: Path
+
+    def env(self) -> dict[str, str]:
+        """What the programs need besides this process's environment."""
+        return {"DEVICE": self.device, "OMP_NUM_THREADS": "1", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+    def write(self, text: str) -> str:
+        """Write a program, with what all of them begin with; answer its path."""
+        path = self.folder / "script.py"
+        path.write_text(_HEAD + textwrap.dedent(text))
+        return str(path)
+
+    def record(self, text: str) -> tuple[RunResult, list[Finding]]:
+        """Check and record a program: how it went, and the findings that the run showed."""
+        path = self.write(text)
+        findings = check(read_source(path)).findings
+        result = run(RunRequest(path, python=self.python, cwd=str(self.folder), env=self.env(), timeout=300.0))
+        end = result.tape.events[-1]
+        assert isinstance(end, End), "the tape was not closed"
+        assert "recorder failed" not in end.detail, end.detail
+        found = judge(findings, result.tape, directory=str(self.folder))
+        return result, [item for item in found if item.evidence is not None and item.evidence.verdict in _FOUND]
+
+    def plain(self, text: str) -> str:
+        """What a program prints without the recorder."""
+        done = subprocess.run(
+            [self.python, self.write(text)], cwd=self.folder, env={**os.environ, **self.env()}, capture_output=True,
+            text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-500:]
+        return done.stdout
+
+
+def _lines(found: list[Finding], code: str) -> list[str]:
+    wanted = [item.span for item in found if item.code == code]
+    return [Path(span.file).read_text().splitlines()[span.line - 1].strip() for span in wanted]
+
+
+def backward_twice(machine: Machine) -> str:
+    """A backward over a graph that was freed."""
+    result, found = machine.record("""
+        w = torch.ones(8, device=device, requires_grad=True)
+        loss = (w * w).sum()
+        loss.backward()
+        loss.backward()
+    """)
+    assert result.how_ended == "raised", result.detail
+    assert _lines(found, "TAPE101") == ["loss.backward()"], found
+    return "TAPE101 on its line"
+
+
+def changed_in_place(machine: Machine) -> str:
+    """A saved tensor that is changed before the backward needs it."""
+    result, found = machine.record("""
+        w = torch.ones(8, device=device, requires_grad=True)
+        y = w.exp()
+        y.mul_(2)
+        y.sum().backward()
+    """)
+    assert result.how_ended == "raised", result.detail
+    assert _lines(found, "TAPE102") == ["y.sum().backward()"], found
+    return "TAPE102 on its line"
+
+
+def kept_graphs(machine: Machine) -> str:
+    """Graphs kept over iterations: bytes of saved tensors beside what the device has allocated."""
+    result, found = machine.record("""
+        model = nn.Linear(256, 256).to(device)
+        kept = []
+        for step in range(8):
+            y = model(torch.randn(4096, 256, device=device)).exp()
+            kept.append(y.mean())
+    """)
+    assert result.how_ended == "finished", result.detail
+    assert _lines(found, "TAPE201") == ["kept.append(y.mean())"], found
+    measures = [event for event in result.tape.events if isinstance(event, Measure)]
+    saved = [event.value for event in measures if event.name == "live-saved-bytes"]
+    allocated = [event.value for event in measures if event.name == "cuda-memory"]
+    one = 2 * 4096 * 256 * 4
+    assert len(saved) >= 3, saved
+    assert saved[-1] - saved[0] >= one, saved
+    if machine.device == "cpu":
+        return f"saved tensors {shown(int(saved[0]))} to {shown(int(saved[-1]))}"
+    assert len(allocated) == len(saved), (allocated, saved)
+    assert all(more >= less for more, less in zip(allocated, saved, strict=True)), (allocated, saved)
+    assert allocated[-1] - allocated[0] >= one, allocated
+    return f"saved {shown(int(saved[-1]))} of {shown(int(allocated[-1]))} allocated"
+
+
+_TRAINING = """
+    torch.use_deterministic_algorithms(True)
+    model = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(12):
+        loss = model(torch.randn(8, 16, 64, device=device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print([p.double().sum().item().hex() for p in model.parameters()], loss.item().hex())
+"""
+
+
+def same_results(machine: Machine) -> str:
+    """The parameters of a transformer with dropout, bit for bit."""
+    plain = machine.plain(_TRAINING)
+    result, _ = machine.record(_TRAINING)
+    assert result.how_ended == "finished", result.detail
+    assert result.stdout == plain, "the parameters differ"
+    return "bit for bit"
+
+
+def same_peak(machine: Machine) -> str:
+    """The most memory that was allocated at once."""
+    text = textwrap.dedent(_TRAINING) + "print(torch.cuda.max_memory_allocated())\n"
+    plain, (result, _) = machine.plain(text), machine.record(text)
+    assert result.stdout == plain, (result.stdout[-40:], plain[-40:])
+    return f"{shown(int(plain.split()[-1]))} with and without"
+
+
+def mixed_precision(machine: Machine) -> str:
+    """Autocast with a gradient scaler; a `retain_graph` nobody needs."""
+    result, found = machine.record("""
+        model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler(device, init_scale=64.0)
+        for step in range(6):
+            optimizer.zero_grad()
+            with torch.autocast(device, dtype=torch.bfloat16):
+                loss = model(torch.randn(16, 32, device=device)).pow(2).mean()
+            scaler.scale(loss).backward(retain_graph=True)
+            scaler.step(optimizer)
+            scaler.update()
+    """)
+    assert result.how_ended == "finished", result.detail
+    assert [item.code for item in found] == ["TAPE301"], found
+    return "TAPE301 and nothing else"
+
+
+def memory_runs_out(machine: Machine) -> str:
+    """What held the memory when there was none left, by line."""
+    result, found = machine.record("""
+        if device != "cpu":
+            total = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, (1 << 30) / total))
+        model = nn.Linear(512, 512).to(device)
+        kept = []
+        for step in range(400):
+            if device == "cpu" and step == 12:
+                torch.empty(1 << 60)
+            y = model(torch.randn(8192, 512, device=device)).exp()
+            kept.append(y.mean())
+    """)
+    assert result.how_ended == "raised", result.detail
+    said = list(memory_ran_out(result.tape))
+    lines = {event.at.line: event.value for event in result.tape.events
+             if isinstance(event, Measure) and event.name == "memory-of-line"}  # fmt: skip
+    assert len(lines) == 1, said
+    assert next(iter(lines.values())) >= 12 * 8192 * 512 * 4, said
+    assert _lines(found, "TAPE201") == ["kept.append(y.mean())"], found
+    return said[2].strip().replace(str(machine.folder) + os.sep, "")
+
+
+def no_synchronisation(machine: Machine) -> str:
+    """Nothing that the recorder does waits for the device: torch raises where something would."""
+    result, _ = machine.record("""
+        model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        kept = []
+        x = torch.randn(32, 64, device=device)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        for step in range(20):
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward(retain_graph=True)
+            optimizer.step()
+            kept.append(loss)
+        torch.cuda.set_sync_debug_mode("default")
+    """)
+    assert result.how_ended == "finished", result.detail
+    return "none in 20 iterations"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the table."""
+
+    name: str
+    check: Callable[[Machine], str]
+    only_cuda: bool = False
+
+
+CHECKS = (
+    Check("a graph walked twice", backward_twice),
+    Check("a saved tensor changed", changed_in_place),
+    Check("graphs kept over iterations", kept_graphs),
+    Check("autocast and GradScaler", mixed_precision),
+    Check("results unchanged", same_results),
+    Check("peak memory unchanged", same_peak, only_cuda=True),
+    Check("memory runs out", memory_runs_out),
+    Check("no synchronisation", no_synchronisation, only_cuda=True),
+)
+
+
+def gpu_of(python: str) -> str:
+    """The name of the GPU that an interpreter's torch can use; raises LookupError saying why there is none."""
+    ask = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise LookupError(f"{python} has no torch that works: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+    name = done.stdout.strip()
+    if not name:
+        raise LookupError("no GPU that torch can use")
+    return name
+
+
+def main() -> int:
+    """Run the checks, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, metavar="P", help="an interpreter with torch")
+    parser.add_argument("--cpu", action="store_true", help="run the same programs on the CPU")
+    options = parser.parse_args()
+    why = ""
+    if not options.cpu:
+        try:
+            print(f"GPU: {gpu_of(options.python)}")
+        except LookupError as error:
+            why = str(error)
+    failed = 0
+    print(f"{'check':<28} {'result':<8} {'seconds':>7}  detail")
+    for item in CHECKS:
+        began = time.monotonic()
+        if why or (options.cpu and item.only_cuda):
+            result, detail = "skipped", why or "a GPU's own"
+        else:
+            with tempfile.TemporaryDirectory() as name:
+                machine = Machine(options.python, "cpu" if options.cpu else "cuda", Path(name))
+                try:
+                    result, detail = "ok", item.check(machine)
+                except Exception as error:
+                    result, detail = "FAILED", f"{type(error).__name__}: {error}"[:300]
+                    failed += 1
+        print(f"{item.name:<28} {result:<8} {time.monotonic() - began:>7.1f}  {detail}", flush=True)
+    if why:
+        print(f"nothing was checked: {why}. The same programs run on the CPU with --cpu (make cuda CPU=1).")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
