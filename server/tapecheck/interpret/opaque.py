@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import unknowns
+from tapecheck.interpret import arguments, unknowns
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -120,6 +120,10 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
 
 def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     world = torch.world
+    if isinstance(owner, arguments.Parser):
+        known = arguments.method(torch, owner, name, args, kwargs, node)
+        if known is not NotImplemented:
+            return known
     if name == "backward":
         if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and torch.requires(args[0]) != "no":
             # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into.

@@ -52,8 +52,14 @@ _RANKED = frozenset(("matmul", "__rmatmul__"))
 _SAME_RANK = frozenset((
     "t", "clone", "detach", "contiguous", "add", "sub", "mul", "div", "neg", "pow", "exp", "log", "tanh", "sigmoid",
     "relu", "abs", "sqrt", "clamp", "nn.functional.relu", "__rmul__", "__radd__", "__rsub__", "transpose",
-    "softmax", "nn.functional.softmax", "dropout", "nn.functional.dropout", "sin", "cos",
-))  # fmt: skip
+    "softmax", "nn.functional.softmax", "dropout", "nn.functional.dropout", "sin", "cos", "log_softmax", "square",
+    "nn.functional.log_softmax", "nn.functional.normalize", "nn.functional.gelu", "nn.functional.silu",
+    "nn.functional.elu", "nn.functional.leaky_relu", "nn.functional.softplus", "nn.functional.sigmoid",
+    "nn.functional.tanh", "sign", "reciprocal", "rsqrt", "flip", "roll", "cumsum", "float", "double", "half", "t_",
+))
+_ACROSS = frozenset(("t", "transpose", "T", "mT", "swapaxes", "swapdims"))
+"""Views whose elements no longer lie in order; a second one lays them in order again."""
+_COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))  # fmt: skip
 _TO_FLOAT = frozenset((
     "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
     "true_divide",
@@ -159,6 +165,9 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     exists = both(exists, world.grad_mode)
     every = [value for values in inputs.values() for value in values]
     cuts = cuts_of(*[value for value in every if value.node is None])
+    # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
+    if fact.name in _COPIES_ACROSS and fact.view == "may" and lies_across(bound.get(fact.view_of or "")):
+        fact = dataclasses.replace(fact, view="no", view_of=None)
     storage = _result_storage(torch, fact, bound, target)
     name = fact.name
     if exists == "no":
@@ -200,7 +209,11 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=keeps,
         storage=storage, cuts=cuts, exists=exists,
     )  # fmt: skip
-    built.constant_terms = _constant_terms(torch, name, every)
+    if _moves_leaf(torch, name, every):
+        # A step from a parameter is a place to compute at, no term of a loss.
+        built.extra = {**(built.extra or {}), "moved leaf": True}
+    else:
+        built.constant_terms = _constant_terms(torch, name, every)
     place = torch.pending_storage or storage or built.storage
     torch.autograd.remember_gradient(built.node, fact, inputs, place)
     if "result" in fact.saves or "result" in fact.may_save:
@@ -268,16 +281,23 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
 
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
     """What a view must know of how it was made: a view of one of several views is no better than that."""
+    if name == "permute" or (name in _ACROSS) != lies_across(viewed):
+        view.extra = {**(view.extra or {}), "lies across": True}
     if torch.world.grad_mode == "no":
         if viewed.graph == "yes" and view.node is None:
             # It requires grad as a leaf does: nothing leads on from it, and a backward ends there without a word.
             view.cuts = torch.world.derived_cut("leaf", node, view.cuts, viewed.name)
             torch.world.make_leaf(view, node, viewed.name)
-        view.extra = {"view under no_grad": True}
+        view.extra = {**(view.extra or {}), "view under no_grad": True}
     elif viewed.extra is not None:
         for mark in ("part of several", "view under no_grad"):
             if mark in viewed.extra:
                 view.extra = {**(view.extra or {}), mark: viewed.extra[mark]}
+
+
+def lies_across(value: Value) -> bool:
+    """Whether a tensor is a view whose elements do not lie in order: `contiguous()` of it makes a copy."""
+    return isinstance(value, Tensor) and value.extra is not None and "lies across" in value.extra
 
 
 def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
@@ -483,6 +503,16 @@ def _constant_cuts(torch: Torch, name: str, cuts: tuple[int, ...]) -> tuple[int,
     if not cuts or name in _ELEMENTWISE:
         return cuts
     return tuple(cut for cut in cuts if torch.world.ledger.cuts[cut].how != "grad")
+
+
+def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
+    """Whether a gradient is added to nothing but a leaf, or to a leaf that was moved so before."""
+    if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.gradients_cut:
+        return False
+    carriers = [value for value in inputs if value.node is not None]
+    return bool(carriers) and all(
+        isinstance(value, Tensor) and (value.is_leaf or "moved leaf" in (value.extra or {})) for value in carriers
+    )
 
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tapecheck.interpret import containers
 from tapecheck.interpret.opaque import NO_GRAPH_ATTRIBUTES
+from tapecheck.interpret.operations import lies_across
 from tapecheck.interpret.values import (
     Args,
     Instance,
@@ -129,6 +130,8 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         return owner
     if name == "requires_grad_":
         return requires_grad(torch, owner, args[0] if args else kwargs.get("requires_grad", True), node)
+    if name == "contiguous" and lies_across(owner):
+        return torch.op("clone", [owner], {}, node)
     if name in ("cuda", "cpu", "pin_memory", "share_memory_", "contiguous", "coalesce"):
         return owner
     if name in ("to", "type"):

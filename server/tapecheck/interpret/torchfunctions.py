@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import averaging, frameworks
+from tapecheck.interpret import arguments, averaging, frameworks
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -303,10 +303,6 @@ def _first(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return args[0] if args else Unknown("result")
 
 
-def _parse(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return Unknown("arguments")
-
-
 def _nothing(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("result")
 
@@ -371,7 +367,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
-    "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": _parse,
+    "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": arguments.parser,
     **frameworks.FUNCTIONS,
     "torch.utils.checkpoint.checkpoint_sequential": _checkpoint_sequential,
 }  # fmt: skip

@@ -72,6 +72,25 @@ for step in range(3):
 """,
         ),
         Example(
+            "A first-order inner step moves the parameters, biases too",
+            """\
+import torch
+
+weight = torch.randn(3, 1, requires_grad=True)
+bias = torch.zeros(1, requires_grad=True)
+optimizer = torch.optim.SGD([weight, bias], lr=0.1)
+for task in range(3):
+    x, y = torch.randn(8, 3), torch.randn(8, 1)
+    inner = (x @ weight + bias - y).pow(2).mean()
+    steps = torch.autograd.grad(inner, [weight, bias])
+    fast_weight, fast_bias = weight - 0.1 * steps[0], bias - 0.1 * steps[1]
+    outer = (x @ fast_weight + fast_bias - y).pow(2).mean()
+    optimizer.zero_grad()
+    outer.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
             "An adversarial step uses the gradient as a number",
             """\
 import torch

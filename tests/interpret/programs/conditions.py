@@ -480,4 +480,32 @@ if m > 4:
     loss.backward()
 loss.backward()
 """,
+    "arguments that the program gives itself": """
+import argparse
+p = argparse.ArgumentParser()
+group = p.add_argument_group("training")
+group.add_argument("--n-critic", "--critic", type=int, default=3)
+p.add_argument("--detach", action="store_true")
+p.add_argument("--sizes", type=int, nargs="+", default=[1])
+a = p.parse_args(["--detach", "--sizes", "2", "4", "--critic=5"])
+w = torch.ones(3, requires_grad=True)
+for i in range(4):
+    y = w.exp()
+    d = (y.detach() if a.detach else y).requires_grad_()
+    d.pow(2).sum().backward()
+    y.pow(2).sum().backward()
+    if (i + 1) % a.n_critic == 0 or a.sizes == [1]:
+        y.sum().backward()
+""",
+    "arguments of a parser with an own kind": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--k", type=lambda text: len(text), default="ab")
+a = p.parse_args([])
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward()
+if a.k == 3:
+    y.backward()
+""",
 }

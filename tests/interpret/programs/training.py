@@ -946,4 +946,15 @@ def init(m):
         m.bias.zero_()  # raises
 nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).apply(init)
 """,
+    "arguments that are decided": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--twice", action="store_true")
+a = p.parse_args(["--twice"])
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward()
+if a.twice:
+    y.backward()  # raises
+""",
 }

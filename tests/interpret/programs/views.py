@@ -323,4 +323,46 @@ v, i = (w * 1).topk(1)
 v.mul_(2)
 v.sum().backward()
 """,
+    "a transposed matrix laid in order is a copy": """
+m = nn.Linear(5, 6)
+feats = torch.randn(7, 6)
+loss = (m(torch.randn(3, 5)) @ feats.t().contiguous()).pow(2).mean()
+feats[:2] = 0
+loss.backward()
+""",
+    "a transposed matrix shares its memory": """
+m = nn.Linear(5, 6)
+feats = torch.randn(7, 6)
+loss = (m(torch.randn(3, 5)) @ feats.t()).pow(2).mean()
+feats[:2] = 0
+loss.backward()  # raises
+""",
+    "twice transposed lies in order": """
+w = torch.randn(4, 6, requires_grad=True)
+feats = torch.randn(4, 6)
+loss = (w * feats.t().t().contiguous()).sum()
+feats.zero_()
+loss.backward()  # raises
+""",
+    "a permuted stack is reshaped by a copy": """
+w = torch.randn(3, 24, requires_grad=True)
+feats = torch.randn(3, 4, 6)
+loss = (w * feats.permute(0, 2, 1).reshape(3, 24)).sum()
+feats.zero_()
+loss.backward()
+""",
+    "a stack in order is reshaped as a view": """
+w = torch.randn(12, 6, requires_grad=True)
+feats = torch.randn(3, 4, 6)
+loss = (w * feats.reshape(12, 6)).sum()
+feats.zero_()
+loss.backward()  # raises
+""",
+    "normalised data that a product saved": """
+m = nn.Linear(6, 6)
+feats = F.normalize(torch.randn(24, 6), dim=1)
+loss = (m(torch.randn(3, 6)) @ feats.t()).pow(2).mean()
+feats[:8] = 0
+loss.backward()  # raises
+""",
 }
