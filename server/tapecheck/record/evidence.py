@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from tapecheck.record import ranks
+from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.rules import ALL, Evidence, Finding, Label, Reading
 from tapecheck.rules import judge as judge_tapes
@@ -284,7 +285,51 @@ class _Story:
                 made = self._from_exception(raised)
                 if made is not None:
                     found.append(made)
-        return merged(found)
+        starved = self._starved()
+        return merged([*found, starved] if starved is not None else found)
+
+    def _starved(self) -> Finding | None:
+        """Parameters that an optimizer stepped and that never had a gradient, where one place can have cut it off."""
+        leaves = self.reading.ledger.leaves
+        never = [number for number, steps in self.without_gradient.items() if number in leaves and steps >= _MIN_RUNS]
+        if not self.whole or not never:
+            return None
+        names = [leaves[number].name or f"parameter {number}" for number in never]
+        shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        place, message = self._from_leaf(), f"{shown} never had a gradient: nothing leads back from this new leaf"
+        if place is None:
+            files = {event.at.file for event in self.tape.events if isinstance(event, (Node, Loop))}
+            place = only_cut([(file, self.file(file)) for file in sorted(files)], names)
+            message = f"{shown} never had a gradient: the graph may be cut here, the one place of the program that can"
+        if place is None:
+            return None
+        steps = max(self.without_gradient[number] for number in never)
+        return Finding(
+            "TAPE402", _NAMES["TAPE402"].name, "warning", place, message,
+            "leave the cut out, or do not give these parameters to the optimizer",
+            tuple(
+                Label(event.at.span, "this optimizer steps them", "optimizer")
+                for event in self.reading.optimizers.values() if set(event.params) & set(never)
+            ),
+            certain=False, facts={"parameters": names},
+            evidence=Evidence(
+                "found-by-run", f"{shown} never had a gradient in {_times(steps)} that an optimizer stepped", None,
+                {"parameters": names, "steps": steps},
+            ),
+        )  # fmt: skip
+
+    def _from_leaf(self) -> Span | None:
+        """Where the root of every backward was made a leaf of its own, so that none leads to a parameter."""
+        leaves = self.reading.ledger.leaves
+        places: set[Span | None] = set()
+        for item in self.reading.runs:
+            for root in item.backward.roots:
+                leaf = leaves.get(root.node) if root.node is not None else None
+                if leaf is None or leaf.parameter:
+                    return None
+                file = item.at.file
+                places.add(made_leaf(self.file(file), root.name, file))
+        return places.pop() if len(places) == 1 else None
 
     def _detached(self, finding: Finding) -> bool:
         """Whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""

@@ -1,0 +1,93 @@
+"""The one place of a program that can have cut a graph, found without a dry run."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tapecheck.record import judge
+from tapecheck.record.cuts import made_leaf, only_cut
+
+HEAD = "class Net(nn.Module):\n    def forward(self, x):\n"
+LOOP = "for x in data:\n    loss = net(x).sum()\n    loss.backward()\n"
+ENCODER = ("net.encoder.weight", "net.encoder.bias")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (HEAD + "        h = self.encoder(x).detach()\n        return self.head(h)\n" + LOOP, 3),
+        (HEAD + "        h = self.encoder(x)\n        h = h.detach()\n        return self.head(h)\n", 4),
+        (HEAD + "        h = torch.tensor(self.encoder(x).tolist())\n        return self.head(h)\n", 3),
+        (HEAD + "        with torch.no_grad():\n            h = self.encoder(x)\n        return self.head(h)\n", 3),
+        # Two can have done it.
+        (HEAD + "        h = self.encoder(x.detach())\n        return self.head(h.detach())\n", None),
+        # Carried from one call to the next, on purpose.
+        (HEAD + "        y, self.h = self.encoder(x), 0\nfor x in data:\n    y, h = net(x, h.detach())\n", None),
+        (HEAD + "        return self.encoder(x)\nfor x in data:\n    h = h.detach()\n    h = net(x, h)\n", None),
+        # What is only told, and what is only measured.
+        (HEAD + "        return self.encoder(x)\nprint(net(x).detach())\ntotal += loss.detach()\n", None),
+        (HEAD + "        return self.encoder(x)\nwith torch.no_grad():\n    net(x)\n", None),
+        # The encoder takes no part at all: that nothing was cut is as likely.
+        (HEAD + "        return self.head(x.detach())\n", None),
+    ],
+)  # fmt: skip
+def test_the_only_place(tmp_path: Path, text: str, line: int | None) -> None:
+    (tmp_path / "a.py").write_text(text)
+    found = only_cut([("a.py", str(tmp_path / "a.py"))], ENCODER)
+    assert (found.line if found is not None else None) == line
+
+
+def test_a_function_without_recording_is_told_where_it_is_called(tmp_path: Path) -> None:
+    text = "@torch.no_grad()\ndef encode(x):\n    return net.encoder(x)\nfor x in data:\n    h = encode(x)\n"
+    (tmp_path / "a.py").write_text(text)
+    found = only_cut([("a.py", str(tmp_path / "a.py"))], ENCODER)
+    assert found is not None
+    assert found.line == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("loss = f(x)\nloss.requires_grad_(True)\n", 2),
+        ("loss = f(x)\nloss.requires_grad = True\n", 2),
+        ("loss = torch.tensor(f(x), requires_grad=True)\n", 1),
+        ("loss.requires_grad_()\nloss.requires_grad_()\n", None),
+        ("other.requires_grad_()\n", None),
+    ],
+)
+def test_a_leaf_is_made(tmp_path: Path, text: str, line: int | None) -> None:
+    (tmp_path / "a.py").write_text(text)
+    found = made_leaf(str(tmp_path / "a.py"), "loss", "a.py")
+    assert (found.line if found is not None else None) == line
+
+
+def test_the_run_alone_tells_which_parameters_are_cut_off_and_where(record: object) -> None:
+    program = """
+    import torch
+    from torch import nn
+
+    encoder, head = nn.Linear(3, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    for step in range(4):
+        h = encoder(torch.randn(2, 3))
+        {how}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+    for how, rows in (
+        ("loss = head(h.data).sum()", [(8, "`encoder.weight`, `encoder.bias`")]),
+        ("loss = head(h).sum().detach().requires_grad_()", [(8, "`encoder.weight`, `encoder.bias`, `head.weight`")]),
+        ("loss = head(h).sum(); seen = h.detach().mean()", []),
+    ):
+        recorded = record(textwrap.dedent(program).replace("{how}", how))  # type: ignore[operator]
+        found = [item for item in judge([], recorded.tape) if item.code == "TAPE402"]
+        assert [item.span.line for item in found] == [row for row, _ in rows], found
+        for item, (_, shown) in zip(found, rows, strict=True):
+            assert item.message.startswith(shown)
+            assert item.evidence is not None
+            assert item.evidence.verdict == "found-by-run"
+            assert item.evidence.measured["steps"] == 4
