@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
 
 _MAX_SEEN = 4_000
+_SEEN_FREE = 250
+_SEEN_A_UNIT = 3
+"""Looking through what a program keeps is work too, where it keeps much: so many objects cost as much as a statement."""
 _MAX_LOADS = 6
 _MAX_BACK = 40
 
@@ -91,6 +94,7 @@ def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> No
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
         scan.namespace(env)
+    machine.world.spend(max(len(scan.seen) - _SEEN_FREE, 0) // _SEEN_A_UNIT)
 
 
 class _Scan:

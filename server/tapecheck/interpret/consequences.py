@@ -90,7 +90,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
     if not atoms:
         # All that it hangs on has been settled on.
         return bool(_worked_out(value, {})) if value.parts is not None else None
-    facts = _about(world.facts, atoms) if world.spoken_of & atoms.keys() else []
+    facts = _about(world.facts_about, atoms)
     return _tried(value, facts, atoms) if 0 < len(facts) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS else None
 
 
@@ -100,22 +100,29 @@ def answered(machine: Machine, value: Unknown, answer: bool) -> None:
         atoms = _atoms(value)
     except _Opaque:
         return
-    machine.world.facts.append((value, answer, atoms))
-    machine.world.spoken_of.update(atoms)
+    fact = (value, answer, atoms)
+    machine.world.facts.append(fact)
+    for atom in atoms:
+        machine.world.facts_about.setdefault(atom, []).append(fact)
 
 
-def _about(facts: Iterable[Fact], atoms: dict[int, Unknown]) -> list[Fact]:
-    """The answered tests that speak of some unknowns, or of others that these hang together with; extends `atoms`."""
-    chosen: list[Fact] = []
-    rest = list(facts)
-    while True:
-        touching = [fact for fact in rest if fact[2].keys() & atoms.keys()]
-        if not touching:
-            return chosen
-        rest = [fact for fact in rest if not fact[2].keys() & atoms.keys()]
-        chosen += touching
-        for _, _, own in touching:
-            atoms.update(own)
+def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact]:
+    """The answered tests that speak of some unknowns, or of others that these hang together with; extends `atoms`.
+
+    Stops as soon as they are more than are looked at.
+    """
+    chosen: dict[int, Fact] = {}
+    open_atoms = list(atoms)
+    while open_atoms and len(chosen) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS:
+        for fact in facts.get(open_atoms.pop(), ()):
+            if id(fact) in chosen:
+                continue
+            chosen[id(fact)] = fact
+            if len(chosen) > _MOST_FACTS:
+                break
+            open_atoms += fact[2].keys() - atoms.keys()
+            atoms.update(fact[2])
+    return list(chosen.values())
 
 
 def _tried(value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool | None:

@@ -111,7 +111,8 @@ class World:
         self.truths: dict[Hashable, bool] = {}
         self.facts: list[tuple[Unknown, bool, dict[int, Unknown]]] = []
         """Undecided tests that were answered, see `consequences`."""
-        self.spoken_of: set[int] = set()
+        self.facts_about: dict[int, list[tuple[Unknown, bool, dict[int, Unknown]]]] = {}
+        """The same by the unknowns that they speak of."""
         self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}
         self.counted: list[tuple[str, Any, Any, Any]] = []
         """What loops that are running counted up or let grow, oldest first."""
