@@ -90,6 +90,43 @@ for step in range(10):
     (f @ bank.t()).pow(2).mean().backward()
     bank[step % 8] = f.detach()[0]
 """,
+    "a list cut back by del": """
+recent = []
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    recent.append(loss)
+    del recent[:-3]
+""",
+    "a list replaced by its own end": """
+recent = []
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    recent.append(loss)
+    recent[:] = recent[-3:]
+""",
+    "a list cut back before the loop only": """
+recent = [0.0] * 5
+del recent[:-3]
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    recent.append(loss)  # kept
+""",
+    "one element deleted of two that come": """
+recent = []
+net = nn.Linear(4, 3)
+for step in range(10):
+    loss = net(torch.randn(2, 4)).pow(2).mean()
+    loss.backward()
+    recent.append(loss)
+    recent.append(loss)  # kept
+    del recent[-1:]
+""",
 }
 
 

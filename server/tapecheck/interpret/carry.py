@@ -159,7 +159,11 @@ class _Scan:
         tensors = list(tensors_in(value, into_objects=False))
         if any(self.reaches_back(tensor) for tensor in tensors):
             at = getattr(value, "stored_at", None) or owner.stores.get(key)
-            self.hold(at, path, tensors, getattr(value, "bound", None))
+            bound = getattr(value, "bound", None)
+            window = getattr(value, "window", None)
+            if window is not None and window[0] >= self.clock:
+                bound = window[1]
+            self.hold(at, path, tensors, bound)
         for index, item in enumerate(value.items):
             if isinstance(item, (Instance, List, Dict)):
                 self.entry(item, f"{path}[{index}]", _NoStore, index)

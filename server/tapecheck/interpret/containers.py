@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import constants, records
+from tapecheck.interpret import constants, records, windows
 from tapecheck.interpret.equality import contains, hashable, unkey, unsure_items, unsure_keys
 from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, item_of_unknown
 from tapecheck.interpret.values import (
@@ -433,10 +433,13 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             return items[-1] if items and index < 0 else _further(machine, items)
         if isinstance(index, slice):
             parts = [concrete(part) for part in (index.start, index.stop, index.step)]
-            if not more and all(part is None or isinstance(part, int) for part in parts):
-                chosen = items[slice(*parts)]
-                return tuple(chosen) if isinstance(owner, tuple) else machine.new_list(chosen, node)
-            return machine.new_list(list(items), node, True)
+            known = not more and all(part is None or isinstance(part, int) for part in parts)
+            chosen = items[slice(*parts)] if known else list(items)
+            if known and isinstance(owner, tuple):
+                return tuple(chosen)
+            made = machine.new_list(chosen, node, not known)
+            windows.sliced(machine, parts, made)
+            return made
         if items:
             return items[0]
         return Unknown("item")
@@ -490,6 +493,7 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         elif isinstance(index, slice):
             items = known_items(machine, value, node)
             parts = [concrete(part) for part in (index.start, index.stop, index.step)]
+            windows.replaced(owner, parts, value)
             if items is not None and not owner.more and all(part is None or isinstance(part, int) for part in parts):
                 try:
                     owner.items[slice(*parts)] = items
@@ -530,9 +534,12 @@ def _rotates(machine: Machine, before: Value, value: Value) -> None:
             machine.world.varying += 1
 
 
-def delete_item(owner: Value, index: Value) -> None:
+def delete_item(machine: Machine, owner: Value, index: Value) -> None:
     index = concrete(index)
     if isinstance(owner, List):
+        if isinstance(index, slice):
+            index = slice(*(concrete(part) for part in (index.start, index.stop, index.step)))
+            windows.deleted(machine, owner, index)
         if isinstance(index, (int, slice)):
             try:
                 del owner.items[index]
@@ -972,7 +979,7 @@ _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
     (Dict, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
     (List, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
-    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: delete_item(owner, args[0]),
+    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: delete_item(m, owner, args[0]),
     (Dict, "__contains__"): lambda m, owner, args, kwargs, node: contains(m, owner, args[0]),
     (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
     (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),

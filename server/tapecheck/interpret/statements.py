@@ -313,7 +313,7 @@ def _delete(machine: Machine, node: ast.Delete, env: Env) -> None:
             if method is not None:
                 machine.call(method, [index], {}, node)
             else:
-                containers.delete_item(owner, index)
+                containers.delete_item(machine, owner, index)
 
 
 def delete_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST) -> None:

@@ -176,6 +176,8 @@ class List:
     born: int = 0
     cut: int | None = 0
     """How many more elements it has because a loop that fills it was cut short; None where nobody knows."""
+    window: tuple[int, int] | None = None
+    """When it was last cut back, and to how many elements."""
 
 
 @dataclass(eq=False, slots=True)
