@@ -464,4 +464,31 @@ def train(model, x, lengths):
 """,
         "train(nn.Linear(3, 1), torch.randn(2, 4, 3), [2, 4])\n",
     ),
+    "one of the parts of a model in each iteration, by numbers that nobody knows": Program(
+        """\
+models = [nn.Linear(3, 1) for _ in range(3)]
+
+
+def train(active, x):
+    outputs = []
+    for model in models:
+        outputs.append(model(x).tanh())
+    for number, place in active:
+        loss = outputs[place].pow(2).mean()
+        loss.backward()
+""",
+        "train([(7, 0), (9, 1), (4, 2)], torch.randn(2, 3))\n",
+    ),
+    "the same unknown part of a model twice": Program(
+        """\
+model = nn.Linear(3, 1)
+
+
+def train(place, x):
+    outputs = [model(x).tanh() for _ in range(3)]
+    outputs[place].pow(2).mean().backward()
+    outputs[place].pow(2).mean().backward()  # TAPE101 raises
+""",
+        "train(1, torch.randn(2, 3))\n",
+    ),
 }

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _MAX_SEEN = 4_000
 _SEEN_FREE = 250
 _SEEN_A_UNIT = 3
-"""Looking through what a program keeps is work too, where it keeps much: so many objects cost as much as a statement."""
+"""Looking through what a program keeps is work too, where it keeps much: so many objects cost what a statement does."""
 _MAX_LOADS = 6
 _MAX_BACK = 40
 

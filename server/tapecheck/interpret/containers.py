@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import constants, records, windows
 from tapecheck.interpret.equality import contains, hashable, unkey, unsure_items, unsure_keys
-from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, item_of_unknown
+from tapecheck.interpret.unknowns import (
+    LOOP_BOUND,
+    attribute_of_unknown,
+    bound_length,
+    item_of_unknown,
+    place_of_unknown,
+)
 from tapecheck.interpret.values import (
     CONSTANTS,
     OPEN,
@@ -441,7 +447,10 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             windows.sliced(machine, parts, made)
             return made
         if items:
-            return items[0]
+            position = place_of_unknown(owner, index)
+            if position >= len(items) and isinstance(owner, List) and (more or owner.cut != 0):
+                return _further(machine, items)
+            return items[position % len(items)]
         return Unknown("item")
     if isinstance(owner, Dict):
         key = hashable(index)

@@ -51,6 +51,19 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
     return owner.items[key]
 
 
+def place_of_unknown(owner: Value, index: Value) -> int:
+    """The place of a list that an unknown index stands for: each index has one of its own as long as there are any.
+
+    Two indices that nobody knows are two elements rather than one that is asked for again.
+    """
+    if not isinstance(owner, List) or not isinstance(index, Unknown):
+        return 0
+    if owner.asked is None:
+        owner.asked = {}
+    # The index is kept, so that its id stays its own.
+    return owner.asked.setdefault(expression(index), (len(owner.asked), index))[0]
+
+
 def expression(value: Value) -> Hashable:
     """What a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
     if isinstance(value, Unknown):

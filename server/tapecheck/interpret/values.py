@@ -178,6 +178,8 @@ class List:
     """How many more elements it has because a loop that fills it was cut short; None where nobody knows."""
     window: tuple[int, int] | None = None
     """When it was last cut back, and to how many elements."""
+    asked: dict[Any, tuple[int, Value]] | None = None
+    """Which elements stand for those at indices that nobody knows, and these indices."""
 
 
 @dataclass(eq=False, slots=True)
