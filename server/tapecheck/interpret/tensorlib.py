@@ -86,7 +86,11 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
     """`requires_grad_()` and assignments to `.requires_grad`."""
     wanted = concrete(wanted)
     if wanted is True:
-        if owner.graph == "no" and owner.dtype == "float":
+        if owner.graph == "no" and owner.extra is not None and "frozen leaf" in owner.extra:
+            # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
+            owner.node = owner.of_leaf = owner.extra.pop("frozen leaf")
+            owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
+        elif owner.graph == "no" and owner.dtype == "float":
             if owner.cuts:
                 owner.cuts = torch.world.derived_cut("leaf", node, owner.cuts, owner.name)
             torch.world.make_leaf(owner, node)
@@ -98,6 +102,7 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             leaf = owner.node
             owner.graph, owner.node, owner.of_leaf = "no", None, None
             owner.cuts = torch.world.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
+            owner.extra = {**(owner.extra or {}), "frozen leaf": leaf}
     elif isinstance(wanted, Unknown) and owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:

@@ -23,11 +23,11 @@ from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.cuts import remove_cut, unfreeze
 from tapecheck.fixes.strategies.differentiable import (
     ask_for_gradient,
-    leave_trainable,
     stay_in_torch,
     train_on_scores,
     without_threshold,
 )
+from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.kept import (
     detach_argument,
     detach_previous,
@@ -57,8 +57,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
         change_later, change_copy,
     ),
     "TAPE103": (
-        remove_cut, stay_in_torch, leave_trainable, train_on_scores, without_threshold, ask_for_gradient,
-        unfreeze,
+        remove_cut, stay_in_torch, switch_on_again, leave_trainable, train_on_scores, without_threshold,
+        ask_for_gradient, unfreeze,
     ),
     "TAPE104": (under_no_grad, leaf_out_of_place),
     "TAPE201": (

@@ -408,26 +408,6 @@ def _plain_classes(code: Code, node: ast.expr) -> str | None:
     return code.segment(node) if dotted(node) is not None or isinstance(node, ast.Call) else None
 
 
-def leave_trainable(context: Context) -> Iterator[Candidate]:
-    """Take out what switches `requires_grad` off, with the loop that does nothing else."""
-    code = context.code
-    for cut in _all_cuts(context):
-        statement = code.statement_at(cut.at.span) if cut.how == "frozen" else None
-        while statement is not None:
-            parent = code.parent(statement)
-            if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
-                break
-            statement = parent
-        removed = code.delete(statement) if statement is not None else None
-        if statement is not None and removed is not None:
-            yield Candidate(
-                f"Leave `requires_grad` on (line {statement.lineno})",
-                "What was frozen gets gradients; an optimizer that was given it trains it.",
-                [removed],
-                group="frozen",
-            )
-
-
 def ask_for_gradient(context: Context) -> Iterator[Candidate]:
     """`requires_grad=True` for the tensor whose `.grad` is read, where nothing else has one."""
     code = context.code

@@ -1,0 +1,122 @@
+"""Fixes for parameters that a program froze and still trains: leave them trainable, or switch them on again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code
+from tapecheck.fixes.edit import Change
+from tapecheck.fixes.story import frames
+from tapecheck.fixes.strategies.cuts import cuts_of_finding
+from tapecheck.tape import Backward, Cut, Span
+
+_MAX_PLACES = 4
+"""Statements before the failing one at which switching on again is tried."""
+
+
+def leave_trainable(context: Context) -> Iterator[Candidate]:
+    """Take out what switches `requires_grad` off, with the loop that does nothing else."""
+    code = context.code
+    for cut in _frozen(context):
+        call, statement = code.expression_at(cut.at.span), code.statement_at(cut.at.span)
+        if statement is None or not _says_off(call, statement):
+            continue
+        removed: Change | None
+        if isinstance(call, ast.Call) and not isinstance(statement, ast.Expr):
+            # `Probe(Encoder().requires_grad_(False))`: the module itself is still needed.
+            assert isinstance(call.func, ast.Attribute)
+            removed = code.replace(call, code.segment(call.func.value))
+        else:
+            statement = _whole(code, statement)
+            removed = code.delete(statement)
+        if removed is not None:
+            yield Candidate(
+                f"Leave `requires_grad` on (line {statement.lineno})",
+                "What was frozen gets gradients; an optimizer that was given it trains it.",
+                [removed],
+                group="frozen",
+            )
+
+
+def switch_on_again(context: Context) -> Iterator[Candidate]:
+    """Repeat the statement that froze something, with True, before the forward whose backward fails."""
+    code = context.code
+    failing = _failing(context)
+    for cut in _frozen(context):
+        for span in (cut.at.span, *cut.at.stack):
+            freezing = code.statement_at(span)
+            opposite = _opposite(code, freezing) if freezing is not None else None
+            if freezing is None or opposite is None:
+                continue
+            for place in failing:
+                statement = code.statement_at(place)
+                pair = code.same_block(freezing, statement) if statement is not None else None
+                if pair is None or pair[0] is not freezing or pair[1] is freezing:
+                    continue
+                block = code.block(freezing)
+                end = block.index(pair[1])
+                start = block.index(freezing) + 1 if block.index(freezing) < end else 0
+                for before in reversed(block[max(start, end - _MAX_PLACES + 1) : end + 1]):
+                    change = code.insert_before(before, [opposite])
+                    if change is not None:
+                        yield Candidate(
+                            f"Switch it on again before line {before.lineno}: `{opposite}`",
+                            f"From there on it gets gradients; line {freezing.lineno} still freezes it where it did.",
+                            [change],
+                            group="switched on",
+                        )
+
+
+def _frozen(context: Context) -> list[Cut]:
+    found: dict[object, Cut] = {}
+    for tape in context.tapes:
+        for cut in cuts_of_finding(context, tape):
+            if cut.how == "frozen":
+                found.setdefault((cut.at.span, cut.at.stack), cut)
+    return list(found.values())
+
+
+def _failing(context: Context) -> list[Span]:
+    """The place of the backward that fails and of the calls that lead to it, innermost first."""
+    for tape in context.tapes:
+        for event in tape.events:
+            if isinstance(event, Backward) and not event.succeeded and event.at.span == context.finding.span:
+                return list(frames(event.at))
+    return [context.finding.span]
+
+
+def _says_off(call: ast.expr | None, statement: ast.stmt) -> bool:
+    """Whether the place itself says False, and no variable that may say True elsewhere."""
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        return len(values) == 1 and isinstance(values[0], ast.Constant)
+    return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+
+
+def _whole(code: Code, statement: ast.stmt) -> ast.stmt:
+    """The statement with the loops and tests around it that hold nothing else."""
+    while True:
+        parent = code.parent(statement)
+        if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
+            return statement
+        statement = parent
+
+
+def _opposite(code: Code, statement: ast.stmt) -> str | None:
+    """`freeze(net, False)` as `freeze(net, True)`, where the statement says False exactly once."""
+    if not isinstance(statement, (ast.Expr, ast.Assign)) or statement.lineno != statement.end_lineno:
+        return None
+    value = statement.value
+    if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
+        given = [value]
+    else:
+        return None
+    said = [one for one in given if isinstance(one, ast.Constant) and isinstance(one.value, bool)]
+    if len(said) != 1 or said[0].value is not False:
+        return None
+    text, start = code.segment(statement), code.start(statement)
+    return text[: code.start(said[0]) - start] + "True" + text[code.end(said[0]) - start :]
