@@ -56,7 +56,10 @@ _SAME_RANK = frozenset((
     "nn.functional.log_softmax", "nn.functional.normalize", "nn.functional.gelu", "nn.functional.silu",
     "nn.functional.elu", "nn.functional.leaky_relu", "nn.functional.softplus", "nn.functional.sigmoid",
     "nn.functional.tanh", "sign", "reciprocal", "rsqrt", "flip", "roll", "cumsum", "float", "double", "half", "t_",
-))
+    "nn.functional.layer_norm", "true_divide", "rsub", "__rtruediv__", "__rdiv__", "log1p", "expm1", "clip",
+    "clamp_min", "clamp_max", "masked_fill", "triu", "tril", "renorm", "maximum", "minimum", "lerp", "bfloat16", "cpu",
+    "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
+))  # fmt: skip
 _ACROSS = frozenset(("t", "transpose", "T", "mT", "swapaxes", "swapdims"))
 """Views whose elements no longer lie in order; a second one lays them in order again."""
 _COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))  # fmt: skip
@@ -486,6 +489,14 @@ def _rank(torch: Torch, name: str, args: Args) -> int | None:
         return ranks[0] + 1
     if name in ("sum", "mean") and len(args) == 1:
         return 0
+    if name in ("mm", "outer", "ger"):
+        return 2
+    if name in ("nn.functional.linear", "linear"):
+        return ranks[0] if ranks and isinstance(args[0], Tensor) else None
+    if name in ("cat", "concat", "stack") and args:
+        parts = torch.tensors(args[0])
+        if parts and isinstance(parts[0], Tensor) and parts[0].rank is not None:
+            return parts[0].rank + (name == "stack")
     return None
 
 
