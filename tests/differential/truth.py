@@ -193,7 +193,7 @@ def conditions_on_data(tree: ast.AST) -> list[tuple[ast.AST, str]]:
         ):
             found.append((node, name))
         elif isinstance(node, (ast.If, ast.Assign)) and isinstance(test, ast.Compare):
-            # `if loss > 0.5`, `flag = loss > 0.5`: a plain name against a number with a fraction is a tensor here, never an index.
+            # `if loss > 0.5`: a plain name against a number with a fraction is a tensor here, never an index.
             against = test.comparators[0]
             if isinstance(against, ast.Constant) and isinstance(against.value, float):
                 found.append((node, name))

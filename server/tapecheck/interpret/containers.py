@@ -1024,6 +1024,10 @@ def next_of(machine: Machine, value: Value, args: Args, node: ast.AST) -> Value:
         method = machine.find_method(value, "__next__")
         if method is not None:
             return machine.call(method, [], {}, node)
+    if isinstance(value, List) and isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Call):
+        # `next(model.parameters())`: an iterator made just now stands before its first item.
+        if value.items:
+            return value.items[0]
     if isinstance(value, Unknown):
         made = Unknown(f"next({value.name})", value.node, value.cuts)
         made.oldest = value.oldest
