@@ -91,7 +91,12 @@ class Truth:
             assert self._server.stdin is not None and self._server.stdout is not None
             self._server.stdin.close()
             self._server.stdout.close()
-            self._server.wait(SECONDS)
+            try:
+                self._server.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                # What was compared must not be lost with it.
+                self._server.kill()
+                self._server.wait()
 
     def run(self, text: str, *, digest: bool = False, force: int | None = None) -> Outcome:
         """How a program ends; `force` is the number of a way through its conditions on data."""

@@ -524,4 +524,18 @@ pooled = F.adaptive_avg_pool1d(w, 1).sum()
 pooled.backward()
 pooled.backward()
 """,
+    "a normalised queue is as much a matrix as what it was made of": """
+queue = F.normalize(torch.randn(4, 8), dim=0)
+logits = nn.Linear(4, 4)(torch.randn(2, 4)) @ queue
+queue[:, :2] = 0
+logits.sum().backward()  # raises
+""",
+    "the first parameter says whether a network is frozen": """
+net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+for step in range(2):
+    net(torch.rand(2, 4)).sum().backward()
+    net.requires_grad_(False)
+    if not next(net.parameters()).requires_grad:
+        break
+""",
 }
