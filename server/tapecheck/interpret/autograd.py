@@ -285,6 +285,11 @@ class Autograd:
         whole = given.pop("inputs", None)
         wanted = self._sequence(whole, node)
         event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3))
+        torch = self.machine.torch
+        constant = any(isinstance(value, Tensor) and torch.requires(value) == "no" for value in wanted)
+        if constant and event.roots and all(root.graph == "yes" for root in event.roots):
+            # torch asks this before it runs a node: what is freed or stale is never reached.
+            torch.fail(node, "One of the differentiated Tensors does not require grad")
         traversal = self._run(event, node)
         starts = self._sequence(given.get("grad_outputs"), node)
         creates = event.create != "no" and self.world.grad_mode != "no"

@@ -538,4 +538,15 @@ for step in range(2):
     if not next(net.parameters()).requires_grad:
         break
 """,
+    "a gradient of what needs none is refused before anything freed is reached": """
+net = nn.Linear(4, 4)
+total = net(torch.rand(4, 4)).exp().mean()
+total.backward()
+torch.autograd.grad(total, torch.rand(4, 4))  # raises
+""",
+    "of several, one that needs no gradient is one too many": """
+net = nn.Linear(4, 4)
+total = net(torch.rand(4, 4)).exp().mean()
+torch.autograd.grad(total, [net.weight, torch.rand(4, 4)], allow_unused=True)  # raises
+""",
 }
