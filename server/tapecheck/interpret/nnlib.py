@@ -293,8 +293,8 @@ class Modules:
             return self._distribution_attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")
-            if name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
-                return Native(name, lambda m, args, kwargs, at: None)
+        if owner.cls is not None and name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
+            return Native(name, lambda m, args, kwargs, at: None)
         return None
 
     def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
