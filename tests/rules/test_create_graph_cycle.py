@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
 CODE = "TAPE203"
 
 
@@ -96,3 +101,19 @@ def test_a_gradient_that_does_not_lead_back(build: Any, found: Any) -> None:
             x = build.leaf(3, "x", parameter=False)
             build.backward(5, build.node(4, x, saves=[0]), create="yes")
     assert found(build) == []
+
+
+@pytest.mark.parametrize(
+    ("activation", "leads_back"), [("Tanh()", True), ("ReLU()", True), ("Softmax(0)", True), ("Identity()", False)]
+)
+def test_a_result_that_was_saved_leads_back_as_an_operand_does(activation: str, leads_back: bool) -> None:
+    text = f"""\
+import torch
+from torch import nn
+w = torch.randn(8, 3)
+for step in range(9):
+    z = torch.randn(3).requires_grad_(True)
+    nn.{activation}(w @ z).sum().backward(create_graph=True)
+"""
+    found = [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings]
+    assert found == ([(CODE, 6)] if leads_back else [])

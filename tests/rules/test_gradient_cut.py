@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tapecheck.check import check
+from tapecheck.source import from_text
 from tapecheck.tape import Root
 
 CODE = "TAPE402"
@@ -97,3 +99,20 @@ def test_a_loss_made_a_leaf_again(build: Any, found: Any) -> None:
     assert finding.span.line == 5
     assert finding.facts["how"] == "leaf"
     assert [label.span.line for label in finding.labels if label.role == "cut"] == [4]
+
+
+def test_what_selects_is_not_to_blame_beside_a_detach() -> None:
+    text = """\
+import torch
+from torch import nn
+encoder, codes = nn.Linear(4, 3), nn.Embedding(8, 3)
+optimizer = torch.optim.Adam([*encoder.parameters(), *codes.parameters()])
+for step in range(5):
+    z = encoder(torch.randn(6, 4))
+    q = codes(torch.cdist(z, codes.weight).argmin(1))
+    loss = (q - z.detach()).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings] == [("TAPE402", 8)]

@@ -234,7 +234,10 @@ def _own_cycles(reading: Reading, run: Run) -> list[Leaf]:
         if node is None or node.keeps == "no":
             continue
         opaque = opaque or not node.saved
-        used.update(saved.of for saved in node.saved if saved.of is not None and saved.fact != "no")
+        for saved in node.saved:
+            if saved.fact != "no" and (saved.of is not None or saved.name == "result"):
+                # Its own result is not known to come from a node when it is saved.
+                used.add(saved.of if saved.of is not None else number)
     referred = reading.ledger.ancestry(used).keys()
     return [leaf for leaf in leaves if opaque or leaf.id in referred]
 

@@ -14,6 +14,9 @@ from tapecheck.tape import Cut, Leaf, Root, Site
 _Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
+_WRITTEN = frozenset(["detach", "data"])
+"""Cuts that somebody wrote for the sake of cutting."""
+
 
 class GradientCut(Rule):
     """Parameters that an optimizer steps never receive a gradient, because the graph is cut between them and
@@ -229,7 +232,12 @@ for step in range(3):
         places: dict[tuple[str, int], list[_Cause]] = {}
         for cause in _causes(reading, owner.keys()):
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
+        # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
+        every = [cause for causes in places.values() for cause in causes]
+        written = {leaf for cause in every if cause.how in _WRITTEN for leaf in cause.lost}
         for causes in places.values():
+            if all(cause.how == "nondifferentiable" and cause.lost <= written for cause in causes):
+                continue
             causes.sort(key=lambda cause: cause.copied is not None)
             yield self._finding(reading, causes, owner)
 
