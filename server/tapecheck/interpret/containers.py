@@ -572,6 +572,7 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
     if isinstance(owner, List) and name == "maxlen":
         return owner.bound
     if isinstance(owner, (List, Set, Dict)):
+        _expects_tensor(machine, name, node)
         return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
     if isinstance(owner, (str, int, float, bytes)):
         if isinstance(owner, (int, float)) and name in ("real", "imag"):
@@ -601,7 +602,15 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
         return getattr(owner, name, Unknown(name))
     if isinstance(owner, tuple) and name in _PARTS and _PARTS[name] < len(owner):
         return owner[_PARTS[name]]
+    if isinstance(owner, tuple):
+        _expects_tensor(machine, name, node)
     return Unknown(name)
+
+
+def _expects_tensor(machine: Machine, name: str, node: ast.AST) -> None:
+    """A tensor's method asked of a container that has none: an exception, if the dry run is right about it."""
+    if name in ("backward", "detach", "item", "requires_grad", "grad", "grad_fn", "clone", "mean", "pow"):
+        machine.world.mistakes.add(("AttributeError", machine.world.span(node)))
 
 
 _PARTS = {

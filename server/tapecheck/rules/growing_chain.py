@@ -42,6 +42,25 @@ class GrowingChain(Rule):
 
     VALID = (
         Example(
+            "A window of four steps is kept, walked again, and cut",
+            """\
+import torch
+from torch import nn
+
+cell, head = nn.RNNCell(3, 5), nn.Linear(5, 1)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.05)
+state = torch.zeros(2, 5)
+for step in range(16):
+    state = cell(torch.randn(2, 3), state)
+    last = (step + 1) % 4 == 0
+    head(state).pow(2).mean().backward(retain_graph=not last)
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()
+        state = state.detach()
+""",
+        ),
+        Example(
             "The carried mean is cut in each episode",
             """\
 import torch

@@ -437,6 +437,7 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
     if any(run.failed for group in by_iteration.values() for run in group):
         return None
     steady: list[tuple[set[int], list[Run]]] = []
+    found: Chain | None = None
     for iteration in sorted(by_iteration):
         group = by_iteration[iteration]
         walked = {
@@ -449,6 +450,9 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
         before = steady[-1][0] if steady else set()
         grows = walked > before and iteration in walked and (not steady or bool(again & before))
         if not grows:
+            if before:
+                # Cut after some iterations it is a window: what it walks is bounded.
+                found = None
             steady = []
             if iteration not in walked:
                 continue
@@ -456,10 +460,10 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
         if len(steady) == 3:
             chosen = [group[-1] for _, group in steady]
             lengths = [len(reading.graph_nodes(run.traversal.executed)) for run in chosen]
-            if lengths[0] < lengths[1] < lengths[2] and len(steady[-1][0]) >= 3:
-                return Chain(loop, chosen, lengths)
+            if found is None and lengths[0] < lengths[1] < lengths[2] and len(steady[-1][0]) >= 3:
+                found = Chain(loop, chosen, lengths)
             steady = steady[1:]
-    return None
+    return found
 
 
 def iteration_in(site: Site, loop: LoopRun) -> int:
