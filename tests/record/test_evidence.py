@@ -303,3 +303,29 @@ def test_a_memory_that_is_detached_later_is_no_finding_of_the_run(tmp_path: Path
     request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
     found = confirm(str(path), request, [])[1]
     assert [(finding.code, finding.span.line) for finding in found] == [("TAPE201", 5)]
+
+
+def test_entries_of_a_dictionary_are_told_apart(record: Record) -> None:
+    result = record("""
+        import torch
+
+        w = torch.ones(2, requires_grad=True)
+        metrics = {"loss": [], "sum": 0.0, "last": None}
+        steps = {}
+        for step in range(9):
+            loss = (w * w).sum()
+            metrics["loss"].append(loss)
+            metrics["sum"] = metrics["sum"] + loss
+            metrics["last"] = loss
+            steps[f"step {step}"] = [loss]
+            metrics.setdefault("all", []).append(loss)
+    """)
+    found = {item.span.line: item for item in judge([], result.tape) if item.code in ("TAPE201", "TAPE202")}
+    assert sorted(found) == [8, 9, 11, 12]
+    for line, holder in ((8, "metrics['loss']"), (9, "metrics['sum']"), (11, "steps"), (12, "metrics['all']")):
+        assert found[line].message.startswith(f"`{holder}` "), found[line].message
+        assert found[line].evidence is not None
+    nodes = found[8].evidence
+    assert nodes is not None
+    # What earlier iterations left: a product and a sum of each.
+    assert nodes.measured["nodes"] == [2, 4, 6, 8, 14]

@@ -42,7 +42,10 @@ _ALL_LIVE = {*_fibonacci()[1:5], *_fibonacci()[5::3]}
 
 
 class Holder(NamedTuple):
-    """Who keeps a tensor: what the user calls it, the name it is stored under, and the bound of its container."""
+    """Who keeps a tensor: what the user calls it, the name it is stored under, and the bound of its container.
+
+    Entries of a dictionary are told apart by their `key` where the text names it.
+    """
 
     text: str
     name: str
@@ -50,6 +53,7 @@ class Holder(NamedTuple):
     container: bool
     function: str
     bound: Optional[int]
+    key: str = ""
 
 
 class HoldFinder:
@@ -214,7 +218,7 @@ class HoldFinder:
             for store in text.stores.get(holder.name, ()):
                 if store.attribute == holder.attribute and (
                     store.attribute or not holder.function or store.function == holder.function
-                ):
+                ) and (not store.key or not holder.key or store.key == holder.key):
                     yield text, store
 
     def _statement(self, holder: Holder, place: Optional[Place]) -> Any:
@@ -282,8 +286,14 @@ class HoldFinder:
             for item in items:
                 yield item, inside
         elif issubclass(kind, dict):
-            for item in list(value.values()):
-                yield item, holder._replace(container=True)
+            named = {key for text in self.sources.texts() for key in text.keys}
+            for key, item in list(value.items()):
+                if type(key) is str and key in named:
+                    yield item, holder._replace(
+                        text="%s[%r]" % (holder.text, key), container=True, key=holder.key or key
+                    )  # fmt: skip
+                else:
+                    yield item, holder._replace(container=True)
         elif issubclass(kind, FunctionType):
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
                 yield from _cell(name, cell)

@@ -27,7 +27,10 @@ class LoopText(NamedTuple):
 
 
 class Store(NamedTuple):
-    """A statement that stores a value under a name: `how` is assign, augmented or container."""
+    """A statement that stores a value under a name: `how` is assign, augmented or container.
+
+    `key` is that of the dictionary's entry, where the text names it: "loss" for `metrics["loss"].append(x)`.
+    """
 
     name: str
     attribute: bool
@@ -35,6 +38,7 @@ class Store(NamedTuple):
     first: int
     last: int
     function: str
+    key: str = ""
 
 
 class CallText(NamedTuple):
@@ -60,6 +64,7 @@ class SourceText:
         self.inplace: Dict[int, Tuple[Tuple[str, ...], ...]] = {}
         self.clears: FrozenSet[int] = frozenset()
         self.names_gradients = False
+        self.keys: Set[str] = set()
         try:
             if given is not None:
                 text = "".join(given)
@@ -154,7 +159,7 @@ class _Reader:
                 for item in ast.walk(target):
                     inner = item is not target and not isinstance(target, (ast.Tuple, ast.List, ast.Starred))
                     if isinstance(item, ast.Subscript):
-                        self._store(item.value, "container", node, function)
+                        self._store(item, "container", node, function)
                     elif not inner or isinstance(getattr(item, "ctx", None), ast.Store):
                         self._store(item, how, node, function)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -172,16 +177,24 @@ class _Reader:
                     self._store(written, "assign", node, function)
 
     def _store(self, target: ast.AST, how: str, statement: ast.stmt, function: str) -> None:
+        key = ""
         while isinstance(target, (ast.Subscript, ast.Starred)):
+            if isinstance(target, ast.Subscript):
+                key = _key(target)
             target = target.value
         # `d.setdefault(k, []).append(v)` and `d.get(k).append(v)` store into d.
         if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-            target, how = target.func.value, "container"
+            how = "container"
+            if target.args and target.func.attr in ("get", "setdefault"):
+                key = _key(target)
+            target = target.func.value
         last = statement.end_lineno or statement.lineno
         if isinstance(target, (ast.Attribute, ast.Name)):
             attribute = isinstance(target, ast.Attribute)
             name = target.attr if isinstance(target, ast.Attribute) else target.id
-            store = Store(name, attribute, how, statement.lineno, last, function)
+            store = Store(name, attribute, how, statement.lineno, last, function, key)
+            if key:
+                self.text.keys.add(key)
             self.text.stores.setdefault(name, []).append(store)
 
     def _call(self, node: ast.Call) -> None:
@@ -212,6 +225,12 @@ class _Reader:
     def _extent(self, node: Any) -> Extent:
         end = node.end_lineno or node.lineno
         return (node.lineno, self._column(node), end, self.text.column(end, node.end_col_offset or 0))
+
+
+def _key(node: Any) -> str:
+    """The constant key of `d["loss"]`, `d.get("loss")` or `d.setdefault("loss", [])`; nothing for any other."""
+    index: Any = node.slice if isinstance(node, ast.Subscript) else node.args[0]
+    return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
 
 _MUTATORS = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "push"})
