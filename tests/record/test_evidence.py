@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -305,7 +306,7 @@ def test_a_memory_that_is_detached_later_is_no_finding_of_the_run(tmp_path: Path
     assert [(finding.code, finding.span.line) for finding in found] == [("TAPE201", 5)]
 
 
-def test_entries_of_a_dictionary_are_told_apart(record: Record) -> None:
+def test_entries_of_a_dictionary_are_told_apart(record: Callable[..., RunResult]) -> None:
     result = record("""
         import torch
 
