@@ -19,6 +19,7 @@ import { type Attempt, describeFailure, installCommand, type LaunchPlan, planLau
 import { probe } from './probe';
 import { activeInterpreter, PYTHON_EXTENSION_ID } from './pythonExtension';
 import { RestartBudget } from './restarts';
+import { pickInterpreter } from './selectInterpreter';
 import {
   expandedSettings,
   expandVariables,
@@ -349,14 +350,22 @@ export class Server implements vscode.Disposable {
     shell.sendText(installCommand(python, vscode.env.shell), false);
   }
 
-  /** Where an interpreter is chosen: the Python extension's list, else the setting. */
+  /** Where an interpreter is chosen: the Python extension's list, else one of our own. */
   async selectInterpreter(): Promise<void> {
-    const own = this.settings().interpreter.length > 0;
-    if (!own && vscode.extensions.getExtension(PYTHON_EXTENSION_ID) !== undefined) {
+    const { interpreter } = this.settings();
+    if (interpreter.length === 0 && vscode.extensions.getExtension(PYTHON_EXTENSION_ID) !== undefined) {
       await vscode.commands.executeCommand('python.setInterpreter');
-    } else {
-      await vscode.commands.executeCommand('workbench.action.openSettings', 'tapecheck.interpreter');
+      return;
     }
+    const folders = (vscode.workspace.workspaceFolders ?? [])
+      .filter(({ uri }) => uri.scheme === 'file')
+      .map(({ uri }) => uri.fsPath);
+    const found = candidates({
+      ...{ platform: process.platform, env: process.env, isFile, setting: [], folders },
+      active: await activeInterpreter(vscode.workspace.workspaceFolders?.[0]?.uri, this.log),
+      trusted: vscode.workspace.isTrusted,
+    });
+    await pickInterpreter(found, interpreter);
   }
 
   /** Says that no server runs, with what can be done about it. */
@@ -366,14 +375,15 @@ export class Server implements vscode.Disposable {
     const settings = 'Open Settings';
     const output = 'Show Output';
     const restart = 'Restart';
-    const chosenBySetting = this.settings().interpreter.length > 0;
-    const buttons = interpreter
-      ? [...(chosenBySetting ? [] : [select]), settings, output]
-      : [restart, output];
+    // Where a command is set to be run, the interpreter would change nothing.
+    const ownCommand = this.settings().path.length > 0;
+    const buttons = [interpreter ? (ownCommand ? settings : select) : restart, output];
     void vscode.window.showErrorMessage(message, ...buttons).then((chosen) => {
       if (chosen === select) return this.selectInterpreter();
       if (chosen === settings) {
-        return vscode.commands.executeCommand('workbench.action.openSettings', 'tapecheck.interpreter');
+        // In a remote window the user's own settings do not show those of the machine.
+        const place = vscode.workspace.workspaceFolders === undefined ? 'Settings' : 'WorkspaceSettings';
+        return vscode.commands.executeCommand(`workbench.action.open${place}`, { query: 'tapecheck.path' });
       }
       if (chosen === restart) return this.restart();
       if (chosen === output) this.log.show(true);
