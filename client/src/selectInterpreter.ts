@@ -30,7 +30,7 @@ export async function pickInterpreter(
   entries.push({ label: '$(folder-opened) Browse…', ask: browse });
   if (current.length > 0) {
     entries.push({
-      label: '$(discard) Choose by itself',
+      label: '$(discard) Let Tapecheck choose',
       description: `instead of ${current.join(' ')}`,
       ask: async () => ({ setting: undefined }),
     });
