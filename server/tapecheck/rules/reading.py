@@ -438,6 +438,7 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
         return None
     steady: list[tuple[set[int], list[Run]]] = []
     found: Chain | None = None
+    length = window = 0
     for iteration in sorted(by_iteration):
         group = by_iteration[iteration]
         walked = {
@@ -452,15 +453,16 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
         if not grows:
             if before:
                 # Cut after some iterations it is a window: what it walks is bounded.
-                found = None
-            steady = []
+                found, window = None, max(window, length)
+            steady, length = [], 0
             if iteration not in walked:
                 continue
         steady.append((walked, group))
+        length += 1
         if len(steady) == 3:
             chosen = [group[-1] for _, group in steady]
             lengths = [len(reading.graph_nodes(run.traversal.executed)) for run in chosen]
-            if found is None and lengths[0] < lengths[1] < lengths[2] and len(steady[-1][0]) >= 3:
+            if found is None and length > window and lengths[0] < lengths[1] < lengths[2] and len(steady[-1][0]) >= 3:
                 found = Chain(loop, chosen, lengths)
             steady = steady[1:]
     return found
