@@ -107,6 +107,9 @@ scenario(
     const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
     const card = frame.locator('.card').filter({ hasText: 'TAPE101' });
     await card.filter({ hasText: 'confirmed' }).first().waitFor();
+    const { y = -1 } = (await card.first().boundingBox()) ?? {};
+    assert.ok(y > 0 && y < 800, `the finding is what is seen first, not ${y} pixels away`);
+    await editor.screenshot('5-report-opened');
     await card.locator('button.place', { hasText: 'line 17' }).first().click();
     await editor.inside((vscode, _none, { until }) =>
       until(() => vscode.window.visibleTextEditors.some(({ selection }) => selection.active.line === 16)),
