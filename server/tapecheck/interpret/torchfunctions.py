@@ -270,7 +270,7 @@ def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else None
-    if isinstance(value, Unknown):
+    if isinstance(value, Unknown) and value.name not in ("number", "len"):
         return torch.machine.unknown_test(ast.Is(), value, "tensor")
     return isinstance(value, Tensor)
 

@@ -508,4 +508,21 @@ y.backward()
 if a.k == 3:
     y.backward()
 """,
+    "a number is no tensor, each time it is computed": """
+class Meter:
+    def __init__(self):
+        self.seen = []
+
+    @property
+    def average(self):
+        return sum(self.seen) / max(len(self.seen), 1)
+
+net = nn.Linear(4, 1)
+meter = Meter()
+for step in range(3):
+    loss = net(torch.rand(4)).sum()
+    loss.backward()
+    meter.seen.append(float(loss))
+(meter.average * 1.0).backward() if torch.is_tensor(meter.average) else None
+""",
 }
