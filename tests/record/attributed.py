@@ -35,11 +35,11 @@ def main():
     anomaly = {}
     meet = graph.Reader._meet
 
-    def met(self, node, children, leaves):
-        found = meet(self, node, children, leaves)
+    def met(self, node, *arguments):
+        found = meet(self, node, *arguments)
         kept = node.metadata.get("traceback_")
         if kept is not None:
-            anomaly[found.id] = (found.op, user_line(kept, program))
+            anomaly[found.id] = (node.name(), user_line(kept, program))
         return found
 
     graph.Reader._meet = met

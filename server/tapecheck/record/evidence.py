@@ -531,7 +531,8 @@ def _cycle(story: _Story, finding: Finding) -> Evidence | None:
                 f"of the loop on line {_loop_line(story, loop)}",
                 last.index, series.measured(),
             )  # fmt: skip
-    flat = [series for loop in loops if (series := story.live.get(loop)) is not None and series.flat]
+    inner = {item.at.iteration[-1][0] for item in runs if item.at.iteration}
+    flat = [series for loop in inner if (series := story.live.get(loop)) is not None and series.flat]
     if flat:
         return Evidence("refuted", f"the graph nodes alive after each iteration stayed the same: {flat[0].text()}")
     return None

@@ -14,7 +14,9 @@ _SECOND_TIME = "backward through the graph a second time"
 _recordings = itertools.count()
 _FIRST_NODE = 1 << 32
 _GAP = 8
-_MAX_REMEMBERED = 500_000
+_MAX_REMEMBERED = 1 << 16
+_MAX_PUT_OFF = 4096
+_MAX_SEARCHED = 64
 
 
 class TensorRef:
@@ -44,16 +46,29 @@ class Known(NamedTuple):
     id: int
     oldest: int
     depth: int
+    walk: Any
+
+
+class Walk:
+    """One walk of a graph: every node met by it refers to it, so the references to it are the nodes that live."""
+
+    __slots__ = ("retain",)
+
+    def __init__(self, retain: bool) -> None:
+        self.retain = retain
 
 
 class Passed:
     """A backward that was let pass: it looked like those before it from the same line, so the tape has nothing of it.
 
     The nodes it walked carry this mark. Once one of them matters again (it is walked once more, fails or is held), it
-    is written with all there is to say of it, and this backward, too.
+    is written with all there is to say of it, and this backward, too. With `put_off` only its roots carry the mark
+    so far.
     """
 
-    __slots__ = ("accumulates", "call", "create", "iteration", "number", "place", "retain", "void")
+    __slots__ = (
+        "accumulates", "call", "create", "iteration", "number", "oldest", "place", "put_off", "retain", "void",
+    )  # fmt: skip
 
     def __init__(
         self, number: int, place: Any, iteration: Any, call: Tuple[Any, int, int], retain: bool, create: bool,
@@ -66,7 +81,36 @@ class Passed:
         self.retain = retain
         self.create = create
         self.accumulates = accumulates
+        self.put_off = False
         self.void = False
+        # The sequence number of the oldest node that its graph holds, -1 where that is not known.
+        self.oldest = -1
+
+
+class Shape:
+    """What the last walked call of a place traversed: which of the nodes that were built since the call before it.
+
+    `window` is how many those were, `walked` has a byte for each, the newest first.
+    """
+
+    __slots__ = ("walked", "window")
+
+    def __init__(self, window: int, walked: bytearray) -> None:
+        self.window = window
+        self.walked = walked
+
+    def holds(self, offset: int) -> bool:
+        return offset < len(self.walked) and bool(self.walked[offset])
+
+
+class PutOff(NamedTuple):
+    """A call that was let pass without a look at its graph: sequence numbers at the call and of its newest root."""
+
+    stamp: int
+    root: int
+    window: int
+    shape: Shape
+    mark: Tuple[Any, ...]
 
 
 class SavedTensor(NamedTuple):
@@ -116,6 +160,16 @@ class Reader:
         self.passed: Dict[Passed, List[int]] = {}
         # Of its own for every recording: what an earlier one knew of a node is not on this one's tape.
         self.key = _KEY + str(next(_recordings))
+        # Everything that nodes refer to: `Passed` marks and `Walk`s, as far as any node that does is alive.
+        self.marks: List[Any] = []
+        self.met = 0
+        self.retaining: List[Any] = []
+        self.retained_before = False
+        self.put_off: List[PutOff] = []
+        self.put_off_until = self.put_off_lost = -1
+        self._prune_at = 256
+        self._unreferred = 0
+        self._unreferred = _references([Walk(False)])[0]
         self._ids: Set[int] = set()
         self._next_leaf = 1
         self._next_storage = 1
@@ -169,85 +223,189 @@ class Reader:
 
     # Walking
 
-    def walk(self, roots: Iterable[Any]) -> Tuple[List[NewNode], List[NewLeaf]]:
+    def walk(self, roots: Iterable[Any], retain: bool = False) -> Tuple[List[NewNode], List[NewLeaf]]:
         """Every node and leaf reachable from `roots` that was not met before, inputs first.
 
         Each node is visited once in its life: what lies below a known node is known.
         """
         nodes: List[NewNode] = []
         leaves: List[NewLeaf] = []
-        limit = self.max_depth
-        stack: List[Tuple[Any, Any]] = [(root, None) for root in roots if root is not None]
-        pending: Set[Any] = set()
+        limit, key = self.max_depth, self.key
+        stack: List[Any] = [root for root in roots if root is not None]
+        if self.put_off_until >= 0:
+            self._make_up(stack)
+        walk = Walk(retain)
+        known: Dict[Any, Optional[Known]] = {}
         while stack:
-            node, children = stack.pop()
-            if children is None:
-                if node in pending or self.known(node) is not None:
-                    continue
-                if node._sequence_nr() == LEAF_SEQUENCE:
-                    variable = getattr(node, "variable", None)
-                    if variable is not None:
-                        self.leaf(variable, leaves)
-                    continue
-                pending.add(node)
-                children = [child for child, _ in node.next_functions if child is not None]
-                stack.append((node, children))
-                stack.extend((child, None) for child in children if child not in pending)
-                if len(pending) > limit:
-                    self.skipped += 1
-                    return [], leaves
+            node = stack.pop()
+            if type(node) is tuple:
+                node, children = node
+                known[node] = self._meet(node, children, known, nodes, leaves, walk)
                 continue
-            nodes.append(self._meet(node, children, leaves))
-        pending.clear()
+            if node in known:
+                continue
+            if node._sequence_nr() == LEAF_SEQUENCE:
+                variable = getattr(node, "variable", None)
+                if variable is not None:
+                    self.leaf(variable, leaves)
+                    self._accumulate = type(node)
+                continue
+            mark = node.metadata.get(key)
+            if type(mark) is Known:
+                known[node] = mark
+                self.retained_before = self.retained_before or retain
+                continue
+            known[node] = None
+            accumulate = self._accumulate
+            children = [child for child, _ in node.next_functions if child is not None]
+            stack.append((node, children))
+            stack.extend([child for child in children if type(child) is not accumulate and child not in known])
+            if len(known) > limit:
+                self.skipped += 1
+                return [], leaves
+        known.clear()
+        if nodes:
+            self.met += len(nodes)
+            self._keep(walk)
         return nodes, leaves
 
-    def _meet(self, node: Any, children: List[Any], leaves: List[NewLeaf]) -> NewNode:
+    def _meet(
+        self, node: Any, children: List[Any], met: Dict[Any, Optional[Known]], nodes: List[NewNode],
+        leaves: List[NewLeaf], walk: Walk,
+    ) -> Known:  # fmt: skip
         sequence = node._sequence_nr()
         inputs: List[int] = []
         newest, oldest, depth = 0, sequence, 1
+        accumulate = self._accumulate
         for child in children:
-            known = self.known(child)
+            known = None if type(child) is accumulate else met.get(child)
             if known is not None:
-                inputs.append(known.id)
-                newest = max(newest, known.id)
-                oldest = min(oldest, known.oldest)
-                depth = max(depth, known.depth + 1)
+                number = known.id
+                inputs.append(number)
+                if number > newest:
+                    newest = number
+                if known.oldest < oldest:
+                    oldest = known.oldest
+                if known.depth >= depth:
+                    depth = known.depth + 1
             else:
                 variable = getattr(child, "variable", None)
                 if variable is not None:
                     inputs.append(self.leaf(variable, leaves))
         number = _FIRST_NODE + (sequence + 1) * _GAP
         # A number below an input's was handed out by another thread's counter (double backward on a device thread).
-        foreign = number <= newest or sequence == LEAF_SEQUENCE
+        foreign = number <= newest
         if foreign:
             number = newest + 1
-        while number in self._ids:
+        ids = self._ids
+        while number in ids:
             number += 1
-        if len(self._ids) > _MAX_REMEMBERED:
-            self._ids.clear()
-        self._ids.add(number)
+        if len(ids) > _MAX_REMEMBERED:
+            ids.clear()
+        ids.add(number)
         saved, keeps = self._saved(node)
-        mark = node.metadata.get(self.key)
+        stored = node.metadata
+        mark = stored.get(self.key)
         if mark is not None:
             if not mark.void:
                 self.passed.setdefault(mark, []).append(number)
             keeps = keeps or self._was_freed(node)
-        node.metadata[self.key] = Known(number, oldest, depth)
+        elif sequence < self.put_off_until and not keeps and self._was_freed(node):
+            keeps = True
+            mark = self._freed_by(sequence)
+            if mark is not None:
+                self.passed.setdefault(mark, []).append(number)
+        made = stored[self.key] = Known(number, oldest, depth, walk)
         kind = type(node)
         name = self._names.get(kind)
         if name is None:
             name = str(node.name()).rsplit("::", 1)[-1]
             if kind.__name__ != "CppFunction" and not hasattr(kind, "_forward_cls"):
                 self._names[kind] = name
-        return NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth)
+        nodes.append(NewNode(number, sequence, name, tuple(dict.fromkeys(inputs)), saved, keeps, foreign, depth))
+        return made
 
-    def skim(self, roots: Iterable[Any], mark: Passed) -> Tuple[int, List[Any]]:
+    def _make_up(self, roots: List[Any]) -> None:
+        """Mark what calls that were let pass without a look walked, as far as their roots can be reached from here."""
+        stack = list(roots)
+        seen: Set[Any] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen or node._sequence_nr() == LEAF_SEQUENCE:
+                continue
+            seen.add(node)
+            mark = node.metadata.get(self.key)
+            if type(mark) is Known or len(seen) > self.max_depth:
+                continue
+            if mark is not None and mark.put_off:
+                mark.put_off = False
+                self.skim([child for child, _ in node.next_functions if child is not None], mark)
+            stack.extend([child for child, _ in node.next_functions if child is not None])
+        seen.clear()
+
+    def pass_unseen(self, roots: List[Any], mark: Passed, stamp: int, window: int, shape: Shape) -> bool:
+        """Let a call pass without a look at its graph, but for its roots; False where one was met before."""
+        key = self.key
+        stores = [root.metadata for root in roots]
+        for stored in stores:
+            if key in stored:
+                return False
+        mark.put_off = True
+        for stored in stores:
+            stored[key] = mark
+        newest = max([root._sequence_nr() for root in roots])
+        fields = (mark.number, mark.place, mark.iteration, mark.call, mark.retain, mark.create, mark.accumulates)
+        self.put_off.append(PutOff(stamp, newest, window, shape, fields))
+        self.put_off_until = stamp
+        if len(self.put_off) > _MAX_PUT_OFF:
+            self.put_off_lost = self.put_off[_MAX_PUT_OFF // 2].stamp
+            del self.put_off[: _MAX_PUT_OFF // 2 + 1]
+        return True
+
+    def _freed_by(self, sequence: int) -> Optional[Passed]:
+        """The call, of those let pass without a look, that freed a node: None where that is not certain."""
+        if sequence < self.put_off_lost:
+            return None
+        low, high = 0, len(self.put_off)
+        while low < high:
+            middle = (low + high) // 2
+            if self.put_off[middle].stamp <= sequence:
+                low = middle + 1
+            else:
+                high = middle
+        possible: List[PutOff] = []
+        for call in self.put_off[low : low + _MAX_SEARCHED]:
+            if call.root < sequence:
+                continue
+            if call.window == call.shape.window:
+                if not call.shape.holds(call.stamp - 1 - sequence):
+                    continue
+                if not possible:
+                    return self._passed_again(call)
+            possible.append(call)
+            if len(possible) > 1:
+                return None
+        # Without a call of known shape it is the only one there was.
+        return self._passed_again(possible[0]) if possible and low + _MAX_SEARCHED >= len(self.put_off) else None
+
+    def _passed_again(self, call: PutOff) -> Passed:
+        number = call.mark[0]
+        for mark in self.passed:
+            if mark.number == number:
+                return mark
+        return Passed(*call.mark)
+
+    def skim(
+        self, roots: Iterable[Any], mark: Passed, offsets: Optional[bytearray] = None, stamp: int = 0
+    ) -> Tuple[int, List[Any]]:
         """Mark every node reachable from `roots` that has no mark yet: how many, and the marks where it came to an end.
 
-        Nothing else is read of them. -1 where the graph is too deep.
+        Nothing else is read of them but, where asked for, how many sequence numbers before `stamp` each was built.
+        -1 where the graph is too deep.
         """
         key, limit, accumulate = self.key, self.max_depth, self._accumulate
         count, ends = 0, []
+        oldest = LEAF_SEQUENCE
         stack = list(roots)
         pop, push = stack.pop, stack.append
         while stack:
@@ -265,12 +423,63 @@ class Reader:
                 continue
             stored[key] = mark
             count += 1
+            number = node._sequence_nr()
+            if number < oldest:
+                oldest = number
+            if offsets is not None:
+                offset = stamp - 1 - number
+                if 0 <= offset < len(offsets):
+                    offsets[offset] = 1
             if count > limit:
                 return -1, ends
             for child, _ in node.next_functions:
                 if child is not None:
                     push(child)
+        self.met += count
+        if count and not ends:
+            mark.oldest = oldest
+        self._keep(mark)
         return count, ends
+
+    def is_younger(self, node: Any, began: int) -> bool:
+        """Whether a call that was let pass told that nothing in a node's graph is older than a sequence number."""
+        mark = node.metadata.get(self.key)
+        return type(mark) is Passed and not mark.put_off and mark.oldest >= began
+
+    # Living nodes
+
+    def _keep(self, mark: Any) -> None:
+        self.marks.append(mark)
+        if mark.retain:
+            self.retaining.append(mark)
+        if len(self.marks) > self._prune_at:
+            self.living()
+            self._prune_at = 2 * len(self.marks) + 256
+
+    def living(self, but: Any = None) -> int:
+        """How many of the nodes met so far are alive; `but` is a mark that something else refers to, once."""
+        self.retains(but)
+        retaining = {id(mark) for mark in self.retaining}
+        living = 0
+        marks = []
+        for mark, count in zip(self.marks, _references(self.marks)):
+            count -= self._unreferred + (mark is but) + (id(mark) in retaining)
+            if count > 0:
+                living += count
+            if count > 0 or mark is but:
+                marks.append(mark)
+        self.marks = marks
+        return living
+
+    def retains(self, but: Any = None) -> bool:
+        """Whether a node that a retaining call walked is, or may be, alive."""
+        if self.retaining:
+            most = self._unreferred + 1
+            counts = _references(self.retaining)
+            self.retaining = [
+                mark for mark, count in zip(self.retaining, counts) if mark is but or count > most
+            ]  # fmt: skip
+        return bool(self.retaining) or self.retained_before
 
     def _was_freed(self, node: Any) -> bool:
         """Whether a node that was walked held anything: reading what was freed raises, what never was is None."""
@@ -340,17 +549,18 @@ class Reader:
     def _saved(self, node: Any) -> Tuple[Tuple[SavedTensor, ...], bool]:
         found: List[SavedTensor] = []
         keeps = False
+        kinds = self.torch.Tensor
         for name, slot in self.raw(node):
             tensor, hooked = self.data(node, name, slot)
             if hooked:
                 keeps = True
-            if not isinstance(tensor, self.torch.Tensor):
+            if not isinstance(tensor, kinds):
                 continue
             keeps = True
             address = address_of(tensor)
             if not address:
                 continue
-            storage = self.storage(address)
+            storage = self.storages.get(address) or self.storage(address)
             self.saved_storages.add(storage)
             found.append(SavedTensor(storage, version_of(tensor), name, address, hooked))
         return tuple(found), keeps
@@ -383,6 +593,11 @@ class Reader:
             except AttributeError:
                 continue
         return None
+
+
+def _references(marks: List[Any]) -> List[int]:
+    """How many references there are to each of a list's items, those that the counting itself holds included."""
+    return [sys.getrefcount(mark) for mark in marks]
 
 
 def address_of(tensor: Any) -> int:

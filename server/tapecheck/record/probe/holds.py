@@ -24,9 +24,11 @@ _MAX_NODES = 100_000
 _MAX_HELD = 2_000
 _MAX_DEPTH = 6
 _ENDS = 5_000
-_ALLOWANCE_SECONDS = 2.5
-_SHARE = 0.02
-_LOOKING_SHARE = 0.05
+_ALLOWANCE_SECONDS = 0.3
+# Where a backward left saved tensors behind there is more to look for.
+_ALLOWANCE_FOR_KEPT = 2.5
+_SHARE = 0.01
+_SEEN_BEFORE_TRAINING = 3
 
 
 def _fibonacci() -> List[int]:
@@ -65,6 +67,7 @@ class HoldFinder:
         self.sources = sources
         self.spent = self.measuring = 0.0
         self.gradients_have_graphs = False
+        self.counted: Dict[int, bool] = {}
         self.began = time.process_time()
         self._user_types: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
@@ -72,10 +75,10 @@ class HoldFinder:
         """Write what is alive, and who keeps it, after a sampled iteration."""
         if loop.index not in SAMPLED or loop.entry not in SAMPLED or _inside_forward(loop.place):
             return
-        if loop.entry > 3 and _within_training(recorder.training_loops, lines, loop):
+        if loop.entry > 1 and _within_training(recorder.training_loops, lines, loop):
             return
         now = time.process_time()
-        if self.spent - self.measuring > _ALLOWANCE_SECONDS + _LOOKING_SHARE * (now - self.began):
+        if self.spent - self.measuring > _ALLOWANCE_SECONDS + _SHARE * (now - self.began):
             return
         try:
             self._look(recorder, lines, loop, frame)
@@ -85,13 +88,24 @@ class HoldFinder:
     def _look(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         # Another thread may let go, in C++, of a tensor that is just being looked at: torch 2.1 warns of that.
         if loop.index in _ALL_LIVE and len(recorder.tracer.threads) == 1:
-            now = time.process_time()
-            if self.measuring <= _ALLOWANCE_SECONDS + _SHARE * (now - self.began):
-                try:
-                    self._measure_all(recorder, lines, loop, frame)
-                finally:
-                    self.measuring += time.process_time() - now
-        found = self._search(frame)
+            exact = recorder.all_met(lines)
+            # The two ways of counting are not to be compared with each other.
+            if len(self.counted) > 1000:
+                self.counted.clear()
+            if self.counted.setdefault(loop.id, exact) != exact:
+                pass
+            elif exact:
+                self._write_alive(recorder, lines, loop, recorder.living(), 0)
+            elif recorder.backwards or loop.index <= _SEEN_BEFORE_TRAINING:
+                now = time.process_time()
+                allowance = _ALLOWANCE_FOR_KEPT if recorder.keeping else _ALLOWANCE_SECONDS
+                if self.measuring <= allowance + _SHARE * (now - self.began):
+                    try:
+                        self._measure_all(recorder, lines, loop)
+                    finally:
+                        self.measuring += time.process_time() - now
+        younger, began = self.reader.is_younger, loop.began
+        found = [entry for entry in self._search(frame) if not younger(entry[1].grad_fn, began)]
         try:
             recorder.describe_graph([tensor.grad_fn for _, tensor in found], frame)
             holders: Dict[Holder, Dict[int, Any]] = {}
@@ -106,23 +120,25 @@ class HoldFinder:
         finally:
             found.clear()
 
-    def _measure_all(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
+    def _measure_all(self, recorder: Any, lines: ThreadLines, loop: RunningLoop) -> None:
         """Write how many graph nodes, and bytes they saved, all live tensors of the process lead to."""
         tensors = self._tensors()
         nodes = [tensor.grad_fn if tensor.grad_fn is not None else tensor.grad.grad_fn for tensor in tensors]
         try:
             found = list(self.reader.walk_all(nodes, _MAX_NODES))
-            at = recorder.site(loop.place, lines.iteration(), loop.text.extent)
-            recorder.writer.event("Measure", at=at, name="live-nodes", value=len(found), unit="nodes")
-            size = self.reader.saved_bytes(found)
-            recorder.writer.event("Measure", at=at, name="live-saved-bytes", value=size, unit="bytes")
-            if self.torch.cuda.is_initialized():
-                value = self.torch.cuda.memory_allocated()
-                recorder.writer.event("Measure", at=at, name="cuda-memory", value=value, unit="bytes")
+            self._write_alive(recorder, lines, loop, len(found), self.reader.saved_bytes(found))
             found.clear()
         finally:
             tensors.clear()
             nodes.clear()
+
+    def _write_alive(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, nodes: int, size: int) -> None:
+        at = recorder.site(loop.place, lines.iteration(), loop.text.extent)
+        recorder.writer.event("Measure", at=at, name="live-nodes", value=nodes, unit="nodes")
+        recorder.writer.event("Measure", at=at, name="live-saved-bytes", value=size, unit="bytes")
+        if self.torch.cuda.is_initialized():
+            value = self.torch.cuda.memory_allocated()
+            recorder.writer.event("Measure", at=at, name="cuda-memory", value=value, unit="bytes")
 
     def _tensors(self) -> List[Any]:
         """The live tensors that lead to a graph."""

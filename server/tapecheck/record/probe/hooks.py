@@ -18,6 +18,8 @@ class Engine:
     def __init__(self, engine: Any, recorder: Any) -> None:
         self._engine = engine
         self._recorder = recorder
+        functorch = getattr(recorder.torch._C, "_functorch", None)
+        self._transform = getattr(functorch, "peek_interpreter_stack", lambda: None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -25,18 +27,15 @@ class Engine:
     @property
     def run_backward(self) -> Any:
         try:
-            _announce(self._recorder, sys._getframe(1))
+            # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
+            if self._transform() is None:
+                _announce(self._recorder, sys._getframe(1))
         except Exception:
             self._recorder.failed()
         return self._engine.run_backward
 
 
 def _announce(recorder: Any, frame: FrameType) -> None:
-    functorch = getattr(recorder.torch._C, "_functorch", None)
-    peek = getattr(functorch, "peek_interpreter_stack", None)
-    if peek is not None and peek() is not None:
-        # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
-        return
     local = frame.f_locals
     if "args" in local and "t_outputs" in local:
         # torch >= 2.4: _engine_run_backward(t_outputs, grads, retain, create, inputs, ..., accumulate_grad=)
@@ -50,19 +49,23 @@ def _announce(recorder: Any, frame: FrameType) -> None:
     else:
         return
     wanted = list(inputs) if inputs else None
-    recorder.backward(frame, roots_of(frame), wanted, bool(retain), bool(create), bool(accumulates))
+    recorder.backward(frame, _roots(local), wanted, bool(retain), bool(create), bool(accumulates))
 
 
 def roots_of(frame: FrameType) -> List[Any]:
     """The roots of the backward that a frame of torch's own hands to the engine."""
-    local = frame.f_locals
+    return _roots(frame.f_locals)
+
+
+def _roots(local: Any) -> List[Any]:
     roots = local.get("t_outputs", local.get("tensors", ()))
     return list(roots) if isinstance(roots, (list, tuple)) else [roots]
 
 
 def nodes_of(roots: List[Any]) -> List[Any]:
     """The graph node of each root, a tensor or a GradientEdge; None for a tensor without graph."""
-    return [root.node if hasattr(root, "node") else getattr(root, "grad_fn", None) for root in roots]
+    # A GradientEdge is a tuple; to ask a tensor for what it has not is slow.
+    return [getattr(root, "node" if isinstance(root, tuple) else "grad_fn", None) for root in roots]
 
 
 def install(torch: Any, recorder: Any) -> Callable[[], None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
 import gc
+import operator
 import os
 import sys
 import threading
@@ -13,7 +13,18 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from .graph import LEAF_SEQUENCE, NewLeaf, NewNode, Passed, Reader, TensorRef, address_of, raise_stack_limit, version_of
+from .graph import (
+    LEAF_SEQUENCE,
+    NewLeaf,
+    NewNode,
+    Passed,
+    Reader,
+    Shape,
+    TensorRef,
+    address_of,
+    raise_stack_limit,
+    version_of,
+)
 from .holds import SAMPLED, HoldFinder
 from .hooks import install, nodes_of, roots_of
 from .memory import MemoryReport, ran_out
@@ -26,7 +37,14 @@ _MAX_PENDING = 256
 _DEPTH_AS_IT_IS = 15_000
 _WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
-_ALLOWANCE_SECONDS, _SHARE = 0.5, 0.02
+_MANY, _WRITTEN_OF_MANY = 1000, 3
+_ALLOWANCE_SECONDS, _SHARE = 0.25, 0.01
+_QUIET = 4
+_MOST_PUT_OFF = 32
+_MAX_SHAPE = 1 << 20
+_MAX_MEETINGS = 10_000
+_VERSION = operator.attrgetter("_version")
+_GRADIENT = operator.attrgetter("grad")
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -58,6 +76,37 @@ class Change(NamedTuple):
     leaf: Optional[int]
 
 
+class Calls:
+    """The backward calls of one place: how many, how many in a row told nothing new, how many more need no look."""
+
+    __slots__ = ("count", "nodes", "place", "quiet", "shape", "wait")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.count = self.nodes = self.quiet = self.wait = 0
+        self.shape: Optional[Shape] = None
+
+
+class Watched:
+    """An optimizer: the parameters it had at its last step, what is known of them, and its steps not yet looked at.
+
+    `complete` says that each of its parameters had a gradient once, `steps` holds the change, the parameters by
+    identity and which of them it changed.
+    """
+
+    __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "stepping", "steps", "versions")
+
+    def __init__(self, reference: Any, number: int) -> None:
+        self.reference = reference
+        self.number = number
+        self.ids: List[int] = []
+        self.plain = self.complete = False
+        self.stepping: List[Any] = []
+        self.versions: List[int] = []
+        self.changed: Tuple[bool, ...] = ()
+        self.steps: List[Tuple[Change, List[int], Tuple[bool, ...]]] = []
+
+
 class Recorder(Listener):
     """Records one process. Whatever fails in here is noted on the tape and never reaches the user's program."""
 
@@ -75,18 +124,27 @@ class Recorder(Listener):
         self.failures = 0
         self.first_failure = ""
         self.backwards = 0
-        self.training_iterations: Dict[Any, int] = {}
+        self.training_iterations: Dict[Any, List[int]] = {}
         self.training_loops: Set[Any] = set()
-        self.optimizers: Dict[int, Tuple[Any, int, Any]] = {}
+        self.optimizers: Dict[int, Watched] = {}
+        self.numbered = 0
         self.optimizer_places: Dict[int, Tuple[Any, Any]] = {}
         self.gradients: Dict[int, List[int]] = {}
         self.had_gradient: Set[int] = set()
         self.cleared_at: Any = None
+        # The newest changes of every storage, in order, and the numbers of those of them that are on the tape.
         self.changes: Dict[int, List[Change]] = {}
-        self.written_changes: Dict[int, List[int]] = {}
-        self.stepping: Dict[int, List[Tuple[Any, int]]] = {}
+        self.written_changes: Dict[int, Dict[Change, int]] = {}
+        self.written_count: Dict[int, int] = {}
+        self.statements: List[Tuple[int, Change]] = []
+        # Storages of parameters and the newest node on the tape that saved them: the first change after it matters.
+        self.awaited: Dict[int, int] = {}
         self.last_backward = threading.local()
-        self.calls: Dict[Place, int] = {}
+        self.last_stamp = -1
+        self.first_sequence = -1
+        # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
+        self.keeping = self.created = False
+        self.calls: Dict[Place, Calls] = {}
         self.meetings: Dict[Any, int] = {}
         self.passed_calls = self.passed_iterations = self.passed_told = 0
         self.passed_at = self.spent = 0.0
@@ -114,6 +172,7 @@ class Recorder(Listener):
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
         for lines in self.tracer.threads.values():
             lines.seen = self.tracer.sequence()
+        self.first_sequence = self.tracer.sequence()
         self.detach = install(torch, self)
         if self.seed is not None:
             seed_everything(torch, self.seed)
@@ -250,18 +309,35 @@ class Recorder(Listener):
             loop.written_index = loop.index
             self.writer.event("Iteration", loop=loop.id, index=loop.index)
 
+    # Living nodes
+
+    def all_met(self, lines: ThreadLines) -> bool:
+        """Whether every node built so far was walked by a backward that kept nothing, so that those that live can be
+        counted and have no saved tensors."""
+        return (
+            not self.keeping
+            and lines.seen - self.first_sequence == self.reader.met
+            and not (self.created and self.torch.cuda.is_initialized())
+        )
+
+    def living(self) -> int:
+        """How many of the nodes met so far are alive."""
+        return self.reader.living(getattr(self.last_backward, "mark", None))  # type: ignore[no-any-return]
+
     # Graph onto tape
 
-    def describe_graph(self, roots: List[Any], frame: Optional[FrameType]) -> None:
-        """Write every node and leaf reachable from `roots` that the tape does not have yet."""
+    def describe_graph(self, roots: List[Any], frame: Optional[FrameType], retain: bool = False) -> None:
+        """Write every node and leaf reachable from `roots` that the tape does not have yet.
+
+        `retain` where this is for a backward that keeps what it walks.
+        """
         reader = self.reader
-        nodes, leaves = reader.walk(roots)
+        nodes, leaves = reader.walk(roots, retain)
         if leaves:
             self.write_leaves(leaves, frame)
         self.write_changes()
         nodes.sort(key=lambda node: node.id)
-        for node in nodes:
-            self._write_node(node)
+        self._write_nodes(nodes)
         if reader.passed:
             passed, reader.passed = reader.passed, {}
             for mark in sorted(passed, key=lambda mark: mark.number):
@@ -315,33 +391,63 @@ class Recorder(Listener):
                 return place, tuple(iteration)
         return place, () if parameter else lines.iteration()
 
-    def _write_node(self, node: NewNode) -> None:
-        place: Optional[Place]
-        if node.foreign:
-            place, iteration = getattr(self.last_backward, "place", None), getattr(self.last_backward, "iteration", ())
-        else:
-            place, iteration = self.tracer.where(node.sequence)
-        reader, changes = self.reader, self.written_changes
-        saved = [
-            (
-                item.storage,
-                self._version_then(item.storage, node.sequence) if item.storage in changes else 0,
-                item.name,
-                reader.leaf_of_storage.get(item.storage),
-            )
-            for item in node.saved
-        ]
-        keeps = "yes" if node.keeps else "no"
-        self.writer.node(node.id, node.op, self.site(place, iteration), node.inputs, saved, keeps)
+    def _write_nodes(self, nodes: List[NewNode]) -> None:
+        reader, changes, sites = self.reader, self.changes, self.tracer.sites
+        low, high, at = 0, -1, 0
+        for node in nodes:
+            sequence = node.sequence
+            if node.foreign:
+                kept = self.last_backward
+                at = self.site(getattr(kept, "place", None), getattr(kept, "iteration", ()))
+                high = -1
+            elif not low <= sequence < high:
+                # Neighbours mostly come from the same line of the same iteration.
+                place, iteration, low, high = sites(sequence)
+                at = self.site(place, iteration)
+            saved = [
+                (
+                    item.storage,
+                    self._version_then(item.storage, sequence)
+                    if item.storage in changes or item.storage in reader.leaf_of_storage else 0,
+                    item.name,
+                    reader.leaf_of_storage.get(item.storage),
+                )
+                for item in node.saved
+            ]  # fmt: skip
+            self.writer.node(node.id, node.op, at, node.inputs, saved, "yes" if node.keeps else "no")
 
     def _version_then(self, storage: int, sequence: int) -> int:
-        """How many in-place changes of a storage the tape has from before a node was built."""
-        return bisect.bisect_right(self.written_changes.get(storage, ()), sequence)
+        """How many in-place changes of a storage the tape has from before the first one after a node was built."""
+        history = self.changes.get(storage)
+        if not history or history[-1].stamp <= sequence:
+            self.awaited[storage] = sequence
+            return self.written_count.get(storage, 0)
+        return self._written(storage, _first_after(history, sequence))
+
+    def _written(self, storage: int, change: Change) -> int:
+        """The number of a change among those of its storage on the tape; it is written unless it has one."""
+        known = self.written_changes.setdefault(storage, {})
+        number = known.get(change)
+        if number is None:
+            number = self.written_count.get(storage, 0)
+            self.written_count[storage] = number + 1
+            if len(known) > 2 * _MAX_PENDING:
+                known.clear()
+            known[change] = number
+            leaf = change.leaf
+            if leaf is None and change.optimizer is not None:
+                leaf = self.reader.leaf_of_storage.get(storage)
+            self.writer.event(
+                "InPlace", at=self.site(change.place, change.iteration), storage=storage, how=change.how,
+                name=change.name or self.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
+                change.optimizer is not None else "yes", optimizer=change.optimizer,
+            )  # fmt: skip
+        return number
 
     # In-place changes
 
-    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str,
-               optimizer: Optional[int] = None) -> None:  # fmt: skip
+    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str
+               ) -> None:  # fmt: skip
         """Remember a change; it goes onto the tape once some node is known to have saved that storage."""
         address = address_of(tensor)
         if not address:
@@ -353,31 +459,67 @@ class Recorder(Listener):
             leaf = self.reader.leaf(tensor, found)
             if found:
                 self.write_leaves(found, None)
-        waiting = self.changes.setdefault(storage, [])
         stamp = self.tracer.sequence()
-        waiting.append(Change(stamp, threading.get_ident(), place, iteration, how, name, optimizer, leaf))
-        if len(waiting) > 2 * _MAX_PENDING:
-            del waiting[:_MAX_PENDING]
+        change = Change(stamp, threading.get_ident(), place, iteration, how, name, None, leaf)
+        self._remember(storage, [change])
+        self.statements.append((storage, change))
+        if len(self.statements) > 8 * _MAX_PENDING:
+            saved = self.reader.saved_storages
+            self.statements = [entry for entry in self.statements if entry[0] in saved][-4 * _MAX_PENDING :]
         if len(self.changes) > 20_000:
             self.changes = {key: value for key, value in self.changes.items() if key in self.reader.saved_storages}
 
+    def _remember(self, storage: int, changes: List[Change]) -> None:
+        history = self.changes.setdefault(storage, [])
+        ordered = not history or history[-1].stamp <= changes[0].stamp
+        history += changes
+        if not ordered:
+            history.sort(key=operator.attrgetter("stamp"))
+        if len(history) > 2 * _MAX_PENDING:
+            del history[:-_MAX_PENDING]
+
+    def _look_at_steps(self, watched: Watched) -> None:
+        """Tell the steps of an optimizer apart by what they changed."""
+        steps, watched.steps = watched.steps, []
+        optimizer = watched.reference()
+        if optimizer is None:
+            return
+        params = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+        storages: Dict[int, int] = {}
+        for key, tensor in params.items():
+            address = address_of(tensor)
+            if address:
+                storages[key] = self.reader.storage(address)
+        # Mostly all steps changed the same.
+        start = 0
+        for end in range(1, len(steps) + 1):
+            _, ids, changed = steps[start]
+            if end == len(steps) or steps[end][1] is not ids or steps[end][2] is not changed:
+                these = [change for change, _, _ in steps[start:end]]
+                for key, moved in zip(ids, changed):
+                    if moved and key in storages:
+                        self._remember(storages[key], these)
+                start = end
+
     def write_changes(self) -> None:
-        """Write the changes of storages that some node saved."""
-        saved = self.reader.saved_storages
-        due = [key for key in self.changes if key in saved]
-        events = sorted(
-            ((change.stamp, key, change) for key in due for change in self.changes.pop(key)), key=lambda e: e[:2]
-        )
-        for stamp, storage, change in events:
-            bisect.insort(self.written_changes.setdefault(storage, []), stamp)
-            leaf = change.leaf
-            if leaf is None and change.optimizer is not None:
-                leaf = self.reader.leaf_of_storage.get(storage)
-            self.writer.event(
-                "InPlace", at=self.site(change.place, change.iteration), storage=storage, how=change.how,
-                name=change.name or self.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
-                change.optimizer is not None else "yes", optimizer=change.optimizer,
-            )  # fmt: skip
+        """Write the changes in place that matter: statements of the user that changed what some node saved, and the
+        first change of a parameter after a node on the tape saved it."""
+        for watched in self.optimizers.values():
+            if watched.steps:
+                self._look_at_steps(watched)
+        if self.statements:
+            saved = self.reader.saved_storages
+            statements, self.statements = self.statements, []
+            for storage, change in statements:
+                if storage in saved:
+                    self._written(storage, change)
+                else:
+                    self.statements.append((storage, change))
+        for storage, sequence in list(self.awaited.items()):
+            history = self.changes.get(storage)
+            if history and history[-1].stamp > sequence:
+                del self.awaited[storage]
+                self._written(storage, _first_after(history, sequence))
 
     # Listener
 
@@ -418,25 +560,35 @@ class Recorder(Listener):
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
+        index = loop.index
         built = lines.seen != loop.began
-        if self.told is not None or (built and (loop.index in SAMPLED or loop.index <= _WRITTEN_FIRST)):
+        if self.told is not None or (
+            built and (index <= _WRITTEN_FIRST or index in SAMPLED)
+            and (loop.entry <= _WRITTEN_FIRST or loop.entry in SAMPLED)
+        ):  # fmt: skip
             with self.group():
                 self.flush_raised(caught=True)
                 for running in lines.running():
                     self.declare(lines, running)
                 if built:
                     self.holds.iteration_ended(self, lines, loop, frame)
-        if loop.text in self.training_loops:
-            if loop.written_index != loop.index:
+        if index == 1 and loop.count is None and loop.text in self.training_loops:
+            loop.count = self.training_iterations.setdefault(loop.text, [0])
+        counted = loop.count
+        if counted is not None:
+            if loop.written_index != index:
                 self.passed_iterations += 1
-                loop.written_index = loop.index
-            count = self.training_iterations[loop.text] = self.training_iterations.get(loop.text, 0) + 1
+                loop.written_index = index
+            counted[0] += 1
             if self.seed is not None:
                 now = time.monotonic()
-                self.ended_at[loop.text] = (count, self.ended_at.get(loop.text, (0, now, 0.0))[1], now)
-            if self.limits.iterations and count >= self.limits.iterations:
-                self.stop_program("after %d iterations of the loop on line %d, as asked" % (count, loop.text.first))
-        self.check_limits()
+                self.ended_at[loop.text] = (counted[0], self.ended_at.get(loop.text, (0, now, 0.0))[1], now)
+            if self.limits.iterations and counted[0] >= self.limits.iterations:
+                self.stop_program(
+                    "after %d iterations of the loop on line %d, as asked" % (counted[0], loop.text.first)
+                )
+        if self.limits.seconds:
+            self.check_limits()
 
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         if self.torch is None or self.disabled or self.ended:
@@ -462,6 +614,7 @@ class Recorder(Listener):
             step = step.tb_next
         engine = None
         if step is not None and step.tb_frame.f_code is getattr(self.last_backward, "code", None):
+            self.keeping = True
             engine = self.last_backward.id
             if self.last_backward.mark is not None:
                 self._write_failed(self.last_backward.mark, step.tb_frame, traceback)
@@ -561,6 +714,8 @@ class Recorder(Listener):
         self.backwards += 1
         if create and accumulates:
             self.holds.gradients_have_graphs = True
+        self.keeping = self.keeping or retain or inputs is not None
+        self.created = self.created or create
         if inputs is None and self._passes(frame, roots, user, retain, create, accumulates):
             return
         with self.group() as lines:
@@ -569,12 +724,18 @@ class Recorder(Listener):
             self.declare_loops(lines)
             running = lines.running()
             if running:
-                self.training_loops.add(running[-1].text)
+                text = running[-1].text
+                self.training_loops.add(text)
+                running[-1].count = self.training_iterations.setdefault(text, [0])
             self._note_cleared(lines)
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
-            began = time.process_time()
+            began, met = time.process_time(), self.reader.met
             self._write_backward(mark, roots, inputs, user)
+            calls = self.calls.get(lines.place) if lines.place is not None else None
+            if calls is not None:
+                calls.nodes = self.reader.met - met
+            self.last_stamp = lines.seen
             self.spent += time.process_time() - began
             kept = self.last_backward
             kept.id, kept.code, kept.place, kept.iteration = mark.number, frame.f_code, lines.place, mark.iteration
@@ -608,50 +769,83 @@ class Recorder(Listener):
         place = lines.place
         if place is None:
             return False
-        count = self.calls[place] = self.calls.get(place, 0) + 1
-        if self.told is not None or count <= _ALWAYS_WRITTEN:
+        calls = self.calls.get(place)
+        if calls is None:
+            calls = self.calls[place] = Calls(place)
+        count = calls.count = calls.count + 1
+        if self.told is not None or count <= (_ALWAYS_WRITTEN if calls.nodes <= _MANY else _WRITTEN_OF_MANY):
             return False
         if count <= _WRITTEN_FIRST or count in SAMPLED:
-            now = time.process_time()
-            if self.spent < _ALLOWANCE_SECONDS + _SHARE * now:
+            calls.wait = 0
+            if self.spent < _ALLOWANCE_SECONDS + _SHARE * time.process_time():
                 return False
         nodes = nodes_of(roots)
         if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
             return False
         call = (user.f_code, user.f_lineno, user.f_lasti)
-        mark = Passed(self.backwards, place, lines.iteration(), call, retain, create, accumulates)
+        kept, reader = self.last_backward, self.reader
+        mark = Passed(self.backwards, place, lines.now, call, retain, create, accumulates)
+        stamp, window = lines.seen, lines.seen - self.last_stamp
+        if calls.wait > 0 and not retain and calls.shape is not None and self._may_put_off():
+            calls.wait -= 1
+            passed = reader.pass_unseen(nodes, mark, stamp, window, calls.shape)
+        else:
+            passed = False
+        if not passed and not self._walks(calls, nodes, mark, stamp, window):
+            return False
+        self.last_stamp = stamp
+        kept.id, kept.code, kept.place, kept.iteration, kept.mark = (
+            mark.number, frame.f_code, place, mark.iteration, mark,
+        )  # fmt: skip
+        self.passed_calls += 1
+        now = time.monotonic()
+        if now - self.passed_at > 1.0:
+            self.passed_at = now
+            with self.group() as lines:
+                self._write_passes(lines)
+        return True
+
+    def _may_put_off(self) -> bool:
+        """Whether a call may pass without a look: not while a retained graph lives, which it might walk again."""
+        return len(self.tracer.threads) == 1 and not self.reader.retains(getattr(self.last_backward, "mark", None))
+
+    def _walks(self, calls: Calls, nodes: List[Any], mark: Passed, stamp: int, window: int) -> bool:
+        """Mark the graph of a call that may pass; whether it is as regular as is needed for that."""
         with self.lock:
+            settled = calls.quiet >= _QUIET and 0 <= window <= _MAX_SHAPE
+            offsets = bytearray(window) if settled else None
             collecting = gc.isenabled()
             gc.disable()
             try:
-                walked, ends = self.reader.skim(nodes, mark)
+                walked, ends = self.reader.skim(nodes, mark, offsets, stamp)
             finally:
                 if collecting:
                     gc.enable()
-            regular = walked >= 0
-            for end in ends:
-                if type(end) is not Passed:
-                    regular = False
-                    break
-                key = (end.place, place, end.retain)
-                seen = self.meetings.get(key, 0)
-                if seen < _WRITTEN_FIRST:
-                    self.meetings[key] = seen + 1
-                    regular = False
-                    break
-            if not regular:
+            if walked < 0 or not self._met_before(calls.place, ends):
                 mark.void = True
+                calls.quiet = calls.wait = 0
                 return False
-            kept = self.last_backward
-            kept.id, kept.code, kept.place, kept.iteration, kept.mark = (
-                mark.number, frame.f_code, place, mark.iteration, mark,
-            )  # fmt: skip
-            self.passed_calls += 1
-            now = time.monotonic()
-            if now - self.passed_at > 1.0:
-                self.passed_at = now
-                with self.group() as lines:
-                    self._write_passes(lines)
+            if ends and mark.retain:
+                self.reader.retained_before = True
+            if ends or mark.retain:
+                calls.quiet = calls.wait = 0
+            else:
+                calls.quiet += 1
+                if offsets is not None:
+                    calls.shape = Shape(window, offsets)
+                    calls.wait = min(1 << (calls.quiet - _QUIET), _MOST_PUT_OFF)
+        return True
+
+    def _met_before(self, place: Place, ends: List[Any]) -> bool:
+        """Whether calls at this place were often seen to come to an end at such nodes of earlier ones."""
+        for end in ends:
+            key = (end.place if type(end) is Passed else end.id, place, getattr(end, "retain", False))
+            seen = self.meetings.get(key, 0)
+            if seen < _WRITTEN_FIRST:
+                if len(self.meetings) > _MAX_MEETINGS:
+                    self.meetings.clear()
+                self.meetings[key] = seen + 1
+                return False
         return True
 
     def _write_passes(self, lines: ThreadLines) -> None:
@@ -699,7 +893,7 @@ class Recorder(Listener):
     ) -> None:
         nodes = nodes_of(roots)
         targets = [target.node if hasattr(target, "node") else target for target in inputs or ()]
-        self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user)
+        self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user, mark.retain)
         found: List[NewLeaf] = []
         call, extent = self._call(mark.call)
         written: List[Dict[str, Any]] = []
@@ -787,79 +981,90 @@ class Recorder(Listener):
     def before_step(self, optimizer: Any) -> None:
         if self.disabled or self.ended or self._pid != os.getpid():
             return
-        entry = self.optimizers.get(id(optimizer))
-        if entry is not None and entry[0]() is optimizer and getattr(self.last_backward, "mark", None) is not None:
-            lines = self.tracer.lines()
-            self._count_gradients(optimizer, entry[1])
-        else:
+        watched = self.optimizers.get(id(optimizer))
+        if watched is None or watched.reference() is not optimizer or getattr(self.last_backward, "mark", None) is None:
             with self.group() as lines:
                 self.flush_raised(caught=True)
                 self.tracer.catch_up(lines)
                 self.declare_loops(lines)
-                number = self._optimizer(optimizer, lines)
-                self.writer.event("Step", at=self.here(lines), optimizer=number)
-                self._count_gradients(optimizer, number)
+                watched = self._optimizer(optimizer, lines)
+                self.writer.event("Step", at=self.here(lines), optimizer=watched.number)
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        ids = list(map(id, params))
+        if ids != watched.ids:
+            watched.ids = ids
+            watched.complete = False
+            plain = (self.torch.Tensor, self.torch.nn.Parameter)
+            watched.plain = all(type(p) in plain for p in params)
+        if watched.plain:
+            self._steps(watched, params)
+        else:
+            with self.torch._C.DisableTorchFunction():
+                self._steps(watched, params)
 
-    def _count_gradients(self, optimizer: Any, number: int) -> None:
-        """Count the steps and gradients of the parameters, and remember their versions until the step is done."""
-        stepping = self.stepping[number] = []
-        leaves, gradients = self.reader.leaves, self.gradients
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                grad = p.grad
-                if grad is not None:
-                    stepping.append((p, p._version))
+    def _steps(self, watched: Watched, params: List[Any]) -> None:
+        """Look at the parameters before a step: their versions, and whether they have gradients."""
+        watched.stepping = params
+        watched.versions = _versions(params)
+        missing = [grad is None for grad in map(_GRADIENT, params)]
+        if watched.complete and not any(missing):
+            self.had_gradient.update(watched.ids)
+        else:
+            complete = True
+            leaves, gradients = self.reader.leaves, self.gradients
+            for p, lacks in zip(params, missing):
                 if p.requires_grad:
                     entry = leaves.get(id(p))
-                    if entry is not None and entry[0]() is p:
-                        counts = gradients.get(entry[1])
-                        if counts is None:
-                            counts = gradients[entry[1]] = [0, 0]
-                        counts[0] += 1
-                        if grad is not None:
-                            counts[1] += 1
-                            self.had_gradient.add(id(p))
-                if self.seed is not None:
-                    # Only a run whose results are compared keeps what it looks at.
-                    self.learning[id(p)] = p
+                    if entry is None or entry[0]() is not p:
+                        complete = False
+                        continue
+                    counts = gradients.setdefault(entry[1], [0, 0])
+                    counts[0] += 1
+                    if not lacks:
+                        counts[1] += 1
+                        self.had_gradient.add(id(p))
+                    complete = complete and counts[1] > 0
+            watched.complete = complete
+        if self.seed is not None:
+            # Only a run whose results are compared keeps what it looks at.
+            self.learning.update(zip(watched.ids, params))
 
     def after_step(self, optimizer: Any) -> None:
-        entry = self.optimizers.get(id(optimizer))
-        if entry is None or self.disabled or self.ended:
+        watched = self.optimizers.get(id(optimizer))
+        if watched is None or self.disabled or self.ended:
             return
-        passing = getattr(self.last_backward, "mark", None) is not None
-        lines = self.tracer.lines()
-        with self.lock:
+        params, watched.stepping = watched.stepping, []
+        if watched.plain:
+            versions = _versions(params)
+        else:
+            with self.torch._C.DisableTorchFunction():
+                versions = _versions(params)
+        if versions != watched.versions:
+            changed = tuple(map(operator.ne, versions, watched.versions))
+            if changed == watched.changed:
+                changed = watched.changed
+            watched.changed = changed
+            lines = self.tracer.lines()
             step = Change(
-                self.tracer.sequence(), threading.get_ident(), lines.place, lines.iteration(), "optimizer step", "",
-                entry[1], None,
+                self.tracer.sequence(), threading.get_ident(), lines.place, lines.now, "optimizer step", "",
+                watched.number, None,
             )  # fmt: skip
-            reader, changes = self.reader, self.changes
-            for tensor, version in self.stepping.pop(entry[1], ()):
-                if tensor._version == version:
-                    continue
-                address = address_of(tensor)
-                if not address:
-                    continue
-                storage = reader.storage(address)
-                waiting = changes.get(storage)
-                if waiting is None:
-                    changes[storage] = [step]
-                    continue
-                waiting.append(step)
-                if len(waiting) > 2 * _MAX_PENDING:
-                    del waiting[:_MAX_PENDING]
-        if not passing:
+            steps = watched.steps
+            steps.append((step, watched.ids, changed))
+            if len(steps) > 2 * _MAX_PENDING:
+                del steps[:_MAX_PENDING]
+        if getattr(self.last_backward, "mark", None) is None:
             with self.group():
                 self.write_changes()
 
-    def _optimizer(self, optimizer: Any, lines: ThreadLines) -> int:
+    def _optimizer(self, optimizer: Any, lines: ThreadLines) -> Watched:
         key = id(optimizer)
-        entry = self.optimizers.get(key)
-        if entry is not None and entry[0]() is optimizer:
-            return entry[1]
-        number = len(self.optimizers) + 1
-        self.optimizers[key] = (weakref.ref(optimizer), number, None)
+        watched = self.optimizers.get(key)
+        if watched is not None and watched.reference() is optimizer:
+            return watched
+        self.numbered += 1
+        number = self.numbered
+        watched = self.optimizers[key] = Watched(weakref.ref(optimizer), number)
         found: List[NewLeaf] = []
         params = [
             self.reader.leaf(p, found)
@@ -872,7 +1077,7 @@ class Recorder(Listener):
         self.writer.event(
             "Optimizer", id=number, at=self.site(place, iteration), name=type(optimizer).__name__, params=params
         )
-        return number
+        return watched
 
     # The end
 
@@ -915,6 +1120,21 @@ class Recorder(Listener):
             self.writer.event(
                 "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"
             )
+
+
+def _first_after(history: List[Change], sequence: int) -> Change:
+    """The first change after a sequence number, of changes in order of which the last one is."""
+    index = len(history) - 1
+    while index and history[index - 1].stamp > sequence:
+        index -= 1
+    return history[index]
+
+
+def _versions(tensors: List[Any]) -> List[int]:
+    try:
+        return list(map(_VERSION, tensors))
+    except RuntimeError:
+        return [version_of(tensor) for tensor in tensors]
 
 
 def seed_everything(torch: Any, seed: int) -> None:

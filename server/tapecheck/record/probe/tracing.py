@@ -10,20 +10,23 @@ from __future__ import annotations
 import bisect
 import sys
 import threading
+from array import array
 from types import CodeType, FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from .sources import LoopText, Sources, SourceText
 
 _MAX_STACK = 16
-_MAX_RANGES = 1_000_000
+_MAX_RANGES = 1 << 18
 _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 
 
 class Place:
     """A line of user code, reached through one chain of calls."""
 
-    __slots__ = ("clears", "context", "header", "hits", "line", "loops", "observed", "watched", "written")
+    __slots__ = (
+        "clears", "context", "header", "hits", "line", "loops", "observed", "special", "watched", "written",
+    )  # fmt: skip
 
     def __init__(self, context: Context, line: int) -> None:
         self.context = context
@@ -34,6 +37,10 @@ class Place:
         self.watched = False
         self.clears = line in context.function.text.clears
         self.observed = bool(self.written or self.clears)
+        self.special = self.observed or self.header is not None
+
+    def watch(self) -> None:
+        self.watched = self.observed = self.special = True
 
     @property
     def filename(self) -> str:
@@ -52,7 +59,7 @@ class Place:
 class Function:
     """What is known of one code object."""
 
-    __slots__ = ("_at", "code", "loops", "text")
+    __slots__ = ("_around", "_at", "code", "loops", "text")
 
     def __init__(self, code: CodeType, text: SourceText) -> None:
         self.code = code
@@ -60,15 +67,20 @@ class Function:
         first = 0 if code.co_name == "<module>" else code.co_firstlineno
         self.loops: List[LoopText] = text.loops.get((code.co_name, first), [])
         self._at: Dict[int, Tuple[Tuple[LoopText, ...], Optional[LoopText]]] = {}
+        self._around: Dict[Tuple[LoopText, ...], Tuple[LoopText, ...]] = {}
 
     def loops_at(self, line: int) -> Tuple[Tuple[LoopText, ...], Optional[LoopText]]:
-        """The loops of this function whose bodies hold a line, outermost first, and the loop whose header it is."""
+        """The loops of this function whose bodies hold a line, outermost first, and the loop whose header it is.
+
+        Lines within the same loops are given the same tuple.
+        """
         known = self._at.get(line)
         if known is None:
             around = [loop for loop in self.loops if loop.body <= line <= loop.last]
             around.sort(key=lambda loop: (loop.first, -loop.last))
             header = next((loop for loop in self.loops if loop.first <= line < loop.body), None)
-            known = self._at[line] = (tuple(around), header)
+            loops = tuple(around)
+            known = self._at[line] = (self._around.setdefault(loops, loops), header)
         return known
 
 
@@ -82,13 +94,15 @@ class Context:
         self.caller = caller
         self.depth: int = 0 if caller is None else caller.context.depth + 1
         self.places: Dict[int, Place] = {}
-        self.callees: Dict[Tuple[int, CodeType], Context] = {}
+        self.callees: Dict[Tuple[int, Function], Context] = {}
 
 
 class RunningLoop:
     """A loop that is running: `index` is the iteration that runs, 0 before the first."""
 
-    __slots__ = ("began", "entered", "entry", "id", "index", "place", "text", "waiting", "written", "written_index")
+    __slots__ = (
+        "began", "count", "entered", "entry", "id", "index", "place", "text", "waiting", "written", "written_index",
+    )  # fmt: skip
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
         self.id = number
@@ -101,16 +115,23 @@ class RunningLoop:
         self.written = False
         self.written_index = 0
         self.entry = entry
+        self.count: Optional[List[int]] = None
 
 
 class Activation:
-    """A running call of a user function."""
+    """A running call of a user function.
 
-    __slots__ = ("context", "key", "loops", "watch")
+    `settled` are the loops around the line that ran last, None while one of them waits for its next iteration: a
+    line within the same loops says nothing new about them.
+    """
+
+    __slots__ = ("code", "context", "key", "loops", "settled", "watch")
 
     def __init__(self, context: Context, key: int) -> None:
         self.context = context
+        self.code = context.function.code
         self.loops: List[RunningLoop] = []
+        self.settled: Optional[Tuple[LoopText, ...]] = ()
         self.watch: Any = None
         self.key = key
 
@@ -122,39 +143,52 @@ class ThreadLines:
         self.seen = seen
         self.place: Optional[Place] = None
         self.stack: List[Activation] = []
-        self.starts: List[int] = []
+        self.starts = array("Q")
         self.places: List[Optional[Place]] = []
-        self.loop_starts: List[int] = [seen]
-        self.loop_states: List[Tuple[Tuple[int, int], ...]] = [()]
+        self.loop_starts = array("Q", [seen])
+        self.loop_indexes = array("Q", [0])
+        # The running loops but for the index of the innermost one, which every iteration of it shares.
+        self.loop_states: List[Tuple[Tuple[Tuple[int, int], ...], int]] = [((), 0)]
+        self.now: Tuple[Tuple[int, int], ...] = ()
         self.suspended: Dict[int, Activation] = {}
 
     def advance(self, now: int) -> None:
         """Give the numbers handed out since the last event to the current place."""
-        if not self.places or self.places[-1] is not self.place or self.starts[-1] > self.seen:
+        places = self.places
+        if not places or places[-1] is not self.place or self.starts[-1] > self.seen:
             self.starts.append(self.seen)
-            self.places.append(self.place)
-            if len(self.starts) > _MAX_RANGES:
+            places.append(self.place)
+            if len(places) > _MAX_RANGES:
                 del self.starts[: _MAX_RANGES // 2]
-                del self.places[: _MAX_RANGES // 2]
+                del places[: _MAX_RANGES // 2]
         self.seen = now
 
     def mark_loops(self) -> None:
         """Remember which iterations run from the current sequence number on."""
-        state = tuple((loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index)
+        self.now = state = tuple([(loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index])
+        inner, index = state[-1] if state else (0, 0)
+        around, known = self.loop_states[-1]
+        if inner != known or around != state[:-1]:
+            shared = (state[:-1], inner)
+        else:
+            shared = self.loop_states[-1]
         if self.loop_starts[-1] == self.seen:
-            self.loop_states[-1] = state
+            self.loop_states[-1] = shared
+            self.loop_indexes[-1] = index
         else:
             self.loop_starts.append(self.seen)
-            self.loop_states.append(state)
-            if len(self.loop_starts) > _MAX_RANGES:
+            self.loop_indexes.append(index)
+            self.loop_states.append(shared)
+            if len(self.loop_states) > _MAX_RANGES:
                 del self.loop_starts[: _MAX_RANGES // 2]
+                del self.loop_indexes[: _MAX_RANGES // 2]
                 del self.loop_states[: _MAX_RANGES // 2]
 
     def running(self) -> List[RunningLoop]:
         return [loop for call in self.stack for loop in call.loops]
 
     def iteration(self) -> Tuple[Tuple[int, int], ...]:
-        return tuple((loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index)
+        return self.now
 
     def where(self, number: int) -> Optional[Place]:
         """The place that was running when a sequence number was handed out."""
@@ -165,7 +199,10 @@ class ThreadLines:
 
     def loops_when(self, number: int) -> Tuple[Tuple[int, int], ...]:
         index = bisect.bisect_right(self.loop_starts, number) - 1
-        return self.loop_states[index] if index >= 0 else ()
+        if index < 0:
+            return ()
+        around, inner = self.loop_states[index]
+        return (*around, (inner, self.loop_indexes[index])) if inner else around
 
 
 class Listener:
@@ -191,8 +228,9 @@ class Tracer:
         self.sources = sources
         self.listener = listener
         self.sequence: Callable[[], int] = lambda: 0
-        self.functions: Dict[CodeType, Optional[Function]] = {}
-        self.roots: Dict[CodeType, Context] = {}
+        self.functions: Dict[int, Function] = {}
+        self.foreign: Set[str] = set()
+        self.roots: Dict[Function, Context] = {}
         self.threads: Dict[int, ThreadLines] = {}
         self.places_at: Dict[Tuple[str, int], List[Place]] = {}
         self.watched: Dict[Tuple[str, int], Any] = {}
@@ -214,13 +252,17 @@ class Tracer:
 
     def function(self, code: CodeType) -> Optional[Function]:
         """What is known of a code object, None for library code."""
-        try:
-            return self.functions[code]
-        except KeyError:
-            name = code.co_filename
-            function = Function(code, self.sources.text(name)) if self.sources.is_user(name) else None
-            self.functions[code] = function
-            return function
+        name = code.co_filename
+        if name in self.foreign:
+            return None
+        # By identity: to hash a code object is to hash all there is in it. A function keeps its code alive.
+        function = self.functions.get(id(code))
+        if function is None:
+            if not self.sources.is_user(name):
+                self.foreign.add(name)
+                return None
+            function = self.functions[id(code)] = Function(code, self.sources.text(name))
+        return function
 
     def where(self, number: int) -> Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]:
         """The place and the iterations a sequence number belongs to, this thread's own record first."""
@@ -235,6 +277,21 @@ class Tracer:
                 if place is not None:
                     return place, other.loops_when(number)
         return None, ()
+
+    def sites(self, number: int) -> Tuple[Optional[Place], Tuple[Tuple[int, int], ...], int, int]:
+        """As `where`, with the first number that belongs there and the first after it that does not."""
+        mine = self.lines()
+        self.catch_up(mine)
+        if len(self.threads) > 1 or number >= mine.seen:
+            return (*self.where(number), number, number + 1)
+        low, high = 0, mine.seen
+        for starts in (mine.starts, mine.loop_starts):
+            index = bisect.bisect_right(starts, number)
+            if index:
+                low = max(low, starts[index - 1])
+            if index < len(starts):
+                high = min(high, starts[index])
+        return (*self.where(number), low, high)
 
     def catch_up(self, lines: ThreadLines) -> None:
         now = self.sequence()
@@ -263,6 +320,8 @@ class Tracer:
             resumed = lines.suspended.pop(key, None)
             if resumed is not None and resumed.context.function is function:
                 lines.stack.append(resumed)
+                if resumed.loops:
+                    lines.mark_loops()
                 return resumed
         caller = lines.place if lines.stack else None
         context = self._context(function, caller)
@@ -272,11 +331,11 @@ class Tracer:
 
     def _context(self, function: Function, caller: Optional[Place]) -> Context:
         if caller is None or caller.context.depth >= _MAX_STACK:
-            context = self.roots.get(function.code)
+            context = self.roots.get(function)
             if context is None:
-                context = self.roots[function.code] = Context(function, None)
+                context = self.roots[function] = Context(function, None)
             return context
-        key = (caller.line, function.code)
+        key = (caller.line, function)
         known = caller.context.callees.get(key)
         if known is None:
             known = caller.context.callees[key] = Context(function, caller)
@@ -285,19 +344,12 @@ class Tracer:
     def new_place(self, context: Context, number: int) -> Place:
         place = context.places[number] = Place(context, number)
         if (place.filename, number) in self.watched:
-            place.watched = place.observed = True
+            place.watch()
         self.places_at.setdefault((place.filename, number), []).append(place)
         return place
 
-    def line(self, lines: ThreadLines, activation: Activation, number: int, frame: FrameType) -> None:
-        now = self.sequence()
-        if now != lines.seen:
-            lines.advance(now)
-        place = activation.context.places.get(number)
-        if place is None:
-            place = self.new_place(activation.context, number)
-        lines.place = place
-        place.hits += 1
+    def turn(self, lines: ThreadLines, activation: Activation, place: Place, frame: FrameType) -> None:
+        """A line runs that ends something or begins something: an iteration, a loop, a change in place."""
         if activation.watch is not None:
             self._line_ran(lines, activation, frame)
         if self.waiting:
@@ -305,6 +357,8 @@ class Tracer:
             self.listener.line_after_raise()
         if activation.loops or place.header is not None or place.loops:
             self._loops(lines, activation, place, frame)
+        else:
+            activation.settled = place.loops
         if place.observed:
             activation.watch = self.listener.line_runs(lines, place, frame)
 
@@ -338,6 +392,7 @@ class Tracer:
                 # Inner loops were left above; what runs now is the end of this loop's iteration.
                 self.listener.iteration_ends(lines, loop, frame)
                 loop.waiting = True
+        activation.settled = around if header is None else None
         if changed:
             lines.mark_loops()
 
@@ -405,8 +460,12 @@ class Tracer:
 
 def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     yields = _yield_opcodes()
+    foreign = tracer.foreign
 
     def entered(frame: FrameType, event: str, arg: Any) -> Any:
+        # Called for every function there is: what is a library's must be told as fast as can be.
+        if frame.f_code.co_filename in foreign:
+            return None
         try:
             function = tracer.function(frame.f_code)
             if function is None:
@@ -417,6 +476,8 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
             tracer.failed()
             return None
         generator = bool(frame.f_code.co_flags & _GENERATOR_FLAGS)
+        context = activation.context
+        places = context.places
         raising = False
 
         # Answering None leaves this function in place; answering itself would make a reference cycle of every call.
@@ -425,7 +486,20 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
             try:
                 if event == "line":
                     raising = False
-                    tracer.line(lines, activation, frame.f_lineno, frame)
+                    now = tracer.sequence()
+                    if now != lines.seen:
+                        lines.advance(now)
+                    number = frame.f_lineno
+                    place = places.get(number)
+                    if place is None:
+                        place = tracer.new_place(context, number)
+                    lines.place = place
+                    place.hits += 1
+                    if (
+                        place.special or place.loops is not activation.settled
+                        or activation.watch is not None or tracer.waiting
+                    ):  # fmt: skip
+                        tracer.turn(lines, activation, place, frame)
                 elif event == "return":
                     suspended = generator and not raising and frame.f_code.co_code[frame.f_lasti] in yields
                     tracer.leave(lines, activation, frame, suspended)
@@ -479,8 +553,8 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         stack = lines.stack
         key = id(frame)
         # Calls that ended unseen (the tracer started or failed in between) are dropped here.
-        while stack and not (stack[-1].key == key and stack[-1].context.function.code is code):
-            if not any(call.key == key and call.context.function.code is code for call in stack):
+        while stack and not (stack[-1].key == key and stack[-1].code is code):
+            if not any(call.key == key and call.code is code for call in stack):
                 return lines, None, frame
             tracer.leave(lines, stack[-1], None, False)
         return lines, stack[-1] if stack else None, frame
@@ -498,11 +572,30 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             tracer.failed()
         return None
 
+    threads, this_thread, frame_at = tracer.threads, threading.get_ident, sys._getframe
+
     def line(code: CodeType, number: int) -> Any:
         try:
-            lines, activation, frame = current(code, 2)
-            if activation is not None and lines is not None:
-                tracer.line(lines, activation, number, frame)
+            lines = threads.get(this_thread())
+            frame = frame_at(1)
+            activation = lines.stack[-1] if lines is not None and lines.stack else None
+            if activation is None or activation.code is not code or activation.key != id(frame):
+                lines, activation, frame = current(code, 2)
+                if activation is None:
+                    return None
+            now = tracer.sequence()
+            if now != lines.seen:  # type: ignore[union-attr]
+                lines.advance(now)  # type: ignore[union-attr]
+            place = activation.context.places.get(number)
+            if place is None:
+                place = tracer.new_place(activation.context, number)
+            lines.place = place  # type: ignore[union-attr]
+            place.hits += 1
+            if (
+                place.special or place.loops is not activation.settled
+                or activation.watch is not None or tracer.waiting
+            ):  # fmt: skip
+                tracer.turn(lines, activation, place, frame)  # type: ignore[arg-type]
         except Exception:
             tracer.failed()
         return None
