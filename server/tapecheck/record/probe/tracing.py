@@ -545,7 +545,8 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         raise RuntimeError("every sys.monitoring tool id of this process is taken")
     monitoring.use_tool_id(tool, "tapecheck")
     local_events = events.LINE | events.PY_RETURN | events.PY_YIELD
-    observed: Set[CodeType] = set()
+    # By identity, as `Tracer.functions`.
+    observed: Dict[int, CodeType] = {}
 
     def current(code: CodeType, depth: int) -> Tuple[Optional[ThreadLines], Any, Any]:
         lines = tracer.lines()
@@ -564,8 +565,8 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             function = tracer.function(code)
             if function is None:
                 return monitoring.DISABLE
-            if code not in observed:
-                observed.add(code)
+            if id(code) not in observed:
+                observed[id(code)] = code
                 monitoring.set_local_events(tool, code, local_events)
             tracer.enter(function, sys._getframe(1))
         except Exception:
@@ -603,7 +604,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     def returned(suspended: bool) -> Callable[[CodeType, int, Any], Any]:
         def callback(code: CodeType, offset: int, value: Any) -> Any:
             try:
-                if code not in observed:
+                if id(code) not in observed:
                     return None
                 lines, activation, frame = current(code, 2)
                 if activation is not None and lines is not None:
@@ -615,7 +616,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         return callback
 
     def raised(code: CodeType, offset: int, error: BaseException) -> Any:
-        if code in observed:
+        if id(code) in observed:
             try:
                 lines, activation, _ = current(code, 2)
                 if activation is not None and lines is not None:
@@ -625,7 +626,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         return None
 
     def thrown(code: CodeType, offset: int, error: BaseException) -> Any:
-        if code in observed:
+        if id(code) in observed:
             start(code, offset)
         return None
 
@@ -639,7 +640,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     for frame in frames:
         function = tracer.function(frame.f_code)
         if function is not None:
-            observed.add(frame.f_code)
+            observed[id(frame.f_code)] = frame.f_code
             monitoring.set_local_events(tool, frame.f_code, local_events)
             tracer.enter(function, frame)
     monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE)
@@ -647,7 +648,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     def stop() -> None:
         if monitoring.get_tool(tool) == "tapecheck":
             monitoring.set_events(tool, 0)
-            for code in observed:
+            for code in observed.values():
                 monitoring.set_local_events(tool, code, 0)
             for event, _ in callbacks:
                 monitoring.register_callback(tool, event, None)
