@@ -168,6 +168,9 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         assert lens.command.title == "Confirm by running · last run: 1 confirmed"
         logged = [one.message for one in connected.client.log_messages]
         assert any("RuntimeError: Trying to backward through the graph a second time" in one for one in logged)
+        asked = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": uri}])
+        page = (await connected.client.workspace_execute_command_async(asked))["html"]
+        assert "the script ended with an exception" in page and "ran to its end" not in page
         connected.type(uri, 0, 0, "newer = 1\n")
         (found,) = await connected.diagnostics(uri)
         assert found.message.startswith("confirmed before the last edits: raised in iteration 2, ")

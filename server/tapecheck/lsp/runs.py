@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ except Exception as error:
 print(said)
 """
 _ABOUT_SECONDS = 60
+_LONGEST = 120
 
 
 class RunRefused(Exception):
@@ -379,6 +381,10 @@ def _placed(finding: Finding, order: RunOrder) -> Finding:
     return replace(finding, span=place(finding.span), labels=labels)
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def record(
     order: RunOrder,
     report: Report,
@@ -419,7 +425,10 @@ def record(
         recording.ended = result.detail if recording.failed else ""
     elif result.how_ended != "finished":
         recording.ended = result.detail
-    seen = f"{result.iterations} iterations, {result.backwards} backward calls, {result.seconds:.1f} s"
-    ending = f"{recording.ended or 'the script ran to its end'} ({seen})"
+    seen = f"{_count(result.iterations, 'iteration')}, {_count(result.backwards, 'backward call')}"
+    how = "the script ran to its end" if result.how_ended == "finished" else result.detail
+    if result.how_ended == "raised":
+        how = f"the script ended with an exception: {textwrap.shorten(result.detail, _LONGEST, placeholder=' …')}"
+    ending = f"{how} ({seen}, {result.seconds:.1f} s)"
     recording.page = html.Run(Checked(order.path, findings), result.tape, report.source, ending)
     return recording
