@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import carry, containers, equality, functions, records
+from tapecheck.interpret import carry, containers, equality, functions, methods, records
 from tapecheck.interpret.values import (
     Bound,
     Class,
@@ -69,7 +69,7 @@ def get_attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> V
             memory: Dict = owner.extra
             return Native(name, lambda m, args, kwargs, at: memory.items.clear())
         return Unknown(name)
-    return containers.attribute(machine, owner, name, node)
+    return methods.attribute(machine, owner, name, node)
 
 
 def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST) -> Value:
@@ -88,8 +88,8 @@ def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.A
             return value
     inner = owner.facts.get("inner")
     if inner is not None:
-        known = containers.attribute(machine, inner, name, node)
-        if not isinstance(known, Native) or containers.has_method(inner, name):
+        known = methods.attribute(machine, inner, name, node)
+        if not isinstance(known, Native) or methods.has_method(inner, name):
             return known
     if name == "args" and "args" in owner.facts:
         return tuple(owner.facts["args"])
@@ -180,7 +180,7 @@ def super_attribute(machine: Machine, owner: Super, name: str, node: ast.AST) ->
     if isinstance(receiver, Instance):
         inner = receiver.facts.get("inner")
         if inner is not None:
-            return containers.attribute(machine, inner, name, node)
+            return methods.attribute(machine, inner, name, node)
         if name == "__setattr__":
             return Native(name, lambda m, args, kwargs, at: m.store_attribute(receiver, args[0], args[1], at))
         if name == "__init__" and "args" in receiver.facts:

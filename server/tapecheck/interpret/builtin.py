@@ -7,17 +7,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapecheck.interpret.algebra import dict_update, ordered
 from tapecheck.interpret.constants import NotPlain, computed, formatted, plain, text_of
-from tapecheck.interpret.containers import (
-    dict_update,
-    distinct,
-    has_method,
-    in_unknown_order,
-    known_items,
-    next_of,
-    ordered,
-    set_item,
-)
+from tapecheck.interpret.containers import known_items, next_of, set_item
+from tapecheck.interpret.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, derived, remembered, resolved
 from tapecheck.interpret.values import (
     CONSTANTS,

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import consequences, containers, equality, flow, records, unknowns
+from tapecheck.interpret import algebra, consequences, equality, flow, records, unknowns
 from tapecheck.interpret.values import CONSTANTS, Dict, Env, Instance, List, Range, Set, Signal, Tensor, Unknown, Value
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: as
             return Unknown("test")
         return same if isinstance(op, ast.Eq) else not same
     if isinstance(left, Set) or isinstance(right, Set):
-        return containers.set_comparison(op, left, right)
-    return containers.ordering(machine, op, left, right, node)
+        return algebra.set_comparison(op, left, right)
+    return algebra.ordering(machine, op, left, right, node)
 
 
 def _compare_objects(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:

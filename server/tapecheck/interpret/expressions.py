@@ -7,7 +7,18 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import builtin, carry, conditions, constants, containers, equality, flow, loops
+from tapecheck.interpret import (
+    algebra,
+    builtin,
+    carry,
+    conditions,
+    constants,
+    containers,
+    equality,
+    flow,
+    loops,
+    methods,
+)
 from tapecheck.interpret.values import (
     CONSTANTS,
     HOLDERS,
@@ -148,12 +159,12 @@ def binary(machine: Machine, op: ast.operator, left: Value, right: Value, node: 
         if isinstance(left, str) or isinstance(right, str):
             return Unknown("text")
         if isinstance(op, ast.Mult) and _repeats(left, right):
-            return containers.container_operator(machine, op, left, right, node)
+            return algebra.container_operator(machine, op, left, right, node)
         return machine.torch.unknown_operator(type(op).__name__, left, right, node)
     if isinstance(left, Instance) or isinstance(right, Instance):
         result = _dunder(machine, op, left, right, node)
-        return containers.container_operator(machine, op, left, right, node) if result is None else result
-    return containers.container_operator(machine, op, left, right, node)
+        return algebra.container_operator(machine, op, left, right, node) if result is None else result
+    return algebra.container_operator(machine, op, left, right, node)
 
 
 def _repeats(left: Value, right: Value) -> bool:
@@ -165,7 +176,7 @@ def _repeats(left: Value, right: Value) -> bool:
 def augment(machine: Machine, node: ast.AugAssign, current: Value, value: Value) -> Value:
     if isinstance(current, Tensor):
         return machine.torch.augmented(type(node.op).__name__, current, value, node)
-    if isinstance(current, (List, Dict, Set)) and containers.augment(machine, node.op, current, value, node):
+    if isinstance(current, (List, Dict, Set)) and algebra.augment(machine, node.op, current, value, node):
         return current
     if isinstance(current, Instance):
         method = machine.find_method(current, f"__i{_DUNDER.get(type(node.op), '')}__")
@@ -273,7 +284,7 @@ def _list(machine: Machine, node: ast.List, env: Env) -> Value:
 
 def _set(machine: Machine, node: ast.Set, env: Env) -> Value:
     items, more = _elements(machine, node.elts, env)
-    return Set(containers.distinct(items), more)
+    return Set(methods.distinct(items), more)
 
 
 def _dict(machine: Machine, node: ast.Dict, env: Env) -> Value:

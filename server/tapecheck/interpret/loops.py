@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import carry, containers, equality, flow, functions
+from tapecheck.interpret import carry, containers, equality, flow, functions, methods
 from tapecheck.interpret.flow import Run
 from tapecheck.interpret.values import (
     OPEN,
@@ -228,7 +228,7 @@ def list_comprehension(machine: Machine, node: ast.ListComp | ast.SetComp, env: 
     known = [True]
     items = [machine.eval(node.elt, inner) for _ in _rounds(machine, node.generators, inner, known, False)]
     if isinstance(node, ast.SetComp):
-        return Set(containers.distinct(items), not known[0])
+        return Set(methods.distinct(items), not known[0])
     return machine.new_list(items, node, not known[0])
 
 

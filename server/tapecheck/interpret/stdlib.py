@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tapecheck.interpret import contexts, records
 from tapecheck.interpret.builtin import make_dict, make_range, unknown
 from tapecheck.interpret.constants import NotPlain, computed, plain
-from tapecheck.interpret.containers import counter, known_items, nothing
+from tapecheck.interpret.containers import known_items
+from tapecheck.interpret.methods import counter, nothing
 from tapecheck.interpret.unknowns import expression, remembered
 from tapecheck.interpret.values import (
     Args,

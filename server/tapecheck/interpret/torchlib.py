@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from tapecheck.interpret import (
     autograd,
-    containers,
     flow,
     library,
+    methods,
     nnlib,
     opaque,
     operations,
@@ -139,7 +139,7 @@ class Torch:
         """Run the constructor of the library base of a user's class."""
         inner = owner.facts.get("inner")
         if inner is not None:
-            self.machine.call(containers.attribute(self.machine, inner, "__init__", node), args, kwargs, node)
+            self.machine.call(methods.attribute(self.machine, inner, "__init__", node), args, kwargs, node)
             return
         if "args" in owner.facts:
             owner.facts["args"] = args
