@@ -281,7 +281,8 @@ def _help(
     if origin.kind == "carried":
         if origin.elements == "list":
             return (
-                f"`{origin.name}` still has values of an earlier backward: empty it once its backward has run, "
+                f"`{origin.name}` still has values of an earlier backward: if it is the state of the next iteration, "
+                f"`.detach()` each of them; if it collects them, empty it once its backward has run, "
                 f"`{origin.name}.clear()`, or store them detached where only their numbers are needed"
             )
         if origin.summed:
@@ -301,11 +302,17 @@ def _help(
             "gradients then stop at the iteration's start"
         )
     if origin.kind == "outside":
+        if _several_losses(reading, freeing, run):
+            return (
+                "the losses of this loop share a graph: add them up in the loop and call backward once after it, or "
+                "pass `retain_graph=True` to all but the last backward"
+            )
         where = f" on {line(origin.at.span, home)}" if origin.at is not None else ""
         return (
             f"if {quoted(origin.name, 'what comes before the loop')}{where} is meant to be a constant there (a "
             "target, an old policy), `.detach()` it or compute it under `torch.no_grad()`; if it is to be "
             "trained, compute it anew inside the loop, so that each backward has a graph of its own"
+            + ("" if step is not None else "; for several gradients of one forward pass, pass `retain_graph=True`")
         )
     if origin.kind == "same":
         if freeing.at.span == home:
@@ -326,6 +333,13 @@ def _help(
             "the losses "
             "and call backward once"
         )
+    if "grad" in (freeing.backward.call, run.backward.call):
+        # What `autograd.grad` answers is needed by itself: there is nothing to add up.
+        call = "`autograd.grad`" if freeing.backward.call == "grad" else "backward"
+        if step is not None and _stepped_on(reading, run):
+            return "run the forward again before this call: the step in between has changed what its graph saved"
+        where = line(freeing.at.span, home)
+        return f"pass `retain_graph=True` to the {call} on {where}: its graph is needed again here"
     names = [run_.backward.roots[0].name for run_ in (freeing, run) if run_.backward.roots]
     sum_ = f", `({' + '.join(names)}).backward()`" if all(names) and len(set(names)) == len(names) else ""
     advice = f"add the losses and call backward once{sum_}"
@@ -335,6 +349,15 @@ def _help(
     if _stepped_on(reading, run):
         return f"{advice}, and step after it (with a step in between, `retain_graph=True` is no way out)"
     return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
+
+
+def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:
+    """Whether each iteration starts from a loss of its own that was computed before the loop."""
+    roots = [run_.backward.roots[0].node for run_ in (freeing, run) if run_.backward.roots]
+    if len(roots) < 2 or None in roots or roots[0] == roots[1]:
+        return False
+    sites = [reading.site(root) for root in roots if root is not None]
+    return all(site is not None and len(site.iteration) < len(run.at.iteration) for site in sites)
 
 
 def _stepped_on(reading: Reading, run: Run) -> bool:
