@@ -195,8 +195,9 @@ scenario(
     ];
     for (const [label, text] of answers) {
       await entry(label).click();
-      await menu.locator('input').first().waitFor();
-      await page.keyboard.type(text);
+      // The box takes the menu's place: what is typed before it stands there filters the menu.
+      await menu.locator('.monaco-list-row').first().waitFor({ state: 'hidden' });
+      await menu.locator('input').first().fill(text);
       await page.keyboard.press('Enter');
       await entry(text.split(' ')[0] ?? text).waitFor();
     }
@@ -297,7 +298,6 @@ scenario(
     await menu.locator('.monaco-list-row', { hasText: 'instead of /no/such/python' }).waitFor();
     await editor.screenshot('fake-5-select-interpreter');
     await menu.locator('.monaco-list-row', { hasText: 'Enter a path' }).click();
-    // The box for the path takes the menu's place: what is typed before it stands there filters the menu.
     await menu.getByText('The path of a Python interpreter').waitFor();
     await menu.locator('input').first().fill(tools.python);
     await editor.page.keyboard.press('Enter');
