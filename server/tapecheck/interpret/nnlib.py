@@ -688,7 +688,8 @@ class Modules:
             del holder.attrs["original"]
         elif isinstance(how, Instance):
             holder.attrs["0"] = how
-        owner.facts.setdefault("parametrized", {})[name] = (holder, how)
+        # A deep copy shares the facts: the parameters themselves are found by the attributes, which it has of its own.
+        owner.facts["parametrized"] = {**owner.facts.get("parametrized", {}), name: how}
         return owner
 
     def _magnitude(self, original: Tensor, node: ast.AST) -> Tensor:
@@ -698,17 +699,20 @@ class Modules:
 
     def computed_weight(self, owner: Instance, name: str, node: ast.AST) -> Value:
         """A parametrized weight as a forward sees it."""
-        holder, how = owner.facts["parametrized"][name]
+        how = owner.facts["parametrized"][name]
+        holder = owner.attrs["parametrizations"].attrs[name]
         if isinstance(how, str):
             given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
             return self.machine.torch.op(how, given, {}, node)
-        return self.machine.call(how, [holder.attrs["original"]], {}, node)
+        return self.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
 
     def unparametrize(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Make a computed weight a parameter of its own again."""
         if isinstance(owner, Instance) and name in owner.facts.get("parametrized", ()):
-            holder, _ = owner.facts["parametrized"].pop(name)
-            owner.attrs.pop("parametrizations", None)
+            holder = owner.attrs["parametrizations"].attrs.pop(name)
+            owner.facts["parametrized"] = {key: how for key, how in owner.facts["parametrized"].items() if key != name}
+            if not owner.facts["parametrized"]:
+                del owner.attrs["parametrizations"]
             owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
         return owner
 

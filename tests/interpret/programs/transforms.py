@@ -610,4 +610,35 @@ v, i = TopOne.apply(w)
 v.backward()
 i.backward()  # raises
 """,
+    "a deep copy computes its weight of its own parameters": """
+import copy
+net = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+twin = copy.deepcopy(net)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = twin(torch.randn(4, 3)).pow(2).sum()
+loss.backward(retain_graph=True)
+net(torch.randn(4, 3)).sum().backward()
+opt.step()
+loss.backward()
+""",
+    "a step changes what a computed weight was made of": """
+net = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loss = net(torch.randn(4, 3)).pow(2).sum()
+loss.backward(retain_graph=True)
+opt.step()
+loss.backward()  # raises
+""",
+    "one of two computed weights is a parameter again": """
+class Half(nn.Module):
+    def forward(self, w):
+        return w / 2
+net = nn.Linear(3, 2)
+nn.utils.parametrize.register_parametrization(net, "weight", Half())
+nn.utils.parametrize.register_parametrization(net, "bias", Half())
+nn.utils.parametrize.remove_parametrizations(net, "weight")
+loss = net(torch.randn(4, 3)).pow(2).sum()
+loss.backward()
+loss.backward()  # raises
+""",
 }
