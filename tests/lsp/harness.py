@@ -73,6 +73,7 @@ class Editor:
         self.folder = folder
         self.name = ""
         self.versions: dict[str, int] = {}
+        self._silent = 0
 
     @property
     def pulls(self) -> bool:
@@ -111,8 +112,17 @@ class Editor:
             assert isinstance(report, t.RelatedFullDocumentDiagnosticReport)
             return list(report.items)
         while self.published.get(uri, (0, []))[0] != self.versions[uri]:
-            await asyncio.wait_for(self.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), WAIT)
+            await self.pushed()
         return self.published[uri][1]
+
+    async def pushed(self) -> None:
+        """The next push of diagnostics, or none after a second: one may have come while nobody waited for it."""
+        try:
+            await asyncio.wait_for(self.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), 1)
+            self._silent = 0
+        except asyncio.TimeoutError:
+            self._silent += 1
+            assert self._silent < WAIT, "nothing is pushed any more"
 
     @property
     def published(self) -> dict[str, tuple[int | None, list[t.Diagnostic]]]:

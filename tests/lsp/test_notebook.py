@@ -93,7 +93,7 @@ class Cells:
                 found = [(number, one) for number, items in enumerate(published) for one in items]
                 if len(found) == count:
                     return found
-                await self.connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+                await self.connected.pushed()
 
         return await asyncio.wait_for(wait(), WAIT)
 
@@ -117,7 +117,7 @@ async def test_findings_lie_in_their_cells_and_follow_every_edit(vscode: Editor)
     gone = cells.remove(3)
     assert [cell for cell, _ in await cells.diagnostics(1)] == [1]
     while vscode.published[gone][1]:
-        await vscode.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        await vscode.pushed()
     cells.type(0, 1, 0, "# ")
     await cells.diagnostics(1)
     cells.type(2, 0, 5, "\na.backward()")
@@ -125,7 +125,7 @@ async def test_findings_lie_in_their_cells_and_follow_every_edit(vscode: Editor)
     order = list(cells.order)
     cells.close()
     while any(vscode.published[uri][1] for uri in order):
-        await vscode.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        await vscode.pushed()
 
 
 async def test_a_cell_is_never_pulled(vscode: Editor) -> None:
@@ -194,7 +194,7 @@ async def test_a_saved_notebook_is_run_and_its_findings_are_confirmed_in_their_c
         answer = await connected.run(notebook.uri)
         assert answer["summary"] == "n.ipynb: 1 confirmed", answer
         while not (found := await notebook.diagnostics(1))[0][1].message.startswith("confirmed: raised, "):
-            await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+            await connected.pushed()
         assert found[0][0] == 2
         params = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": notebook.uri}])
         report = await connected.client.workspace_execute_command_async(params)
@@ -202,6 +202,6 @@ async def test_a_saved_notebook_is_run_and_its_findings_are_confirmed_in_their_c
         # Another text of a cell, and the verdict is one of older code.
         notebook.type(1, 0, 0, "x = 1; ")
         while "before the last edits" not in (found := await notebook.diagnostics(1))[0][1].message:
-            await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+            await connected.pushed()
         params = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": connected.uri("other.py")}])
         assert await connected.client.workspace_execute_command_async(params) is None

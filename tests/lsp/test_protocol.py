@@ -407,7 +407,7 @@ async def shown_after_a_run(connected: Editor, uri: str) -> list[t.Diagnostic]:
         await asyncio.wait_for(_refreshed(connected), WAIT)
         return await connected.diagnostics(uri)
     while "\nrun: " not in connected.published[uri][1][-1].message:
-        await connected.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        await connected.pushed()
     return connected.published[uri][1]
 
 
@@ -490,7 +490,7 @@ async def test_a_fix_is_tried_and_the_finding_says_what_came_of_it(any_editor: E
         (shown,) = await any_editor.diagnostics(uri)
     else:
         while "fix tried" not in any_editor.published[uri][1][-1].message:
-            await any_editor.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+            await any_editor.pushed()
         (shown,) = any_editor.published[uri][1]
     assert re.search(r"\nfix tried at \d\d:\d\d: needless-retain-graph no longer happens", shown.message)
     any_editor.type(uri, 0, 0, "y = 1\n")

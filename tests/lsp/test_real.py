@@ -337,7 +337,7 @@ async def test_a_saved_module_is_read_anew_by_those_who_import_it(real: Editor, 
         real.client.workspace_did_change_watched_files(t.DidChangeWatchedFilesParams([change]))
     if not real.pulls:
         while not real.published[uri][1]:
-            await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+            await real.pushed()
     (found,) = await real.diagnostics(uri)
     assert (found.code, found.range.start.line) == ("TAPE103", 5)
 
@@ -375,7 +375,7 @@ async def test_unsaved_edits_of_a_module_are_seen_by_those_who_import_it(real: E
             if len(found) == count:
                 return found
             if not real.pulls:
-                await real.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+                await real.pushed()
 
     real.type(module, 1, 12, "x.detach()", replacing=1)
     (found,) = await asyncio.wait_for(until(1), WAIT)
