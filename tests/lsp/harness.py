@@ -121,6 +121,8 @@ class Editor:
             await asyncio.wait_for(self.client.wait_for_notification(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), 1)
             self._silent = 0
         except asyncio.TimeoutError:
+            # A future that was given up would make the client stumble over the next push.
+            self.client.protocol._notification_futures.pop(t.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, None)
             self._silent += 1
             assert self._silent < WAIT, "nothing is pushed any more"
 
