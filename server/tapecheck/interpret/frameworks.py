@@ -103,7 +103,7 @@ def deepspeed_initialize(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST
         parameters = given.get("model_parameters")
         if parameters is None:
             parameters = torch.machine.call(torch.machine.get_attribute(model, "parameters", node), [], {}, node)
-        optimizer = torch.nn.construct_optimizer("torch.optim.AdamW", [parameters], {}, node)
+        optimizer = torch.optimizers.construct("torch.optim.AdamW", [parameters], {}, node)
     engine.attrs.update({"module": model, "optimizer": optimizer})
     engine.facts["model"] = model
     return engine, optimizer, given.get("training_data", Unknown("loader")), given.get("lr_scheduler", Unknown("lr"))

@@ -73,13 +73,13 @@ def call(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> 
         if name.startswith("nn.") and torch.nn.is_class(path):
             return torch.nn.construct(path, args, kwargs, node)
         if name.startswith("optim."):
-            return torch.nn.construct_optimizer(path, args, kwargs, node)
+            return torch.optimizers.construct(path, args, kwargs, node)
         if name.startswith("nn.init."):
             return torch.initialise(name[8:], args, kwargs, node)
         if name.startswith("distributions."):
             if name.endswith(".kl_divergence") and len(args) == 2:
-                return torch.nn.divergence(args[0], args[1], node)
-            return torch.nn.distribution(path, args, kwargs, node)
+                return torch.distributions.divergence(args[0], args[1], node)
+            return torch.distributions.construct(path, args, kwargs, node)
         if name.startswith(("autograd.functional", "func.")) or name == "vmap":
             return transforms.call(torch, path, args, kwargs, node)
         for prefix in ("functional.", "nn.functional.", "_C._nn.", "special."):

@@ -1,4 +1,4 @@
-"""Modules, optimizers and the other stateful objects of torch and its usual companions."""
+"""Modules: their parameters, buffers and hooks, and what calling them does."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Native,
-    Set,
     Stream,
     Tensor,
     Unknown,
     Value,
     concrete,
 )
-from tapecheck.interpret.world import cuts_of
-from tapecheck.tape import Fact, Named, Optimizer, Step, both, either
+from tapecheck.tape import Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ _NAMES: dict[str, str] = {}
 
 
 class Modules:
-    """torch.nn, torch.optim and friends for one machine."""
+    """torch.nn for one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -282,7 +280,7 @@ class Modules:
                 return Native(name, lambda m, args, kwargs, at: self._container_method(owner, name, args, kwargs, at))
             return None
         if owner.lib.startswith("torch.optim.") or "optimizer" in owner.facts:
-            return self._optimizer_attribute(owner, name)
+            return self.machine.torch.optimizers.attribute(owner, name)
         table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]
@@ -290,7 +288,7 @@ class Modules:
         if "model" in owner.facts:
             return self.machine.get_attribute(owner.facts["model"], name, node)
         if owner.lib.startswith("torch.distributions."):
-            return self._distribution_attribute(owner, name)
+            return self.machine.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")
         if owner.cls is not None and name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
@@ -753,244 +751,7 @@ class Modules:
             for home, last, value in undo:
                 home.attrs[last] = value
 
-    # -- optimizers -----------------------------------------------------------------------------------------------
 
-    def construct_optimizer(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = path.rsplit(".", 1)[-1]
-        if ".lr_scheduler." in path:
-            result = Instance(None, "torch.optim.lr_scheduler")
-            return result
-        if name == "AveragedModel":
-            return averaging.averaged_model(self, args, kwargs, node)
-        if ".swa_utils." in path:
-            return Instance(None, "torch.optim.lr_scheduler") if name == "SWALR" else Unknown(name)
-        owner = Instance(None, path)
-        self.base_optimizer(owner, args, kwargs, node)
-        return owner
-
-    def base_optimizer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        source = args[0] if args else kwargs.get("params")
-        self.world.optimizers += 1
-        owner.facts["optimizer"] = self.world.optimizers
-        tensors, complete = self._leaves(source, node)
-        owner.facts["params"] = tensors
-        owner.facts["fused"] = kwargs.get("fused")
-        owner.facts["max_iter"] = args[2] if len(args) > 2 else kwargs.get("max_iter")
-        second = args[1] if len(args) > 1 else kwargs.get("defaults")
-        defaults = (
-            second if isinstance(second, Dict) else Dict({"lr": kwargs.get("lr", second or Unknown("lr"))}, more=True)
-        )
-        groups: list[Value] = []
-        listed = isinstance(source, (List, tuple, Stream))
-        known = containers.known_items(self.machine, source, node) if listed else None
-        if known and all(isinstance(item, Dict) for item in known):
-            groups = list(known)
-            for group in groups:
-                members, _ = self._leaves(group.items.get("params"), node)
-                group.items["params"] = List(list(members))
-                for key, value in defaults.items.items():
-                    group.items.setdefault(key, value)
-        else:
-            groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
-        owner.attrs["param_groups"] = List(groups)
-        owner.attrs.setdefault("state", Dict({}, more=True))
-        owner.attrs.setdefault("defaults", defaults)
-        name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
-        self.world.emit(
-            Optimizer(
-                owner.facts["optimizer"], self.world.site(node), name,
-                tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
-                "yes" if complete else "may",
-            )
-        )  # fmt: skip
-        if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
-            self.machine.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
-        return None
-
-    def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], bool]:
-        if isinstance(source, Tensor):
-            return [source], True
-        if isinstance(source, Dict):
-            if "params" in source.items:
-                return self._leaves(source.items["params"], node)
-            return [value for value in source.items.values() if isinstance(value, Tensor)], not source.more
-        if isinstance(source, (List, tuple, Set, Stream)):
-            found: list[Tensor] = []
-            complete = not getattr(source, "more", False)
-            for item in self.machine.elements(source, node):
-                inner, whole = self._leaves(item, node)
-                found.extend(inner)
-                complete = complete and whole
-            return found, complete
-        if isinstance(source, Instance) and source.module:
-            return [tensor for _, tensor in self.named_parameters(source)], True
-        return [], False
-
-    def _optimizer_attribute(self, owner: Instance, name: str) -> Value:
-        if owner.lib == "torch.optim.lr_scheduler":
-            return Native(name, lambda m, args, kwargs, at: Unknown(name))
-        if name == "__init__":
-            return Native(name, lambda m, args, kwargs, at: self.base_optimizer(owner, args, kwargs, at))
-        if name == "step":
-            return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at))
-        if name == "zero_grad":
-            return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
-        if name == "add_param_group":
-            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, at))
-        if name in (
-            "state_dict",
-            "load_state_dict",
-            "train",
-            "eval",
-            "register_step_post_hook",
-            "register_step_pre_hook",
-        ):
-            return Native(name, lambda m, args, kwargs, at: Unknown(name))
-        return None
-
-    def _add_group(self, owner: Instance, args: Args, node: ast.AST) -> Value:
-        members, complete = self._leaves(args[0] if args else None, node)
-        owner.facts["params"] = [*owner.facts["params"], *members]
-        self.world.emit(
-            Optimizer(
-                owner.facts["optimizer"], self.world.site(node), owner.lib.rsplit(".", 1)[-1],
-                tuple(tensor.node for tensor in owner.facts["params"] if tensor.node is not None),
-                "yes" if complete else "may",
-            )
-        )  # fmt: skip
-        return None
-
-    def _step(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        closure = args[0] if args else kwargs.get("closure")
-        result: Value = None
-        rounds = 1
-        if closure is not None:
-            # LBFGS asks its closure many times over in one step; twice shows what the second time does.
-            most = concrete(owner.facts.get("max_iter"))
-            rounds = (min(most, 3) if isinstance(most, int) else 3) if owner.lib.endswith("LBFGS") else 1
-        for _ in range(rounds):
-            if closure is not None:
-                self.world.grad_modes.append("yes")
-                depth = len(self.world.grad_modes)
-                try:
-                    made = self.machine.call(closure, [], {}, node)
-                finally:
-                    del self.world.grad_modes[depth - 1 :]
-                result = made if result is None else result
-            self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0), _called(node)))
-            bumps = self._bumps(owner)
-            for tensor in owner.facts.get("params", ()):
-                if tensor.grad is not None:
-                    self.world.change(
-                        tensor, node, "optimizer.step", bumps=bumps, optimizer=owner.facts.get("optimizer"),
-                        grad_mode="no",
-                    )  # fmt: skip
-        return result
-
-    def _bumps(self, owner: Instance) -> Fact:
-        """Whether a step moves the version counters of what it changes: fused steps were measured not to."""
-        fact = self.facts.optimizer(owner.lib.rsplit(".", 1)[-1])
-        fused = owner.facts.get("fused")
-        if fact is None or fused is None or concrete(fused) in (None, False):
-            return "yes"
-        measured: Fact = fact.fused_step_mutates or "yes"
-        return measured if concrete(fused) is True else both("may", measured) if measured != "no" else "may"
-
-    def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
-        for tensor in owner.facts.get("params", ()):
-            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
-        return None
-
-    # -- distributions ----------------------------------------------------------------------------------------------
-
-    def distribution(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """A distribution: its parameters by name, and what the constructor computes, which its methods share."""
-        torch = self.machine.torch
-        owner = Instance(None, path)
-        name = path.rsplit(".", 1)[-1]
-        given = {key: value for key, value in kwargs.items() if key not in ("**", "validate_args")}
-        fact = self.facts.op(f"distributions.{name}")
-        names = _DISTRIBUTION_ORDER.get(name) or (fact.params if fact is not None else ())
-        given.update(dict(zip(names, args)))
-        spare = args[len(names) :] if names else args
-        owner.facts["given"] = given if fact is not None else None
-        owner.facts["at"] = node
-        owner.attrs.update(given)
-        if fact is not None and fact.second_backward_raises != "no":
-            made = torch.op(f"distributions.{name}", [], dict(given), node)
-            if isinstance(made, tuple):
-                made = next((value for value in made if isinstance(value, Tensor) and value.node is not None), None)
-            if isinstance(made, Tensor) and made.node is not None:
-                for key, value in given.items():
-                    if isinstance(value, Tensor) and value.node is not None:
-                        given[key] = torch.alias(made)
-        owner.facts["parameters"] = [
-            tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)
-        ]
-        return owner
-
-    def _distribution_attribute(self, owner: Instance, name: str) -> Value:
-        if name in ("sample", "sample_n"):
-            return Native(name, lambda m, args, kwargs, at: self._sample(owner, at))
-        if name in ("rsample", "log_prob", "entropy", "cdf", "icdf", "kl_divergence"):
-            return Native(name, lambda m, args, kwargs, at: self.density(owner, name, args, at))
-        if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
-            if name not in owner.attrs:
-                self.world.kept += 1
-                values = owner.facts["parameters"]
-                if values and name in ("loc", "mean"):
-                    owner.attrs[name] = values[0]
-                else:
-                    # Only of one that has a single parameter is it known what its attributes are made of.
-                    owner.attrs[name] = self.density(
-                        owner, name, [], owner.facts["at"], "yes" if name in ("probs", "logits") else "may"
-                    )
-            return owner.attrs[name]
-        return Unknown(name) if name == "base_dist" else None
-
-    def _sample(self, owner: Instance, node: ast.AST) -> Value:
-        cuts: tuple[int, ...] = ()
-        for value in owner.facts["parameters"]:
-            if value.node is not None:
-                cuts = self.world.cut("nondifferentiable", node, value, name="sample")
-        return self.world.data("sample", cuts)
-
-    def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
-        """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
-        torch = self.machine.torch
-        op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
-        given = owner.facts.get("given")
-        if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
-            value = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
-            return torch.op(op, [], {**given, **value}, node)
-        values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in torch.tensors(arg)]]
-        carriers = [value for value in values if value.node is not None]
-        required: Fact = "no"
-        for value in values:
-            required = either(required, torch.requires(value))
-        required = both(required, sure)
-        if required == "no" or self.world.grad_mode == "no":
-            return self.world.data(name, cuts_of(*values))
-        if not carriers:
-            # Nobody knows whether the parameters of the distribution have a graph.
-            return Unknown(f"{owner.lib}.{name}()", None, cuts_of(*values))
-        saved = [self.world.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
-        return self.world.build(
-            f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes", exists=required
-        )
-
-    def divergence(self, left: Value, right: Value, node: ast.AST) -> Value:
-        """`kl_divergence(p, q)`: differentiable in the parameters of both."""
-        both_of_them = Instance(None, "torch.distributions.kl")
-        both_of_them.facts["parameters"] = [
-            tensor for side in (left, right) for tensor in self.machine.torch.distribution_parameters(side)
-        ]
-        return self.density(both_of_them, "kl_divergence", [], node)
-
-
-_DISTRIBUTION_ORDER = {"MultivariateNormal": ("loc", "covariance_matrix", "precision_matrix", "scale_tril")}
-"""Constructors whose parameters stand in another order than facts have them."""
 _RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}
 _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
     "weight_hr": (True, ("proj_size",)), "bias_k": (True, ("add_bias_kv",)), "bias_v": (True, ("add_bias_kv",)),
@@ -1036,13 +797,3 @@ def _snake(name: str) -> str:
             "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout",
             "Mish": "mish",
             "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip
-
-
-def _called(node: ast.AST) -> str:
-    """The name that a call calls, as it is written."""
-    if not isinstance(node, ast.Call):
-        return ""
-    called = node.func
-    while isinstance(called, ast.Attribute):
-        called = called.value
-    return ast.unparse(node.func) if isinstance(called, ast.Name) else ""

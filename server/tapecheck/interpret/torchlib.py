@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from tapecheck.interpret import (
     autograd,
+    distributions,
     flow,
     library,
     methods,
     nnlib,
     opaque,
     operations,
+    optimizers,
     records,
     tensorlib,
 )
@@ -63,6 +65,8 @@ class Torch:
         self.facts = load()
         self.autograd = autograd.Autograd(machine)
         self.nn = nnlib.Modules(machine)
+        self.optimizers = optimizers.Optimizers(machine)
+        self.distributions = distributions.Distributions(machine)
         self.pending_storage: Storage | None = None
         self.pending_others: dict[int, Storage] = {}
         """The memory of the further results of an op that saves them, by their number."""
@@ -149,7 +153,7 @@ class Torch:
                 self.nn.construct_into(owner, base, args, kwargs, node)
                 return
             if base.startswith("torch.optim.") and ".lr_scheduler" not in base:
-                self.nn.base_optimizer(owner, args, kwargs, node)
+                self.optimizers.initialize(owner, args, kwargs, node)
                 return
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -1,0 +1,110 @@
+"""torch.distributions: what a distribution computes of its parameters, and what it draws without a graph."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.values import Args, Instance, Kwargs, Native, Tensor, Unknown, Value
+from tapecheck.interpret.world import cuts_of
+from tapecheck.tape import Fact, both, either
+from tapecheck.torchfacts import load
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_DISTRIBUTION_ORDER = {"MultivariateNormal": ("loc", "covariance_matrix", "precision_matrix", "scale_tril")}
+"""Constructors whose parameters stand in another order than facts have them."""
+
+
+class Distributions:
+    """torch.distributions for one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.world = machine.world
+        self.facts = load()
+
+    def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """A distribution: its parameters by name, and what the constructor computes, which its methods share."""
+        torch = self.machine.torch
+        owner = Instance(None, path)
+        name = path.rsplit(".", 1)[-1]
+        given = {key: value for key, value in kwargs.items() if key not in ("**", "validate_args")}
+        fact = self.facts.op(f"distributions.{name}")
+        names = _DISTRIBUTION_ORDER.get(name) or (fact.params if fact is not None else ())
+        given.update(dict(zip(names, args)))
+        spare = args[len(names) :] if names else args
+        owner.facts["given"] = given if fact is not None else None
+        owner.facts["at"] = node
+        owner.attrs.update(given)
+        if fact is not None and fact.second_backward_raises != "no":
+            made = torch.op(f"distributions.{name}", [], dict(given), node)
+            if isinstance(made, tuple):
+                made = next((value for value in made if isinstance(value, Tensor) and value.node is not None), None)
+            if isinstance(made, Tensor) and made.node is not None:
+                for key, value in given.items():
+                    if isinstance(value, Tensor) and value.node is not None:
+                        given[key] = torch.alias(made)
+        owner.facts["parameters"] = [
+            tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)
+        ]
+        return owner
+
+    def attribute(self, owner: Instance, name: str) -> Value:
+        if name in ("sample", "sample_n"):
+            return Native(name, lambda m, args, kwargs, at: self._sample(owner, at))
+        if name in ("rsample", "log_prob", "entropy", "cdf", "icdf", "kl_divergence"):
+            return Native(name, lambda m, args, kwargs, at: self.density(owner, name, args, at))
+        if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
+            if name not in owner.attrs:
+                self.world.kept += 1
+                values = owner.facts["parameters"]
+                if values and name in ("loc", "mean"):
+                    owner.attrs[name] = values[0]
+                else:
+                    # Only of one that has a single parameter is it known what its attributes are made of.
+                    owner.attrs[name] = self.density(
+                        owner, name, [], owner.facts["at"], "yes" if name in ("probs", "logits") else "may"
+                    )
+            return owner.attrs[name]
+        return Unknown(name) if name == "base_dist" else None
+
+    def _sample(self, owner: Instance, node: ast.AST) -> Value:
+        cuts: tuple[int, ...] = ()
+        for value in owner.facts["parameters"]:
+            if value.node is not None:
+                cuts = self.world.cut("nondifferentiable", node, value, name="sample")
+        return self.world.data("sample", cuts)
+
+    def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
+        """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
+        torch = self.machine.torch
+        op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
+        given = owner.facts.get("given")
+        if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
+            value = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
+            return torch.op(op, [], {**given, **value}, node)
+        values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in torch.tensors(arg)]]
+        carriers = [value for value in values if value.node is not None]
+        required: Fact = "no"
+        for value in values:
+            required = either(required, torch.requires(value))
+        required = both(required, sure)
+        if required == "no" or self.world.grad_mode == "no":
+            return self.world.data(name, cuts_of(*values))
+        if not carriers:
+            # Nobody knows whether the parameters of the distribution have a graph.
+            return Unknown(f"{owner.lib}.{name}()", None, cuts_of(*values))
+        saved = [self.world.save(value, name, "may") for value in carriers if isinstance(value, Tensor)]
+        return self.world.build(
+            f"{owner.lib.rsplit('.', 1)[-1]}.{name}", node, carriers, saved=saved, keeps="yes", exists=required
+        )
+
+    def divergence(self, left: Value, right: Value, node: ast.AST) -> Value:
+        """`kl_divergence(p, q)`: differentiable in the parameters of both."""
+        both_of_them = Instance(None, "torch.distributions.kl")
+        both_of_them.facts["parameters"] = [
+            tensor for side in (left, right) for tensor in self.machine.torch.distribution_parameters(side)
+        ]
+        return self.density(both_of_them, "kl_divergence", [], node)
