@@ -78,13 +78,13 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
 
     def before(optimizer: Any, args: Any, words: Any) -> None:
         try:
-            recorder.before_step(optimizer)
+            recorder.changes.before_step(optimizer)
         except Exception:
             recorder.failed()
 
     def after(optimizer: Any, args: Any, words: Any) -> None:
         try:
-            recorder.after_step(optimizer)
+            recorder.changes.after_step(optimizer)
         except Exception:
             recorder.failed()
 
@@ -96,7 +96,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
 
         def made(optimizer: Any) -> Any:
             try:
-                recorder.optimizer_made(optimizer)
+                recorder.changes.optimizer_made(optimizer)
             except Exception:
                 recorder.failed()
             return patch(optimizer)

@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 import gc
-import operator
 import os
 import sys
 import threading
 import time
-import weakref
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .graph import (
-    LEAF_SEQUENCE,
     NewLeaf,
     NewNode,
     Passed,
     Reader,
-    Shape,
     TensorRef,
-    address_of,
     raise_stack_limit,
     version_of,
 )
 from .holds import SAMPLED, HoldFinder
 from .hooks import install, nodes_of, roots_of
+from .inplace import Changes
 from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
+from .passing import WRITTEN_FIRST, Passing
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
 from .writer import Writer, span
 
-_MAX_PENDING = 256
 _DEPTH_AS_IT_IS = 15_000
-_WRITTEN_FIRST = 8
-_ALWAYS_WRITTEN = 5
-_MANY, _WRITTEN_OF_MANY = 1000, 3
-_ALLOWANCE_SECONDS, _SHARE = 0.25, 0.01
-_QUIET = 4
-_MOST_PUT_OFF = 32
-_MAX_SHAPE = 1 << 20
-_MAX_MEETINGS = 10_000
-_VERSION = operator.attrgetter("_version")
-_GRADIENT = operator.attrgetter("grad")
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -61,50 +47,6 @@ class Limits(NamedTuple):
     backwards: int = 0
     seconds: float = 0.0
     tape_bytes: int = 0
-
-
-class Change(NamedTuple):
-    """An in-place change seen, not yet known to matter."""
-
-    stamp: int
-    thread: int
-    place: Any
-    iteration: Tuple[Tuple[int, int], ...]
-    how: str
-    name: str
-    optimizer: Optional[int]
-    leaf: Optional[int]
-
-
-class Calls:
-    """The backward calls of one place: how many, how many in a row told nothing new, how many more need no look."""
-
-    __slots__ = ("count", "nodes", "place", "quiet", "shape", "wait")
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.count = self.nodes = self.quiet = self.wait = 0
-        self.shape: Optional[Shape] = None
-
-
-class Watched:
-    """An optimizer: the parameters it had at its last step, what is known of them, and its steps not yet looked at.
-
-    `complete` says that each of its parameters had a gradient once, `steps` holds the change, the parameters by
-    identity and which of them it changed.
-    """
-
-    __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "stepping", "steps", "versions")
-
-    def __init__(self, reference: Any, number: int) -> None:
-        self.reference = reference
-        self.number = number
-        self.ids: List[int] = []
-        self.plain = self.complete = False
-        self.stepping: List[Any] = []
-        self.versions: List[int] = []
-        self.changed: Tuple[bool, ...] = ()
-        self.steps: List[Tuple[Change, List[int], Tuple[bool, ...]]] = []
 
 
 class Recorder(Listener):
@@ -126,28 +68,14 @@ class Recorder(Listener):
         self.backwards = 0
         self.training_iterations: Dict[Any, List[int]] = {}
         self.training_loops: Set[Any] = set()
-        self.optimizers: Dict[int, Watched] = {}
-        self.numbered = 0
-        self.optimizer_places: Dict[int, Tuple[Any, Any]] = {}
-        self.gradients: Dict[int, List[int]] = {}
         self.had_gradient: Set[int] = set()
         self.cleared_at: Any = None
-        # The newest changes of every storage, in order, and the numbers of those of them that are on the tape.
-        self.changes: Dict[int, List[Change]] = {}
-        self.written_changes: Dict[int, Dict[Change, int]] = {}
-        self.written_count: Dict[int, int] = {}
-        self.statements: List[Tuple[int, Change]] = []
-        # Storages of parameters and the newest node on the tape that saved them: the first change after it matters.
-        self.awaited: Dict[int, int] = {}
+        self.changes = Changes(self)
+        self.passing = Passing(self)
         self.last_backward = threading.local()
-        self.last_stamp = -1
         self.first_sequence = -1
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
         self.keeping = self.created = False
-        self.calls: Dict[Place, Calls] = {}
-        self.meetings: Dict[Any, int] = {}
-        self.passed_calls = self.passed_iterations = self.passed_told = 0
-        self.passed_at = self.spent = 0.0
         self.told: Any = None
         self.hits: Dict[Tuple[str, int], int] = {}
         self.hits_at: Dict[Tuple[str, int], int] = {}
@@ -158,9 +86,8 @@ class Recorder(Listener):
         self.disabled = False
         self.seed: Optional[int] = None
         self.detach: Callable[[], None] = lambda: None
-        self.learning: Dict[int, Any] = {}
         self.ended_at: Dict[Any, Tuple[int, float, float]] = {}
-        self._pid = os.getpid()
+        self.pid = os.getpid()
 
     # Life
 
@@ -224,7 +151,7 @@ class Recorder(Listener):
 
     def finish(self, how: str, detail: str = "") -> None:
         """Write what is only known at the end, and the end."""
-        if self.ended or self.disabled or os.getpid() != self._pid:
+        if self.ended or self.disabled or os.getpid() != self.pid:
             return
         try:
             with self.lock:
@@ -335,13 +262,13 @@ class Recorder(Listener):
         nodes, leaves = reader.walk(roots, retain)
         if leaves:
             self.write_leaves(leaves, frame)
-        self.write_changes()
+        self.changes.write()
         nodes.sort(key=lambda node: node.id)
         self._write_nodes(nodes)
         if reader.passed:
             passed, reader.passed = reader.passed, {}
             for mark in sorted(passed, key=lambda mark: mark.number):
-                self._write_passed(mark, passed[mark])
+                self.passing.write_passed(mark, passed[mark])
         reader.forget_dead_leaves()
 
     def write_leaves(self, leaves: List[NewLeaf], frame: Optional[FrameType]) -> None:
@@ -349,7 +276,7 @@ class Recorder(Listener):
         lines = self.tracer.lines()
         made = {
             id(p): born
-            for reference, born in self.optimizer_places.values()
+            for reference, born in self.changes.optimizer_places.values()
             for optimizer in (reference(),)
             if optimizer is not None
             for group in optimizer.param_groups
@@ -407,119 +334,14 @@ class Recorder(Listener):
             saved = [
                 (
                     item.storage,
-                    self._version_then(item.storage, sequence)
-                    if item.storage in changes or item.storage in reader.leaf_of_storage else 0,
+                    changes.version_then(item.storage, sequence)
+                    if item.storage in changes.histories or item.storage in reader.leaf_of_storage else 0,
                     item.name,
                     reader.leaf_of_storage.get(item.storage),
                 )
                 for item in node.saved
             ]  # fmt: skip
             self.writer.node(node.id, node.op, at, node.inputs, saved, "yes" if node.keeps else "no")
-
-    def _version_then(self, storage: int, sequence: int) -> int:
-        """How many in-place changes of a storage the tape has from before the first one after a node was built."""
-        history = self.changes.get(storage)
-        if not history or history[-1].stamp <= sequence:
-            self.awaited[storage] = sequence
-            return self.written_count.get(storage, 0)
-        return self._written(storage, _first_after(history, sequence))
-
-    def _written(self, storage: int, change: Change) -> int:
-        """The number of a change among those of its storage on the tape; it is written unless it has one."""
-        known = self.written_changes.setdefault(storage, {})
-        number = known.get(change)
-        if number is None:
-            number = self.written_count.get(storage, 0)
-            self.written_count[storage] = number + 1
-            if len(known) > 2 * _MAX_PENDING:
-                known.clear()
-            known[change] = number
-            leaf = change.leaf
-            if leaf is None and change.optimizer is not None:
-                leaf = self.reader.leaf_of_storage.get(storage)
-            self.writer.event(
-                "InPlace", at=self.site(change.place, change.iteration), storage=storage, how=change.how,
-                name=change.name or self.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
-                change.optimizer is not None else "yes", optimizer=change.optimizer,
-            )  # fmt: skip
-        return number
-
-    # In-place changes
-
-    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str
-               ) -> None:  # fmt: skip
-        """Remember a change; it goes onto the tape once some node is known to have saved that storage."""
-        address = address_of(tensor)
-        if not address:
-            return
-        storage = self.reader.storage(address)
-        leaf = None
-        if tensor.is_leaf and tensor.requires_grad:
-            found: List[NewLeaf] = []
-            leaf = self.reader.leaf(tensor, found)
-            if found:
-                self.write_leaves(found, None)
-        stamp = self.tracer.sequence()
-        change = Change(stamp, threading.get_ident(), place, iteration, how, name, None, leaf)
-        self._remember(storage, [change])
-        self.statements.append((storage, change))
-        if len(self.statements) > 8 * _MAX_PENDING:
-            saved = self.reader.saved_storages
-            self.statements = [entry for entry in self.statements if entry[0] in saved][-4 * _MAX_PENDING :]
-        if len(self.changes) > 20_000:
-            self.changes = {key: value for key, value in self.changes.items() if key in self.reader.saved_storages}
-
-    def _remember(self, storage: int, changes: List[Change]) -> None:
-        history = self.changes.setdefault(storage, [])
-        ordered = not history or history[-1].stamp <= changes[0].stamp
-        history += changes
-        if not ordered:
-            history.sort(key=operator.attrgetter("stamp"))
-        if len(history) > 2 * _MAX_PENDING:
-            del history[:-_MAX_PENDING]
-
-    def _look_at_steps(self, watched: Watched) -> None:
-        """Tell the steps of an optimizer apart by what they changed."""
-        steps, watched.steps = watched.steps, []
-        optimizer = watched.reference()
-        if optimizer is None:
-            return
-        params = {id(p): p for group in optimizer.param_groups for p in group["params"]}
-        storages: Dict[int, int] = {}
-        for key, tensor in params.items():
-            address = address_of(tensor)
-            if address:
-                storages[key] = self.reader.storage(address)
-        # Mostly all steps changed the same.
-        start = 0
-        for end in range(1, len(steps) + 1):
-            _, ids, changed = steps[start]
-            if end == len(steps) or steps[end][1] is not ids or steps[end][2] is not changed:
-                these = [change for change, _, _ in steps[start:end]]
-                for key, moved in zip(ids, changed):
-                    if moved and key in storages:
-                        self._remember(storages[key], these)
-                start = end
-
-    def write_changes(self) -> None:
-        """Write the changes in place that matter: statements of the user that changed what some node saved, and the
-        first change of a parameter after a node on the tape saved it."""
-        for watched in self.optimizers.values():
-            if watched.steps:
-                self._look_at_steps(watched)
-        if self.statements:
-            saved = self.reader.saved_storages
-            statements, self.statements = self.statements, []
-            for storage, change in statements:
-                if storage in saved:
-                    self._written(storage, change)
-                else:
-                    self.statements.append((storage, change))
-        for storage, sequence in list(self.awaited.items()):
-            history = self.changes.get(storage)
-            if history and history[-1].stamp > sequence:
-                del self.awaited[storage]
-                self._written(storage, _first_after(history, sequence))
 
     # Listener
 
@@ -543,7 +365,7 @@ class Recorder(Listener):
             for reference, version, name in found:
                 tensor = reference()
                 if tensor is not None and version_of(tensor) != version:
-                    self.change(tensor, place, lines.iteration(), "in-place statement", name)
+                    self.changes.change(tensor, place, lines.iteration(), "in-place statement", name)
 
     def _count(self, lines: ThreadLines, place: Place) -> None:
         key = (place.filename, place.line)
@@ -563,8 +385,8 @@ class Recorder(Listener):
         index = loop.index
         built = lines.seen != loop.began
         if self.told is not None or (
-            built and (index <= _WRITTEN_FIRST or index in SAMPLED)
-            and (loop.entry <= _WRITTEN_FIRST or loop.entry in SAMPLED)
+            built and (index <= WRITTEN_FIRST or index in SAMPLED)
+            and (loop.entry <= WRITTEN_FIRST or loop.entry in SAMPLED)
         ):  # fmt: skip
             with self.group():
                 self.flush_raised(caught=True)
@@ -577,7 +399,7 @@ class Recorder(Listener):
         counted = loop.count
         if counted is not None:
             if loop.written_index != index:
-                self.passed_iterations += 1
+                self.passing.iterations += 1
                 loop.written_index = index
             counted[0] += 1
             if self.seed is not None:
@@ -617,7 +439,7 @@ class Recorder(Listener):
             self.keeping = True
             engine = self.last_backward.id
             if self.last_backward.mark is not None:
-                self._write_failed(self.last_backward.mark, step.tb_frame, traceback)
+                self.passing.write_failed(self.last_backward.mark, step.tb_frame, traceback)
         # The same exception passes every frame up to its handler.
         identity = (id(error), text, engine)
         if self.told is not None and self.told[0] == identity:
@@ -716,7 +538,7 @@ class Recorder(Listener):
             self.holds.gradients_have_graphs = True
         self.keeping = self.keeping or retain or inputs is not None
         self.created = self.created or create
-        if inputs is None and self._passes(frame, roots, user, retain, create, accumulates):
+        if inputs is None and self.passing.passes(frame, roots, user, retain, create, accumulates):
             return
         with self.group() as lines:
             self.flush_raised(caught=True)
@@ -731,12 +553,12 @@ class Recorder(Listener):
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
             began, met = time.process_time(), self.reader.met
-            self._write_backward(mark, roots, inputs, user)
-            calls = self.calls.get(lines.place) if lines.place is not None else None
+            self.write_backward(mark, roots, inputs, user)
+            calls = self.passing.calls.get(lines.place) if lines.place is not None else None
             if calls is not None:
                 calls.nodes = self.reader.met - met
-            self.last_stamp = lines.seen
-            self.spent += time.process_time() - began
+            self.passing.stamp = lines.seen
+            self.passing.spent += time.process_time() - began
             kept = self.last_backward
             kept.id, kept.code, kept.place, kept.iteration = mark.number, frame.f_code, lines.place, mark.iteration
             kept.mark = None
@@ -753,134 +575,11 @@ class Recorder(Listener):
                     and tensor.grad is not None
                 ):
                     self.had_gradient.add(key)
-            if self.passed_calls != self.passed_told:
-                self._write_passes(lines)
+            if self.passing.count != self.passing.told:
+                self.passing.write_passes(lines)
 
-    def _passes(
-        self, frame: FrameType, roots: List[Any], user: FrameType, retain: bool, create: bool, accumulates: bool
-    ) -> bool:
-        """Let a backward pass that is like those before it from the same line, without a word on the tape.
-
-        So long as it walks new nodes only, or meets those of lines that it was seen to meet before. A few of all calls
-        are always written: the first ones, and ever fewer later.
-        """
-        lines = self.tracer.lines()
-        self.tracer.catch_up(lines)
-        place = lines.place
-        if place is None:
-            return False
-        calls = self.calls.get(place)
-        if calls is None:
-            calls = self.calls[place] = Calls(place)
-        count = calls.count = calls.count + 1
-        if self.told is not None or count <= (_ALWAYS_WRITTEN if calls.nodes <= _MANY else _WRITTEN_OF_MANY):
-            return False
-        if count <= _WRITTEN_FIRST or count in SAMPLED:
-            calls.wait = 0
-            if self.spent < _ALLOWANCE_SECONDS + _SHARE * time.process_time():
-                return False
-        nodes = nodes_of(roots)
-        if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
-            return False
-        call = (user.f_code, user.f_lineno, user.f_lasti)
-        kept, reader = self.last_backward, self.reader
-        mark = Passed(self.backwards, place, lines.now, call, retain, create, accumulates)
-        stamp, window = lines.seen, lines.seen - self.last_stamp
-        if calls.wait > 0 and not retain and calls.shape is not None and self._may_put_off():
-            calls.wait -= 1
-            passed = reader.pass_unseen(nodes, mark, stamp, window, calls.shape)
-        else:
-            passed = False
-        if not passed and not self._walks(calls, nodes, mark, stamp, window):
-            return False
-        self.last_stamp = stamp
-        kept.id, kept.code, kept.place, kept.iteration, kept.mark = (
-            mark.number, frame.f_code, place, mark.iteration, mark,
-        )  # fmt: skip
-        self.passed_calls += 1
-        now = time.monotonic()
-        if now - self.passed_at > 1.0:
-            self.passed_at = now
-            with self.group() as lines:
-                self._write_passes(lines)
-        return True
-
-    def _may_put_off(self) -> bool:
-        """Whether a call may pass without a look: not while a retained graph lives, which it might walk again."""
-        return len(self.tracer.threads) == 1 and not self.reader.retains(getattr(self.last_backward, "mark", None))
-
-    def _walks(self, calls: Calls, nodes: List[Any], mark: Passed, stamp: int, window: int) -> bool:
-        """Mark the graph of a call that may pass; whether it is as regular as is needed for that."""
-        with self.lock:
-            settled = calls.quiet >= _QUIET and 0 <= window <= _MAX_SHAPE
-            offsets = bytearray(window) if settled else None
-            collecting = gc.isenabled()
-            gc.disable()
-            try:
-                walked, ends = self.reader.skim(nodes, mark, offsets, stamp)
-            finally:
-                if collecting:
-                    gc.enable()
-            if walked < 0 or not self._met_before(calls.place, ends):
-                mark.void = True
-                calls.quiet = calls.wait = 0
-                return False
-            if ends and mark.retain:
-                self.reader.retained_before = True
-            if ends or mark.retain:
-                calls.quiet = calls.wait = 0
-            else:
-                calls.quiet += 1
-                if offsets is not None:
-                    calls.shape = Shape(window, offsets)
-                    calls.wait = min(1 << (calls.quiet - _QUIET), _MOST_PUT_OFF)
-        return True
-
-    def _met_before(self, place: Place, ends: List[Any]) -> bool:
-        """Whether calls at this place were often seen to come to an end at such nodes of earlier ones."""
-        for end in ends:
-            key = (end.place if type(end) is Passed else end.id, place, getattr(end, "retain", False))
-            seen = self.meetings.get(key, 0)
-            if seen < _WRITTEN_FIRST:
-                if len(self.meetings) > _MAX_MEETINGS:
-                    self.meetings.clear()
-                self.meetings[key] = seen + 1
-                return False
-        return True
-
-    def _write_passes(self, lines: ThreadLines) -> None:
-        """Say how many calls and iterations were let pass so far."""
-        self.passed_told = self.passed_calls
-        at = self.here(lines)
-        self.writer.event("Measure", at=at, name="passed-calls", value=self.passed_calls, unit="calls")
-        self.writer.event("Measure", at=at, name="passed-iterations", value=self.passed_iterations, unit="iterations")
-
-    def _write_failed(self, mark: Passed, frame: FrameType, traceback: Any) -> None:
-        """A backward that was let pass failed: write it after all, with what it came upon."""
-        self.last_backward.mark = None
-        mark.void = True
-        user = None
-        step = traceback
-        while step is not None:
-            if self.tracer.function(step.tb_frame.f_code) is not None:
-                user = step.tb_frame
-            step = step.tb_next
-        with self.group() as lines:
-            self.declare_loops(lines)
-            self._write_backward(mark, roots_of(frame), None, user)
-
-    def _write_passed(self, mark: Passed, nodes: List[int]) -> None:
-        """Write a backward that was let pass and turns out to matter, for those of its nodes that do."""
-        call, extent = self._call(mark.call)
-        self.writer.event(
-            "Backward", id=mark.number, at=self.site(mark.place, mark.iteration, extent),
-            call="backward" if mark.accumulates else "grad",
-            roots=[{"node": node, "graph": "yes", "name": "", "cuts": [], "constant_terms": []} for node in nodes],
-            accumulates=mark.accumulates, succeeded=True, **self._retaining(mark, call),
-        )  # fmt: skip
-        mark.void = True
-
-    def _retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
+    def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
+        """What a Backward event says of `retain_graph` and `create_graph`."""
         fields: Dict[str, Any] = {"retain": "yes" if mark.retain else "no", "create": "yes" if mark.create else "no"}
         if call is not None and call.retains:
             fields["retain_argument"] = fields["retain"]
@@ -888,14 +587,15 @@ class Recorder(Listener):
                 fields["retain_span"] = span(self.sources.name(mark.place.filename), call.retain)
         return fields
 
-    def _write_backward(
+    def write_backward(
         self, mark: Passed, roots: List[Any], inputs: Optional[List[Any]], user: Optional[FrameType]
     ) -> None:
+        """Write a backward that is about to run, and what of its graph the tape does not have yet."""
         nodes = nodes_of(roots)
         targets = [target.node if hasattr(target, "node") else target for target in inputs or ()]
         self.describe_graph(nodes + [t.grad_fn if hasattr(t, "grad_fn") else t for t in targets], user, mark.retain)
         found: List[NewLeaf] = []
-        call, extent = self._call(mark.call)
+        call, extent = self.call(mark.call)
         written: List[Dict[str, Any]] = []
         for index, root in enumerate(roots):
             node = nodes[index]
@@ -928,7 +628,7 @@ class Recorder(Listener):
         at = self.site(mark.place, mark.iteration, extent)
         fields: Dict[str, Any] = {
             "id": mark.number, "at": at, "call": "backward" if mark.accumulates else "grad", "roots": written,
-            "accumulates": mark.accumulates, **self._retaining(mark, call),
+            "accumulates": mark.accumulates, **self.retaining(mark, call),
         }  # fmt: skip
         if wanted is not None:
             fields["inputs"] = wanted
@@ -965,138 +665,31 @@ class Recorder(Listener):
             step = step.f_back
         return None
 
-    def _call(self, where: Tuple[Any, int, int]) -> Tuple[Optional[CallText], Optional[Extent]]:
+    def call(self, where: Tuple[Any, int, int]) -> Tuple[Optional[CallText], Optional[Extent]]:
         """The call at a code object's line and instruction."""
         code, line, instruction = where
         text = self.sources.text(code.co_filename)
         call = text.call_at(line, call_end(code, instruction, text))
         return call, call.extent if call is not None else None
 
-    # Optimizers
-
-    def optimizer_made(self, optimizer: Any) -> None:
-        lines = self.tracer.lines()
-        self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
-
-    def before_step(self, optimizer: Any) -> None:
-        if self.disabled or self.ended or self._pid != os.getpid():
-            return
-        watched = self.optimizers.get(id(optimizer))
-        if watched is None or watched.reference() is not optimizer or getattr(self.last_backward, "mark", None) is None:
-            with self.group() as lines:
-                self.flush_raised(caught=True)
-                self.tracer.catch_up(lines)
-                self.declare_loops(lines)
-                watched = self._optimizer(optimizer, lines)
-                self.writer.event("Step", at=self.here(lines), optimizer=watched.number)
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        ids = list(map(id, params))
-        if ids != watched.ids:
-            watched.ids = ids
-            watched.complete = False
-            plain = (self.torch.Tensor, self.torch.nn.Parameter)
-            watched.plain = all(type(p) in plain for p in params)
-        if watched.plain:
-            self._steps(watched, params)
-        else:
-            with self.torch._C.DisableTorchFunction():
-                self._steps(watched, params)
-
-    def _steps(self, watched: Watched, params: List[Any]) -> None:
-        """Look at the parameters before a step: their versions, and whether they have gradients."""
-        watched.stepping = params
-        watched.versions = _versions(params)
-        missing = [grad is None for grad in map(_GRADIENT, params)]
-        if watched.complete and not any(missing):
-            self.had_gradient.update(watched.ids)
-        else:
-            complete = True
-            leaves, gradients = self.reader.leaves, self.gradients
-            for p, lacks in zip(params, missing):
-                if p.requires_grad:
-                    entry = leaves.get(id(p))
-                    if entry is None or entry[0]() is not p:
-                        complete = False
-                        continue
-                    counts = gradients.setdefault(entry[1], [0, 0])
-                    counts[0] += 1
-                    if not lacks:
-                        counts[1] += 1
-                        self.had_gradient.add(id(p))
-                    complete = complete and counts[1] > 0
-            watched.complete = complete
-        if self.seed is not None:
-            # Only a run whose results are compared keeps what it looks at.
-            self.learning.update(zip(watched.ids, params))
-
-    def after_step(self, optimizer: Any) -> None:
-        watched = self.optimizers.get(id(optimizer))
-        if watched is None or self.disabled or self.ended:
-            return
-        params, watched.stepping = watched.stepping, []
-        if watched.plain:
-            versions = _versions(params)
-        else:
-            with self.torch._C.DisableTorchFunction():
-                versions = _versions(params)
-        if versions != watched.versions:
-            changed = tuple(map(operator.ne, versions, watched.versions))
-            if changed == watched.changed:
-                changed = watched.changed
-            watched.changed = changed
-            lines = self.tracer.lines()
-            step = Change(
-                self.tracer.sequence(), threading.get_ident(), lines.place, lines.now, "optimizer step", "",
-                watched.number, None,
-            )  # fmt: skip
-            steps = watched.steps
-            steps.append((step, watched.ids, changed))
-            if len(steps) > 2 * _MAX_PENDING:
-                del steps[:_MAX_PENDING]
-        if getattr(self.last_backward, "mark", None) is None:
-            with self.group():
-                self.write_changes()
-
-    def _optimizer(self, optimizer: Any, lines: ThreadLines) -> Watched:
-        key = id(optimizer)
-        watched = self.optimizers.get(key)
-        if watched is not None and watched.reference() is optimizer:
-            return watched
-        self.numbered += 1
-        number = self.numbered
-        watched = self.optimizers[key] = Watched(weakref.ref(optimizer), number)
-        found: List[NewLeaf] = []
-        params = [
-            self.reader.leaf(p, found)
-            for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.is_leaf
-        ]  # fmt: skip
-        if found:
-            self.write_leaves(found, sys._getframe(0))
-        made = self.optimizer_places.get(key)
-        place, iteration = made[1] if made is not None and made[0]() is optimizer else (lines.place, lines.iteration())
-        self.writer.event(
-            "Optimizer", id=number, at=self.site(place, iteration), name=type(optimizer).__name__, params=params
-        )
-        return watched
-
     # The end
 
     def _learned(self) -> List[Any]:
         """The parameters that optimizers stepped, else the leaves that a backward reached, in the order of making."""
-        if self.learning:
-            return list(self.learning.values())
+        if self.changes.learning:
+            return list(self.changes.learning.values())
         leaves = sorted(self.reader.leaves.values(), key=lambda entry: entry[1])
         return [tensor for reference, _, _ in leaves for tensor in (reference(),) if tensor is not None]
 
     def _summary(self) -> None:
         lines = self.tracer.lines()
-        if self.passed_calls or self.passed_iterations:
-            self._write_passes(lines)
+        if self.passing.count or self.passing.iterations:
+            self.passing.write_passes(lines)
         for key in self.tracer.watched:
             count = self.hits.get(key, 0)
             if count & (count - 1):
                 self._write_hits(key, count)
-        for leaf, (steps, with_gradient) in self.gradients.items():
+        for leaf, (steps, with_gradient) in self.changes.gradients.items():
             if steps and not with_gradient:
                 name = "never-a-gradient:%d" % leaf
                 self.writer.event("Measure", at=self.here(lines), name=name, value=steps, unit="steps")
@@ -1120,21 +713,6 @@ class Recorder(Listener):
             self.writer.event(
                 "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"
             )
-
-
-def _first_after(history: List[Change], sequence: int) -> Change:
-    """The first change after a sequence number, of changes in order of which the last one is."""
-    index = len(history) - 1
-    while index and history[index - 1].stamp > sequence:
-        index -= 1
-    return history[index]
-
-
-def _versions(tensors: List[Any]) -> List[int]:
-    try:
-        return list(map(_VERSION, tensors))
-    except RuntimeError:
-        return [version_of(tensor) for tensor in tensors]
 
 
 def seed_everything(torch: Any, seed: int) -> None:

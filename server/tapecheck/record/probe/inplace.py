@@ -1,0 +1,310 @@
+"""Changes in place: statements of the user that change a tensor, and the steps of optimizers.
+
+They go onto the tape once they matter: when a node saved what they changed.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+import threading
+import weakref
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .graph import NewLeaf, address_of, version_of
+from .tracing import Place, ThreadLines
+
+_MAX_PENDING = 256
+_VERSION = operator.attrgetter("_version")
+_GRADIENT = operator.attrgetter("grad")
+
+
+class Change(NamedTuple):
+    """An in-place change seen, not yet known to matter."""
+
+    stamp: int
+    thread: int
+    place: Any
+    iteration: Tuple[Tuple[int, int], ...]
+    how: str
+    name: str
+    optimizer: Optional[int]
+    leaf: Optional[int]
+
+
+class Watched:
+    """An optimizer: the parameters it had at its last step, what is known of them, and its steps not yet looked at.
+
+    `complete` says that each of its parameters had a gradient once, `steps` holds the change, the parameters by
+    identity and which of them it changed.
+    """
+
+    __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "stepping", "steps", "versions")
+
+    def __init__(self, reference: Any, number: int) -> None:
+        self.reference = reference
+        self.number = number
+        self.ids: List[int] = []
+        self.plain = self.complete = False
+        self.stepping: List[Any] = []
+        self.versions: List[int] = []
+        self.changed: Tuple[bool, ...] = ()
+        self.steps: List[Tuple[Change, List[int], Tuple[bool, ...]]] = []
+
+
+class Changes:
+    """What changed in place in one recorded run, and which optimizer did it."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.optimizers: Dict[int, Watched] = {}
+        self.numbered = 0
+        self.optimizer_places: Dict[int, Tuple[Any, Any]] = {}
+        self.gradients: Dict[int, List[int]] = {}
+        # The newest changes of every storage, in order, and the numbers of those of them that are on the tape.
+        self.histories: Dict[int, List[Change]] = {}
+        self.written_changes: Dict[int, Dict[Change, int]] = {}
+        self.written_count: Dict[int, int] = {}
+        self.statements: List[Tuple[int, Change]] = []
+        # Storages of parameters and the newest node on the tape that saved them: the first change after it matters.
+        self.awaited: Dict[int, int] = {}
+        self.learning: Dict[int, Any] = {}
+
+    def version_then(self, storage: int, sequence: int) -> int:
+        """How many in-place changes of a storage the tape has from before the first one after a node was built."""
+        history = self.histories.get(storage)
+        if not history or history[-1].stamp <= sequence:
+            self.awaited[storage] = sequence
+            return self.written_count.get(storage, 0)
+        return self.written(storage, _first_after(history, sequence))
+
+    def written(self, storage: int, change: Change) -> int:
+        """The number of a change among those of its storage on the tape; it is written unless it has one."""
+        recorder = self.recorder
+        known = self.written_changes.setdefault(storage, {})
+        number = known.get(change)
+        if number is None:
+            number = self.written_count.get(storage, 0)
+            self.written_count[storage] = number + 1
+            if len(known) > 2 * _MAX_PENDING:
+                known.clear()
+            known[change] = number
+            leaf = change.leaf
+            if leaf is None and change.optimizer is not None:
+                leaf = recorder.reader.leaf_of_storage.get(storage)
+            recorder.writer.event(
+                "InPlace", at=recorder.site(change.place, change.iteration), storage=storage, how=change.how,
+                name=change.name or recorder.names.get(leaf or 0, ""), leaf=leaf, grad_mode="no" if
+                change.optimizer is not None else "yes", optimizer=change.optimizer,
+            )  # fmt: skip
+        return number
+
+    # Statements
+
+    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str
+               ) -> None:  # fmt: skip
+        """Remember a change; it goes onto the tape once some node is known to have saved that storage."""
+        recorder = self.recorder
+        address = address_of(tensor)
+        if not address:
+            return
+        storage = recorder.reader.storage(address)
+        leaf = None
+        if tensor.is_leaf and tensor.requires_grad:
+            found: List[NewLeaf] = []
+            leaf = recorder.reader.leaf(tensor, found)
+            if found:
+                recorder.write_leaves(found, None)
+        stamp = recorder.tracer.sequence()
+        change = Change(stamp, threading.get_ident(), place, iteration, how, name, None, leaf)
+        self._remember(storage, [change])
+        self.statements.append((storage, change))
+        if len(self.statements) > 8 * _MAX_PENDING:
+            saved = recorder.reader.saved_storages
+            self.statements = [entry for entry in self.statements if entry[0] in saved][-4 * _MAX_PENDING :]
+        if len(self.histories) > 20_000:
+            saved = recorder.reader.saved_storages
+            self.histories = {key: value for key, value in self.histories.items() if key in saved}
+
+    def _remember(self, storage: int, changes: List[Change]) -> None:
+        history = self.histories.setdefault(storage, [])
+        ordered = not history or history[-1].stamp <= changes[0].stamp
+        history += changes
+        if not ordered:
+            history.sort(key=operator.attrgetter("stamp"))
+        if len(history) > 2 * _MAX_PENDING:
+            del history[:-_MAX_PENDING]
+
+    def _look_at_steps(self, watched: Watched) -> None:
+        """Tell the steps of an optimizer apart by what they changed."""
+        steps, watched.steps = watched.steps, []
+        optimizer = watched.reference()
+        if optimizer is None:
+            return
+        params = {id(p): p for group in optimizer.param_groups for p in group["params"]}
+        storages: Dict[int, int] = {}
+        for key, tensor in params.items():
+            address = address_of(tensor)
+            if address:
+                storages[key] = self.recorder.reader.storage(address)
+        # Mostly all steps changed the same.
+        start = 0
+        for end in range(1, len(steps) + 1):
+            _, ids, changed = steps[start]
+            if end == len(steps) or steps[end][1] is not ids or steps[end][2] is not changed:
+                these = [change for change, _, _ in steps[start:end]]
+                for key, moved in zip(ids, changed):
+                    if moved and key in storages:
+                        self._remember(storages[key], these)
+                start = end
+
+    def write(self) -> None:
+        """Write the changes in place that matter: statements of the user that changed what some node saved, and the
+        first change of a parameter after a node on the tape saved it."""
+        for watched in self.optimizers.values():
+            if watched.steps:
+                self._look_at_steps(watched)
+        if self.statements:
+            saved = self.recorder.reader.saved_storages
+            statements, self.statements = self.statements, []
+            for storage, change in statements:
+                if storage in saved:
+                    self.written(storage, change)
+                else:
+                    self.statements.append((storage, change))
+        for storage, sequence in list(self.awaited.items()):
+            history = self.histories.get(storage)
+            if history and history[-1].stamp > sequence:
+                del self.awaited[storage]
+                self.written(storage, _first_after(history, sequence))
+
+    # Optimizers
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        """An optimizer was just made."""
+        lines = self.recorder.tracer.lines()
+        self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
+
+    def before_step(self, optimizer: Any) -> None:
+        """An optimizer is about to step."""
+        recorder = self.recorder
+        if recorder.disabled or recorder.ended or recorder.pid != os.getpid():
+            return
+        watched = self.optimizers.get(id(optimizer))
+        passed = getattr(recorder.last_backward, "mark", None) is not None
+        if watched is None or watched.reference() is not optimizer or not passed:
+            with recorder.group() as lines:
+                recorder.flush_raised(caught=True)
+                recorder.tracer.catch_up(lines)
+                recorder.declare_loops(lines)
+                watched = self._optimizer(optimizer, lines)
+                recorder.writer.event("Step", at=recorder.here(lines), optimizer=watched.number)
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        ids = list(map(id, params))
+        if ids != watched.ids:
+            watched.ids = ids
+            watched.complete = False
+            plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
+            watched.plain = all(type(p) in plain for p in params)
+        if watched.plain:
+            self._steps(watched, params)
+        else:
+            with recorder.torch._C.DisableTorchFunction():
+                self._steps(watched, params)
+
+    def _steps(self, watched: Watched, params: List[Any]) -> None:
+        """Look at the parameters before a step: their versions, and whether they have gradients."""
+        recorder = self.recorder
+        watched.stepping = params
+        watched.versions = _versions(params)
+        missing = [grad is None for grad in map(_GRADIENT, params)]
+        if watched.complete and not any(missing):
+            recorder.had_gradient.update(watched.ids)
+        else:
+            complete = True
+            leaves, gradients = recorder.reader.leaves, self.gradients
+            for p, lacks in zip(params, missing):
+                if p.requires_grad:
+                    entry = leaves.get(id(p))
+                    if entry is None or entry[0]() is not p:
+                        complete = False
+                        continue
+                    counts = gradients.setdefault(entry[1], [0, 0])
+                    counts[0] += 1
+                    if not lacks:
+                        counts[1] += 1
+                        recorder.had_gradient.add(id(p))
+                    complete = complete and counts[1] > 0
+            watched.complete = complete
+        if recorder.seed is not None:
+            # Only a run whose results are compared keeps what it looks at.
+            self.learning.update(zip(watched.ids, params))
+
+    def after_step(self, optimizer: Any) -> None:
+        """An optimizer has stepped: remember which of its parameters it changed."""
+        recorder = self.recorder
+        watched = self.optimizers.get(id(optimizer))
+        if watched is None or recorder.disabled or recorder.ended:
+            return
+        params, watched.stepping = watched.stepping, []
+        if watched.plain:
+            versions = _versions(params)
+        else:
+            with recorder.torch._C.DisableTorchFunction():
+                versions = _versions(params)
+        if versions != watched.versions:
+            changed = tuple(map(operator.ne, versions, watched.versions))
+            if changed == watched.changed:
+                changed = watched.changed
+            watched.changed = changed
+            lines = recorder.tracer.lines()
+            step = Change(
+                recorder.tracer.sequence(), threading.get_ident(), lines.place, lines.now, "optimizer step", "",
+                watched.number, None,
+            )  # fmt: skip
+            steps = watched.steps
+            steps.append((step, watched.ids, changed))
+            if len(steps) > 2 * _MAX_PENDING:
+                del steps[:_MAX_PENDING]
+        if getattr(recorder.last_backward, "mark", None) is None:
+            with recorder.group():
+                self.write()
+
+    def _optimizer(self, optimizer: Any, lines: ThreadLines) -> Watched:
+        recorder = self.recorder
+        key = id(optimizer)
+        watched = self.optimizers.get(key)
+        if watched is not None and watched.reference() is optimizer:
+            return watched
+        self.numbered += 1
+        number = self.numbered
+        watched = self.optimizers[key] = Watched(weakref.ref(optimizer), number)
+        found: List[NewLeaf] = []
+        params = [
+            recorder.reader.leaf(p, found)
+            for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.is_leaf
+        ]  # fmt: skip
+        if found:
+            recorder.write_leaves(found, sys._getframe(0))
+        made = self.optimizer_places.get(key)
+        place, iteration = made[1] if made is not None and made[0]() is optimizer else (lines.place, lines.iteration())
+        recorder.writer.event(
+            "Optimizer", id=number, at=recorder.site(place, iteration), name=type(optimizer).__name__, params=params
+        )
+        return watched
+
+
+def _first_after(history: List[Change], sequence: int) -> Change:
+    """The first change after a sequence number, of changes in order of which the last one is."""
+    index = len(history) - 1
+    while index and history[index - 1].stamp > sequence:
+        index -= 1
+    return history[index]
+
+
+def _versions(tensors: List[Any]) -> List[int]:
+    try:
+        return list(map(_VERSION, tensors))
+    except RuntimeError:
+        return [version_of(tensor) for tensor in tensors]
