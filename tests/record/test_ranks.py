@@ -109,6 +109,20 @@ def test_nothing_of_any_rank_is_left_after_the_time_is_up(write: Write, tmp_path
     assert not any(_alive(child) for child in children)
 
 
+def test_lines_of_several_ranks_do_not_mix(write: Write, tmp_path: Path) -> None:
+    script = write(
+        "import os\n"
+        "import torch\n"
+        "w = torch.ones(2, requires_grad=True)\n"
+        "for line in range(400):\n"
+        "    print('rank', os.environ['RANK'], 'line', line, (w * w).sum().item(), 'end', flush=True)\n"
+    )
+    result = _run(script, folder=tmp_path, timeout=200.0)
+    assert result.how_ended == "finished", result.stderr
+    lines = [f"rank {rank} line {line} 2.0 end" for rank in range(2) for line in range(400)]
+    assert sorted(result.stdout.splitlines()) == sorted(lines)
+
+
 def test_a_limit_of_one_rank_ends_all(write: Write, tmp_path: Path) -> None:
     result = _run(write(TRAINING), folder=tmp_path, timeout=200.0, max_backward=3)
     assert result.how_ended == "stopped"

@@ -128,7 +128,8 @@ def run(
     `on_event` gets output and progress as they come, from several threads. Once `cancelled` answers True the
     whole process tree is killed. Raises RunError where the interpreter, torch or the script is missing.
     """
-    command = _command(request)
+    python = _interpreter(request)
+    options = _options(request)
     with contextlib.ExitStack() as cleanup:
         if request.tape is None:
             tape = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-"))) / "tape.jsonl"
@@ -143,16 +144,16 @@ def run(
         if request.text is not None:
             folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
             (folder / "text.py").write_text(request.text, encoding="utf-8", newline="")
-            command[3:3] = ["--text", str(folder / "text.py")]
+            options[:0] = ["--text", str(folder / "text.py")]
         if request.instead:
             folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
             (folder / "instead.json").write_text(json.dumps(dict(request.instead)), encoding="utf-8")
-            command[3:3] = ["--instead", str(folder / "instead.json")]
+            options[:0] = ["--instead", str(folder / "instead.json")]
         if request.launcher:
-            return _launched(request, command[3:], tape, began, on_event, cancelled)
+            return _launched(request, options, tape, began, on_event, cancelled)
         alive = cleanup.enter_context(_alive())
-        options = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
-        process = _start(request, [*command[:3], *options, *command[3:]], alive)
+        own = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
+        process = _start(request, [python, str(PROBE), *own, *options], alive)
         follower = _Follower(process, tape, began, on_event)
         try:
             stopped = follower.wait(request.timeout, cancelled)
@@ -175,9 +176,7 @@ def _launched(
     with tempfile.TemporaryDirectory(prefix="tapecheck-") as name, _named_pipe(Path(name)) as alive:
         tape = Path(name) / "tape"
         own = ["--tape", str(tape), "--rank", "1", *([] if alive is None else ["--alive", str(alive)])]
-        env = {**request.env, "PYTHONUNBUFFERED": "1"}
-        launched = dataclasses.replace(request, env=env)
-        process = _start(launched, [*_launcher(request), str(PROBE), *own, *options], None)
+        process = _start(request, [*_launcher(request), str(PROBE), *own, *options], None)
         follower = _Follower(process, Path(f"{tape}.rank0"), began, on_event)
         try:
             stopped = follower.wait(request.timeout, cancelled, lambda: _one_stopped(tape))
@@ -227,10 +226,15 @@ def _one_stopped(tape: Path) -> bool:
     return False
 
 
-def _command(request: RunRequest) -> list[str]:
+def _interpreter(request: RunRequest) -> str:
     python = shutil.which(request.python, path=request.env.get("PATH"))
     if python is None:
         raise RunError(f"the interpreter {request.python!r} does not exist or is not executable")
+    return python
+
+
+def _options(request: RunRequest) -> list[str]:
+    """What the probe is told of the program, without the tape."""
     script = Path(request.cwd or ".") / request.script
     if request.module:
         if not all(part.isidentifier() for part in request.script.split(".")):
@@ -241,7 +245,7 @@ def _command(request: RunRequest) -> list[str]:
         raise RunError(f"{request.script}: no such file")
     if request.cwd is not None and not Path(request.cwd).is_dir():
         raise RunError(f"{request.cwd}: no such directory")
-    command = [python, "-u", str(PROBE)]
+    options: list[str] = []
     for option, value in (
         ("--max-iterations", request.max_iterations),
         ("--max-backward", request.max_backward),
@@ -251,15 +255,15 @@ def _command(request: RunRequest) -> list[str]:
         ("--notebook", 1 if request.notebook else None),
     ):
         if value is not None:
-            command += [option, str(value)]
+            options += [option, str(value)]
     lines: dict[str, list[int]] = {}
     for file, line in sorted(request.watch):
         lines.setdefault(str(Path(file).absolute()), []).append(line)
     for file, numbers in lines.items():
-        command += ["--watch", f"{file}:{','.join(map(str, numbers))}"]
+        options += ["--watch", f"{file}:{','.join(map(str, numbers))}"]
     if request.module:
-        command.append("-m")
-    return [*command, request.script, *request.args]
+        options.append("-m")
+    return [*options, request.script, *request.args]
 
 
 @contextlib.contextmanager
@@ -343,7 +347,7 @@ def _kill_rank(number: int, tape: str) -> None:
 class _Lines:
     """Passes output on in whole lines, so that lines of two streams never mix within one another.
 
-    An unbuffered `print` is several writes. The beginning of a line (a prompt) is passed on once nothing more came for
+    A write need not be a line. The beginning of a line (a prompt) is passed on once nothing more came for
     a moment, what follows a carriage return (a progress bar) at once.
     """
 

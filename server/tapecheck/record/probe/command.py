@@ -244,8 +244,19 @@ def end_with(alive: str) -> None:
         os._exit(0)
 
 
+def write_whole_lines() -> None:
+    """Have `sys.stdout` written line by line, as in a terminal.
+
+    Into a pipe Python writes only full blocks, which a killed process loses; unbuffered, as torchrun starts its
+    processes, a `print` is several writes, and the lines of several processes mix within one another.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
+
+
 def main() -> None:
     options = Options(sys.argv[1:])
+    write_whole_lines()
     if options.alive:
         try:
             end_with(options.alive)
