@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tapecheck.interpret.values import CONSTANTS, Args, Instance, Kwargs, List, Native, Unknown, Value
+from tapecheck.interpret.values import CONSTANTS, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tapecheck.interpret.torchlib import Torch
 
-_TYPES = {"int": int, "float": float, "str": str}
+_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _OPTIONS = ("action", "nargs", "const", "default", "type", "choices", "required", "dest", "help", "metavar")
 
 
@@ -66,72 +69,77 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
         given = args[0] if args else kwargs["args"]
         if len(args) < 2 and "namespace" not in kwargs and isinstance(given, List) and not given.more:
             try:
-                return _parsed(torch, owner, given.items, node)
-            except (_Refused, TypeError, ValueError, argparse.ArgumentError):
+                parsed = _parsed(torch, owner, given.items, node)
+            except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
                 return NotImplemented
+            space = Instance(None, "argparse.Namespace")
+            for key, value in parsed.items():
+                torch.machine.set_attribute(space, key, _value(torch, value, node), node)
+            return space
     elif name not in ("parse_args", "print_help", "format_help"):
         owner.arguments.append(None)
     return NotImplemented
 
 
-def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> Value:
+def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, Any]:
+    """What argparse makes of the words; raises what it raises, and _Refused."""
     declared = _Declared(add_help=False)
-    unknown: dict[str, Value] = {}
     for argument in owner.arguments:
         if argument is None:
             raise _Refused("declared in a way that nobody knows")
         names, options = argument
-        if not names:
-            declared.set_defaults(**{key: _plain(value) for key, value in options.items()})
-            continue
-        _declare(declared, names, options, unknown)
-    space = declared.parse_args([str(_plain(word)) for word in words])
-    result = Instance(None, "argparse.Namespace")
-    machine = torch.machine
-    for key, value in vars(space).items():
-        if value is _UNREAD:
-            machine.set_attribute(result, key, unknown.get(key) or Unknown(key), node)
+        if names:
+            _declare(declared, names, options, lambda kind, text: _converted(torch, kind, text, node))
         else:
-            parsed = machine.new_list(value, node) if isinstance(value, list) else value
-            machine.set_attribute(result, key, parsed, node)
-    return result
+            declared.set_defaults(**{key: _default(value) for key, value in options.items()})
+    return vars(declared.parse_args([str(_plain(word)) for word in words]))
 
 
-_UNREAD = object()
+class _Hidden:
+    """A value of the program that argparse only passes on."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
 
 
-def _declare(declared: _Declared, names: Args, options: Kwargs, unknown: dict[str, Value]) -> None:
+def _value(torch: Torch, parsed: Any, node: ast.AST) -> Value:
+    if isinstance(parsed, _Hidden):
+        return parsed.value
+    if isinstance(parsed, list):
+        return torch.machine.new_list([_value(torch, item, node) for item in parsed], node)
+    return parsed  # type: ignore[no-any-return]
+
+
+def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
+    """What the program's own function makes of a word, or of a default that is text."""
+    try:
+        return _default(torch.machine.call(kind, [text], {}, node))
+    except Signal as signal:
+        raise _Refused(signal.message) from None
+
+
+def _declare(declared: _Declared, names: Args, options: Kwargs, converted: Callable[[Value, str], Any]) -> None:
     """Declare an argument to argparse itself: what it does with names, kinds and defaults it knows best."""
-    flags = [str(_plain(name)) for name in names]
     given = {key: value for key, value in options.items() if key in _OPTIONS and key not in ("help", "metavar")}
     if len(given) + ("help" in options) + ("metavar" in options) != len(options):
         raise _Refused("an option that nobody knows")
     kind = given.pop("type", None)
-    plain: dict[str, Any] = {}
-    for key, value in given.items():
-        if key == "default" and not _is_plain(value):
-            plain[key] = _UNREAD
-        else:
-            plain[key] = _plain(value)
+    default = given.pop("default", None)
+    plain = {key: _plain(value) for key, value in given.items()}
+    if "default" in options:
+        # argparse copies the list that it appends to, any other value it passes on.
+        plain["default"] = _plain(default) if plain.get("action") in ("append", "extend") else _default(default)
     if kind is not None:
         known = _TYPES.get(kind.name) if isinstance(kind, Native) else None
-        if known is None:
-            # What an own function makes of the text is not known: neither given nor by default.
-            plain["type"] = lambda text: _UNREAD
-            if "default" in plain:
-                plain["default"] = _UNREAD
-        else:
-            plain["type"] = known
-    action = declared.add_argument(*flags, **plain)
-    if plain.get("default") is _UNREAD and "default" in given:
-        unknown[action.dest] = given["default"]
+        plain["type"] = known or functools.partial(converted, kind)
+    declared.add_argument(*(str(_plain(name)) for name in names), **plain)
 
 
-def _is_plain(value: Value) -> bool:
-    return isinstance(value, (*CONSTANTS, List, tuple))
+def _default(value: Value) -> Any:
+    return value if isinstance(value, CONSTANTS) else _Hidden(value)
 
 
-def _plain(value: Value) -> object:
+def _plain(value: Value) -> Any:
     if isinstance(value, List) and not value.more:
         return [_plain(item) for item in value.items]
     if isinstance(value, tuple):

@@ -508,6 +508,18 @@ y.backward()
 if a.k == 3:
     y.backward()
 """,
+    "an own kind converts defaults that are text, and no others": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--kind", type=lambda text: text.upper(), default="sum")
+p.add_argument("--twice", type=lambda text: text == "yes", default=False)
+a = p.parse_args([])
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward()
+if a.kind == "sum" or a.twice:
+    y.backward()
+""",
     "a number is no tensor, each time it is computed": """
 class Meter:
     def __init__(self):

@@ -767,4 +767,40 @@ hidden = eval("(v * 2).exp()")
 g = torch.autograd.grad((hidden * w).sum(), v, create_graph=True)[0]
 g.sum().backward()
 """,
+    "an argument given to argparse that is appended to a default that is computed": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--size", action="append", default=torch.arange(2).tolist(), type=int)
+p.add_argument("--flag", action="append", default=["a"])
+a = p.parse_args(["--size", "4", "--flag", "b"])
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward()
+if a.flag == ["a", "b"] and len(a.size) == 3:
+    y.backward()  # raises
+""",
+    "a default of argparse that is no constant is the value itself": """
+import argparse
+shape = (4, 2)
+p = argparse.ArgumentParser()
+p.add_argument("--shape", default=shape)
+p.add_argument("--net", default=nn.Linear(*shape))
+a = p.parse_args([])
+loss = a.net(torch.rand(*a.shape[:1])).sum() ** 2
+loss.backward()
+if a.shape is shape:
+    loss.backward()  # raises
+""",
+    "an own kind makes of an argument what its function says": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--sizes", type=lambda text: 2 * int(text), nargs="+", default=[1])
+p.add_argument("--kind", type=lambda text: text.upper(), default="sum", choices=["SUM", "MEAN"])
+a = p.parse_args(["--sizes", "1", "2"])
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward()
+if a.kind == "SUM" and a.sizes == [2, 4]:
+    y.backward()  # raises
+""",
 }
