@@ -62,7 +62,7 @@ _SAME_RANK = frozenset((
 ))  # fmt: skip
 _ACROSS = frozenset(("t", "transpose", "T", "mT", "swapaxes", "swapdims"))
 """Views whose elements no longer lie in order; a second one lays them in order again."""
-_COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))  # fmt: skip
+_COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))
 _TO_FLOAT = frozenset((
     "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
     "true_divide",

@@ -1,276 +1,116 @@
 """Distributions, LBFGS, loss scaling, computed weights, layers and clipping, as torch runs them."""
 
+from itertools import product
+
+PARAMETERS = """
+import torch.distributions
+mu = torch.zeros(4, requires_grad=True)
+raw = torch.ones(4, requires_grad=True)
+sd = raw.exp()
+"""
+DISTRIBUTIONS = {
+    "Normal": "d = torch.distributions.Normal(mu, sd)\n",
+    "Bernoulli": "d = torch.distributions.Bernoulli(logits=mu)\n",
+    "Categorical": "d = torch.distributions.Categorical(logits=mu)\n",
+    "Transformed": (
+        "base = torch.distributions.Normal(mu, sd)\n"
+        "d = torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()])\n"
+    ),
+    "RelaxedBernoulli": "d = torch.distributions.RelaxedBernoulli(torch.tensor(0.5), logits=mu)\n",
+    "Mixture": (
+        "mix = torch.distributions.Categorical(logits=mu)\n"
+        "d = torch.distributions.MixtureSameFamily(mix, torch.distributions.Normal(mu, sd))\n"
+    ),
+    "OneHotST": "d = torch.distributions.OneHotCategoricalStraightThrough(logits=mu)\n",
+}
+SAMPLE_LOG_PROB = "x = d.sample()\nd.log_prob(x).sum().backward()\n"
+USES = {
+    "sample": "x = d.sample()\nx.sum().backward()\n",
+    "sample log_prob": SAMPLE_LOG_PROB,
+    "log_prob twice": SAMPLE_LOG_PROB + "d.log_prob(x).sum().backward()\n",
+    "rsample": "x = d.rsample()\nx.sum().backward()\n",
+    "rsample twice": "d.rsample().sum().backward()\nd.rsample().sum().backward()\n",
+    "entropy": "x = d.entropy().sum()\nx.backward()\nx.backward()\n",
+}
+DISTRIBUTIONS_LEFT_OUT = {
+    "rsample": {"Bernoulli", "Categorical", "Mixture"},
+    "rsample twice": {"Bernoulli", "Categorical", "Mixture", "RelaxedBernoulli"},
+    "entropy": {"Transformed", "RelaxedBernoulli", "Mixture"},
+}
+"""By use: those that cannot do it, and one that computes its probabilities at first use, which the dry run misses."""
+DISTRIBUTIONS_THAT_RUN = {
+    "sample log_prob": set(DISTRIBUTIONS),
+    "log_prob twice": {"Bernoulli", "RelaxedBernoulli"},
+    "rsample": set(DISTRIBUTIONS),
+    "rsample twice": set(),
+}
+"""By use; where torch raises, it does in the last line."""
+
+COMPUTED_WEIGHTS = {
+    "spectral_norm": "nn.utils.spectral_norm(nn.Linear(4, 4))",
+    "p.spectral_norm": "nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))",
+    "weight_norm": "nn.utils.weight_norm(nn.Linear(4, 4))",
+}
+LAYER_USES = {
+    "two forwards": """
+net = NET
+a = net(torch.rand(2, 4)).sum()
+b = net(torch.rand(2, 4)).sum()
+(a + b).backward()
+""",
+    "two backwards": """
+net = NET
+a = net(torch.rand(2, 4)).sum()
+a.backward()
+a.backward()  # raises
+""",
+    "weight kept": """
+net = NET
+w = net.weight
+a = net(torch.rand(2, 4)).sum()
+a.backward()
+w.sum().backward()
+""",
+    "step between": """
+net = NET
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+a = net(torch.rand(2, 4)).pow(2).sum()
+a.backward(retain_graph=True)
+opt.step()
+a.backward()  # raises
+""",
+    "eval two forwards": """
+net = NET.eval()
+a = net(torch.rand(2, 4)).sum()
+b = net(torch.rand(2, 4)).sum()
+(a + b).backward()
+""",
+    "eval, one after the other": """
+net = NET.eval()
+a = net(torch.rand(2, 4)).sum()
+a.backward()
+b = net(torch.rand(2, 4)).sum()
+b.backward()
+""",
+}
+
+
+def _sampled(name: str, use: str) -> str:
+    program = PARAMETERS + DISTRIBUTIONS[name] + USES[use]
+    return program if name in DISTRIBUTIONS_THAT_RUN.get(use, ()) else program.rstrip() + "  # raises\n"
+
+
 PROGRAMS = {
-    "Normal sample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Normal(mu, sd)
-x = d.sample()
-x.sum().backward()  # raises
-""",
-    "Normal sample log_prob": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Normal(mu, sd)
-x = d.sample()
-d.log_prob(x).sum().backward()
-""",
-    "Normal log_prob twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Normal(mu, sd)
-x = d.sample()
-d.log_prob(x).sum().backward()
-d.log_prob(x).sum().backward()  # raises
-""",
-    "Normal rsample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Normal(mu, sd)
-x = d.rsample()
-x.sum().backward()
-""",
-    "Normal rsample twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Normal(mu, sd)
-d.rsample().sum().backward()
-d.rsample().sum().backward()  # raises
-""",
-    "Normal entropy": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Normal(mu, sd)
-x = d.entropy().sum()
-x.backward()
-x.backward()  # raises
-""",
-    "Bernoulli sample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Bernoulli(logits=mu)
-x = d.sample()
-x.sum().backward()  # raises
-""",
-    "Bernoulli sample log_prob": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Bernoulli(logits=mu)
-x = d.sample()
-d.log_prob(x).sum().backward()
-""",
-    "Bernoulli log_prob twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Bernoulli(logits=mu)
-x = d.sample()
-d.log_prob(x).sum().backward()
-d.log_prob(x).sum().backward()
-""",
-    "Bernoulli entropy": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Bernoulli(logits=mu)
-x = d.entropy().sum()
-x.backward()
-x.backward()  # raises
-""",
-    "Categorical sample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Categorical(logits=mu)
-x = d.sample()
-x.sum().backward()  # raises
-""",
-    "Categorical sample log_prob": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Categorical(logits=mu)
-x = d.sample()
-d.log_prob(x).sum().backward()
-""",
-    "Categorical log_prob twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Categorical(logits=mu)
-x = d.sample()
-d.log_prob(x).sum().backward()
-d.log_prob(x).sum().backward()  # raises
-""",
-    "Categorical entropy": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.Categorical(logits=mu)
-x = d.entropy().sum()
-x.backward()
-x.backward()  # raises
-""",
-    "Transformed sample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-base = torch.distributions.Normal(mu, sd)
-d = torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()])
-x = d.sample()
-x.sum().backward()  # raises
-""",
-    "Transformed sample log_prob": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-base = torch.distributions.Normal(mu, sd)
-d = torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()])
-x = d.sample()
-d.log_prob(x).sum().backward()
-""",
-    "Transformed log_prob twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-base = torch.distributions.Normal(mu, sd)
-d = torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()])
-x = d.sample()
-d.log_prob(x).sum().backward()
-d.log_prob(x).sum().backward()  # raises
-""",
-    "Transformed rsample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-base = torch.distributions.Normal(mu, sd)
-d = torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()])
-x = d.rsample()
-x.sum().backward()
-""",
-    "Transformed rsample twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-base = torch.distributions.Normal(mu, sd)
-d = torch.distributions.TransformedDistribution(base, [torch.distributions.TanhTransform()])
-d.rsample().sum().backward()
-d.rsample().sum().backward()  # raises
-""",
-    "RelaxedBernoulli log_prob twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.RelaxedBernoulli(torch.tensor(0.5), logits=mu)
-x = d.sample()
-d.log_prob(x).sum().backward()
-d.log_prob(x).sum().backward()
-""",
-    "RelaxedBernoulli rsample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.RelaxedBernoulli(torch.tensor(0.5), logits=mu)
-x = d.rsample()
-x.sum().backward()
-""",
-    "Mixture sample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-mix = torch.distributions.Categorical(logits=mu)
-d = torch.distributions.MixtureSameFamily(mix, torch.distributions.Normal(mu, sd))
-x = d.sample()
-x.sum().backward()  # raises
-""",
-    "Mixture sample log_prob": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-mix = torch.distributions.Categorical(logits=mu)
-d = torch.distributions.MixtureSameFamily(mix, torch.distributions.Normal(mu, sd))
-x = d.sample()
-d.log_prob(x).sum().backward()
-""",
-    "Mixture log_prob twice": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-mix = torch.distributions.Categorical(logits=mu)
-d = torch.distributions.MixtureSameFamily(mix, torch.distributions.Normal(mu, sd))
-x = d.sample()
-d.log_prob(x).sum().backward()
-d.log_prob(x).sum().backward()  # raises
-""",
-    "OneHotST sample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.OneHotCategoricalStraightThrough(logits=mu)
-x = d.sample()
-x.sum().backward()  # raises
-""",
-    "OneHotST sample log_prob": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.OneHotCategoricalStraightThrough(logits=mu)
-x = d.sample()
-d.log_prob(x).sum().backward()
-""",
-    "OneHotST rsample": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.OneHotCategoricalStraightThrough(logits=mu)
-x = d.rsample()
-x.sum().backward()
-""",
-    "OneHotST entropy": """
-import torch.distributions
-mu = torch.zeros(4, requires_grad=True)
-raw = torch.ones(4, requires_grad=True)
-sd = raw.exp()
-d = torch.distributions.OneHotCategoricalStraightThrough(logits=mu)
-x = d.entropy().sum()
-x.backward()
-x.backward()  # raises
-""",
+    **{
+        f"{name} {use}": _sampled(name, use)
+        for name, use in product(DISTRIBUTIONS, USES)
+        if name not in DISTRIBUTIONS_LEFT_OUT.get(use, ())
+    },
+    **{
+        f"{name} {use}": LAYER_USES[use].replace("NET", made)
+        for (name, made), use in product(COMPUTED_WEIGHTS.items(), LAYER_USES)
+        if (name, use) != ("spectral_norm", "weight kept")
+    },
     "kl": """
 import torch.distributions
 mu = torch.zeros(4, requires_grad=True)
@@ -404,119 +244,6 @@ scaler.scale(loss).backward()
 scaler.step(opt)
 scaler.update()
 loss.backward()  # raises
-""",
-    "spectral_norm two forwards": """
-net = nn.utils.spectral_norm(nn.Linear(4, 4))
-a = net(torch.rand(2, 4)).sum()
-b = net(torch.rand(2, 4)).sum()
-(a + b).backward()
-""",
-    "spectral_norm two backwards": """
-net = nn.utils.spectral_norm(nn.Linear(4, 4))
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-a.backward()  # raises
-""",
-    "spectral_norm step between": """
-net = nn.utils.spectral_norm(nn.Linear(4, 4))
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-a = net(torch.rand(2, 4)).pow(2).sum()
-a.backward(retain_graph=True)
-opt.step()
-a.backward()  # raises
-""",
-    "spectral_norm eval two forwards": """
-net = nn.utils.spectral_norm(nn.Linear(4, 4)).eval()
-a = net(torch.rand(2, 4)).sum()
-b = net(torch.rand(2, 4)).sum()
-(a + b).backward()
-""",
-    "spectral_norm eval twice weight cached": """
-net = nn.utils.spectral_norm(nn.Linear(4, 4)).eval()
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-b = net(torch.rand(2, 4)).sum()
-b.backward()
-""",
-    "p.spectral_norm two forwards": """
-net = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
-a = net(torch.rand(2, 4)).sum()
-b = net(torch.rand(2, 4)).sum()
-(a + b).backward()
-""",
-    "p.spectral_norm two backwards": """
-net = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-a.backward()  # raises
-""",
-    "p.spectral_norm weight kept": """
-net = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
-w = net.weight
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-w.sum().backward()
-""",
-    "p.spectral_norm step between": """
-net = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-a = net(torch.rand(2, 4)).pow(2).sum()
-a.backward(retain_graph=True)
-opt.step()
-a.backward()  # raises
-""",
-    "p.spectral_norm eval two forwards": """
-net = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()
-a = net(torch.rand(2, 4)).sum()
-b = net(torch.rand(2, 4)).sum()
-(a + b).backward()
-""",
-    "p.spectral_norm eval twice weight cached": """
-net = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-b = net(torch.rand(2, 4)).sum()
-b.backward()
-""",
-    "weight_norm two forwards": """
-net = nn.utils.weight_norm(nn.Linear(4, 4))
-a = net(torch.rand(2, 4)).sum()
-b = net(torch.rand(2, 4)).sum()
-(a + b).backward()
-""",
-    "weight_norm two backwards": """
-net = nn.utils.weight_norm(nn.Linear(4, 4))
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-a.backward()  # raises
-""",
-    "weight_norm weight kept": """
-net = nn.utils.weight_norm(nn.Linear(4, 4))
-w = net.weight
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-w.sum().backward()
-""",
-    "weight_norm step between": """
-net = nn.utils.weight_norm(nn.Linear(4, 4))
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-a = net(torch.rand(2, 4)).pow(2).sum()
-a.backward(retain_graph=True)
-opt.step()
-a.backward()  # raises
-""",
-    "weight_norm eval two forwards": """
-net = nn.utils.weight_norm(nn.Linear(4, 4)).eval()
-a = net(torch.rand(2, 4)).sum()
-b = net(torch.rand(2, 4)).sum()
-(a + b).backward()
-""",
-    "weight_norm eval twice weight cached": """
-net = nn.utils.weight_norm(nn.Linear(4, 4)).eval()
-a = net(torch.rand(2, 4)).sum()
-a.backward()
-b = net(torch.rand(2, 4)).sum()
-b.backward()
 """,
     "remove_weight_norm": """
 net = nn.utils.weight_norm(nn.Linear(4, 4))
