@@ -107,7 +107,7 @@ def _value(torch: Torch, parsed: Any, node: ast.AST) -> Value:
         return parsed.value
     if isinstance(parsed, list):
         return torch.machine.new_list([_value(torch, item, node) for item in parsed], node)
-    return parsed  # type: ignore[no-any-return]
+    return parsed
 
 
 def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
