@@ -255,6 +255,7 @@ def dict_update(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
 def set_add(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and contains(m, owner, args[0]) is not True:
         owner.items.append(args[0])
+        owner.stored_at = m.world.site(node)
     return None
 
 

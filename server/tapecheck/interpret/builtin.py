@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret.algebra import dict_update, ordered
+from tapecheck.interpret.comprehensions import gathered
 from tapecheck.interpret.constants import NotPlain, computed, formatted, plain, text_of
-from tapecheck.interpret.containers import known_items, next_of, set_item
+from tapecheck.interpret.containers import known_items, next_of, rotates, set_item
 from tapecheck.interpret.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, derived, remembered, resolved
 from tapecheck.interpret.values import (
@@ -222,26 +223,22 @@ def _list(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return m.new_list([], node)
     value = args[0]
-    items = known_items(m, value, node)
-    if items is not None:
-        return m.new_list(items, node)
-    return m.new_list(list(m.elements(value, node)), node, True)
+    items, whole = gathered(m, value, node)
+    return m.new_list(items, node, not whole)
 
 
 def _tuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return ()
-    items = known_items(m, args[0], node)
-    if items is not None:
-        return tuple(items)
-    return m.new_list(list(m.elements(args[0], node)), node, True)
+    items, whole = gathered(m, args[0], node)
+    return tuple(items) if whole else m.new_list(items, node, True)
 
 
 def _set(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Set([])
-    items = known_items(m, args[0], node)
-    return Set(distinct(items), False) if items is not None else Set(list(m.elements(args[0], node)), True)
+    items, whole = gathered(m, args[0], node)
+    return Set(distinct(items) if whole else items, not whole)
 
 
 def make_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -270,10 +267,10 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     total: Value = args[1] if len(args) > 1 else kwargs.get("start", 0)
     if not args:
         return total
-    items = known_items(m, args[0], node)
-    for item in m.elements(args[0], node) if items is None else items:
+    items, whole = gathered(m, args[0], node)
+    for item in items:
         total = m.binary(ast.Add(), total, item, node)
-    return Unknown("sum") if items is None and isinstance(total, (int, float)) else total
+    return Unknown("sum") if not whole and isinstance(total, (int, float)) else total
 
 
 def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
@@ -493,7 +490,12 @@ def _getattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _setattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3 and isinstance(concrete(args[1]), str):
-        m.set_attribute(args[0], concrete(args[1]), args[2], node)
+        name = concrete(args[1])
+        if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
+            # Names that are worked out are keys, and the object is the dict.
+            rotates(m, args[0].attrs.get(name), args[2])
+            args[0].facts.setdefault("numbered", set()).add(name)
+        m.set_attribute(args[0], name, args[2], node)
     elif args and isinstance(args[0], Instance):
         args[0].facts["open"] = True
     return None
@@ -577,7 +579,7 @@ def _quantified(wanted: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Valu
         source = m.stream(args[0], node) if args else None
         if source is None or source.length() is None:
             return Unknown("any" if wanted else "all")
-        undecided = isinstance(args[0], Generator) and not args[0].whole[0]
+        undecided = isinstance(args[0], Generator) and not args[0].extent.whole
         # It asks no further than the first that decides.
         for item in m.elements(source, node):
             truth = m.known_truth(item)

@@ -245,6 +245,6 @@ def instantiate(machine: Machine, cls: Class, args: Args, kwargs: Kwargs, node: 
 
 def new_object(machine: Machine, cls: Class) -> Instance:
     """What `object.__new__` gives: an object nothing was set on."""
-    owner = Instance(cls, module=machine.torch.is_module_class(cls))
+    owner = Instance(cls, module=machine.torch.is_module_class(cls), born=machine.world.clock)
     machine.torch.prepare_object(owner, cls.library_bases())
     return owner

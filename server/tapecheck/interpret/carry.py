@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import functions
+from tapecheck.interpret import flow, functions
 from tapecheck.interpret.values import (
     INERT,
     Bound,
@@ -94,11 +94,14 @@ def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> No
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
         scan.namespace(env)
+    for node, kept in machine.gathering:
+        scan.gathered(node, kept)
     machine.world.spend(max(len(scan.seen) - _SEEN_FREE, 0) // _SEEN_A_UNIT)
 
 
 class _Scan:
     def __init__(self, machine: Machine, loop: int, index: int, clock: int, first: int) -> None:
+        self.machine = machine
         self.world = machine.world
         self.loop = loop
         self.index = index
@@ -129,8 +132,9 @@ class _Scan:
         Answers whether no graph can be there before something else is stored.
         """
         if isinstance(value, (Tensor, Unknown)):
-            if self.reaches_back(value) and self.read_across(owner, key):
-                self.hold(_carrying(value, owner, key), path, [value])
+            kept = list(tensors_in(value)) if isinstance(value, Tensor) and value.given is not None else [value]
+            if any(map(self.reaches_back, kept)) and self.read_across(owner, key):
+                self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
         if isinstance(value, (tuple, List, Dict, Set)):
             if len(self.seen) >= _MAX_SEEN:
@@ -138,7 +142,7 @@ class _Scan:
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
                 tensors = list(tensors_in(value))
                 if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
-                    self.hold(owner.stores.get(key), path, tensors)
+                    self.hold(owner.stores.get(key), path, tensors, self.bound_of(value))
             elif isinstance(value, (List, Set)):
                 self.container(value, path, owner, key)
             elif isinstance(value, Dict):
@@ -152,6 +156,13 @@ class _Scan:
                 return False
         return self.object(value, path)
 
+    def gathered(self, node: ast.AST, kept: List | Dict) -> None:
+        """What a comprehension or call that is still running has taken in so far."""
+        if isinstance(kept, Dict):
+            self.mapping(kept, flow.target_of(self.machine, node))
+        elif kept.items:
+            self.container(kept, flow.target_of(self.machine, node), _NoStore, "")
+
     def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
         if id(value) in self.seen or INERT.issuperset(map(type, value.items)):
             return
@@ -159,11 +170,7 @@ class _Scan:
         tensors = list(tensors_in(value, into_objects=False))
         if any(self.reaches_back(tensor) for tensor in tensors):
             at = getattr(value, "stored_at", None) or owner.stores.get(key)
-            bound = getattr(value, "bound", None)
-            window = getattr(value, "window", None)
-            if window is not None and window[0] >= self.clock:
-                bound = window[1]
-            self.hold(at, path, tensors, bound)
+            self.hold(at, path, tensors, self.bound_of(value))
         for index, item in enumerate(value.items):
             if isinstance(item, (Instance, List, Dict)):
                 self.entry(item, f"{path}[{index}]", _NoStore, index)
@@ -215,6 +222,8 @@ class _Scan:
                 if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
                     continue
                 quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
+            if "numbered" in value.facts:
+                self.numbered(value, path)
             if "inner" in value.facts:
                 # An object of a class made from dict or list: what it holds as such.
                 quiet = self.entry(value.facts["inner"], path, _NoStore, "") and quiet
@@ -254,6 +263,13 @@ class _Scan:
                 self.defaults(function)
         return False
 
+    def numbered(self, value: Instance, path: str) -> None:
+        """The attributes of an object whose names the program works out: `setattr(log, f"loss_{step}", loss)`."""
+        names = [name for name in value.attrs if name in value.facts["numbered"] and name in value.stores]
+        tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]
+        if len(names) > 1 and any(map(self.reaches_back, tensors)):
+            self.hold(value.stores[names[-1]], path, tensors)
+
     def defaults(self, function: Function) -> bool:
         """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
         quiet = True
@@ -261,6 +277,14 @@ class _Scan:
             if not isinstance(item, _SILENT_TYPES):
                 quiet = self.entry(item, name, _NoStore, name) and quiet
         return quiet
+
+    def bound_of(self, value: Value) -> int | None:
+        """The most elements that a container keeps: by its own nature, or since this iteration cut it back."""
+        window = getattr(value, "window", None)
+        if window is not None and window[0] >= self.clock:
+            cut_to: int = window[1]
+            return cut_to
+        return getattr(value, "bound", None)
 
     def reaches_back(self, value: Value) -> bool:
         """Whether a value's graph has nodes older than this iteration."""
@@ -283,6 +307,13 @@ def _linked(value: Instance) -> bool:
     return value.cls is not None and any(
         isinstance(item, Instance) and item.cls is value.cls for item in value.attrs.values()
     )
+
+
+def _recorded(value: Instance) -> list[Value]:
+    """What an object has held since the iteration that made it; not what is set anew for as long as it lives."""
+    if value.lib == "functools.partial":
+        return [value.attrs["args"], value.attrs["keywords"]]
+    return [item for name, item in value.attrs.items() if value.born >= 0 and value.stamps.get(name) == value.born]
 
 
 def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:
@@ -343,10 +374,13 @@ def is_leaf(value: Value) -> bool:
 
 
 def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> Iterator[Any]:
-    """Every tensor with a node inside a value, containers and objects included."""
+    """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
     if isinstance(value, (Tensor, Unknown)):
         if value.node is not None:
             yield value
+        if depth > 0 and type(value) is Tensor and value.given is not None:
+            for child in value.given.values():
+                yield from tensors_in(child, depth - 1, into_objects=into_objects)
     elif depth > 0:
         children: list[Value] = []
         if isinstance(value, (tuple, list)):
@@ -355,7 +389,9 @@ def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> It
             children = value.items
         elif isinstance(value, Dict):
             children = list(value.items.values())
-        elif isinstance(value, Instance) and into_objects and not value.module:
-            children = [*value.attrs.values(), value.facts.get("inner")]
+        elif isinstance(value, Instance) and not value.module:
+            children = [*value.attrs.values(), value.facts.get("inner")] if into_objects else _recorded(value)
+        elif isinstance(value, Function):
+            children = [item for _, item in functions.defaults_of(value)]
         for child in children:
             yield from tensors_in(child, depth - 1, into_objects=into_objects)

@@ -67,7 +67,7 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
         if length is None or (not stream.sequential and length - stream.next > MAX_ITEMS):
             return None
         items: list[Value] = []
-        while len(items) < _MAX_DRAINED:
+        while len(items) < MAX_DRAINED:
             length = stream.length()
             if length is None:
                 # It turned out to be a generator without a known end.
@@ -83,7 +83,7 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
             stream.next += 1
         else:
             return None
-        return items if not isinstance(value, Generator) or value.whole[0] else None
+        return items if not isinstance(value, Generator) or value.extent.whole else None
     return None
 
 
@@ -197,6 +197,11 @@ def _generator_stream(machine: Machine, generator: Generator) -> Stream:
 
 
 def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:
+    if isinstance(value, (Generator, Stream)):
+        drawn, whole = machine.gathered(value, node)
+        target.more = target.more or not whole
+        append_all(machine, target, drawn, node)
+        return
     items = known_items(machine, value, node)
     if items is None:
         target.more = True
@@ -223,7 +228,7 @@ TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int
 MAX_ITEMS = 64
 
 
-_MAX_DRAINED = 256
+MAX_DRAINED = 256
 
 
 def exception_signal(args: Args, node: ast.AST) -> Signal:
@@ -311,7 +316,7 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
     index = concrete(index)
     if isinstance(owner, List):
         if isinstance(index, int) and -len(owner.items) <= index < len(owner.items):
-            _rotates(machine, owner.items[index], value)
+            rotates(machine, owner.items[index], value)
             owner.items[index] = value
         elif isinstance(index, slice):
             items = known_items(machine, value, node)
@@ -333,7 +338,7 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         if key in owner.items:
             owner.rewritten.add(key)
         elif isinstance(key, int):
-            _rotates(machine, None, value)
+            rotates(machine, None, value)
         owner.items[key] = value
         if not isinstance(value, CONSTANTS):
             owner.stores[key] = machine.world.site(node)
@@ -350,7 +355,7 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         machine.escape(value, node, owner.name)
 
 
-def _rotates(machine: Machine, before: Value, value: Value) -> None:
+def rotates(machine: Machine, before: Value, value: Value) -> None:
     """A place that held no graph gets one: only when the places come round again a ring shows that it is one."""
     if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
         if not isinstance(before, (Tensor, Unknown)) or before.node is None:

@@ -243,6 +243,19 @@ def _match_class(machine: Machine, pattern: ast.MatchClass, subject: Value, env:
     return _all_match(results)
 
 
+def target_of(machine: Machine, node: ast.AST) -> str:
+    """What the program calls the value of an expression: the target of the assignment that it is the value of, or
+    the list that it extends."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend":
+        return text_of(node.func.value)
+    module = machine.module_of(machine.envs[-1])
+    if module.source is not None:
+        for statement in ast.walk(module.source.tree):
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is node:
+                return text_of(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+    return ""
+
+
 def text_of(node: ast.expr) -> str:
     """The source of an expression, worked out once."""
     text = getattr(node, "_tapecheck_text", None)

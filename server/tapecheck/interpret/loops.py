@@ -6,16 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import carry, containers, equality, flow, functions, methods
+from tapecheck.interpret import carry, containers, equality, flow, functions
 from tapecheck.interpret.flow import Run
 from tapecheck.interpret.values import (
     OPEN,
     Dict,
     Env,
-    Generator,
     Instance,
     List,
-    Set,
     Signal,
     Stream,
     Tensor,
@@ -23,7 +21,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import Frame
 from tapecheck.tape import Fact
 
 if TYPE_CHECKING:
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
-_MAX_ROUNDS = 64
 _MAX_FED = 256
 
 
@@ -220,102 +216,6 @@ def _forget_counters(
         value = env.vars.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
             env.vars[name] = Unknown("number")
-
-
-def list_comprehension(machine: Machine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
-    inner = Env(env, env.globals)
-    inner.inner = True
-    known = [True]
-    items = [machine.eval(node.elt, inner) for _ in _rounds(machine, node.generators, inner, known, False)]
-    if isinstance(node, ast.SetComp):
-        return Set(methods.distinct(items), not known[0])
-    return machine.new_list(items, node, not known[0])
-
-
-def dict_comprehension(machine: Machine, node: ast.DictComp, env: Env) -> Value:
-    result = Dict({}, born=machine.world.clock)
-    inner = Env(env, env.globals)
-    inner.inner = True
-    known = [True]
-    for _ in _rounds(machine, node.generators, inner, known, False):
-        key = equality.hashable(machine.eval(node.key, inner))
-        result.items[key] = machine.eval(node.value, inner)
-        result.stores[key] = machine.world.site(node.value)
-        result.stamps[key] = machine.world.clock
-    result.more = not known[0]
-    return result
-
-
-def generator_expression(machine: Machine, node: ast.GeneratorExp, env: Env) -> Value:
-    inner = Env(env, env.globals)
-    inner.inner = True
-    first, *others = node.generators
-    stream = machine.stream(machine.eval(first.iter, env), first.iter)
-    whole = [True]
-    rounds = _over(machine, stream, first, others, inner, whole, True)
-    return Generator(_lazily(machine, node.elt, rounds, inner), inner, stream.length() is None, whole=whole)
-
-
-def _lazily(machine: Machine, element: ast.expr, rounds: Run, env: Env) -> Run:
-    """The values of a generator expression, each worked out when it is asked for."""
-    home = machine.world.frames[-1]
-    while True:
-        away = machine.world.frames[-1] is not home
-        if away:
-            machine.world.push(Frame(home.function, home.file, home.lines))
-        try:
-            next(rounds)
-            value = machine.eval(element, env)
-        except StopIteration:
-            return None
-        finally:
-            if away:
-                machine.world.pop()
-        yield value
-
-
-def _rounds(machine: Machine, generators: list[ast.comprehension], env: Env, known: list[bool], lazy: bool) -> Run:
-    """The rounds of a comprehension's loops, with its names bound; `known` says whether their number is."""
-    first, *others = generators
-    stream = machine.stream(machine.eval(first.iter, env), first.iter)
-    yield from _over(machine, stream, first, others, env, known, lazy)
-
-
-def _over(
-    machine: Machine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
-    known: list[bool], lazy: bool,
-) -> Run:  # fmt: skip
-    start = index = stream.next
-    while True:
-        length = stream.length()
-        if length is None:
-            known[0] = False
-            if not lazy and index - start >= 2:
-                return
-        elif index >= length:
-            return
-        if index - start >= _MAX_ROUNDS:
-            known[0] = False
-            return
-        machine.world.spend(2)
-        try:
-            element = stream.item(index)
-        except IndexError:
-            return
-        index += 1
-        stream.next = index
-        machine.assign(first.target, element, env, first.target)
-        for condition in first.ifs:
-            truth = machine.known_truth(machine.eval(condition, env))
-            if truth is None:
-                known[0] = False
-            elif not truth:
-                break
-        else:
-            if others:
-                yield from _rounds(machine, others, env, known, lazy)
-            else:
-                yield None
 
 
 def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:

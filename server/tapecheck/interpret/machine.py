@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tapecheck.interpret import (
     attributes,
     calls,
+    comprehensions,
     conditions,
     expressions,
     flow,
@@ -23,7 +24,7 @@ from tapecheck.interpret import (
     stores,
 )
 from tapecheck.interpret.flow import Run
-from tapecheck.interpret.values import Env, Generator, List, Module, Signal, Unknown, Value
+from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Signal, Unknown, Value
 from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Span
 
@@ -48,6 +49,8 @@ class Machine:
         self.entered: dict[tuple[int, tuple[Span, ...]], int] = {}
         self.running: list[int] = []
         self.handlers = 0
+        self.gathering: list[tuple[ast.AST, List | Dict]] = []
+        """What comprehensions and calls that take in an iterable have worked out so far."""
         self.handling: list[Signal] = []
         self.globals_done = False
 
@@ -160,6 +163,7 @@ class Machine:
     binary = expressions.binary
     stream = loops.stream
     elements = loops.elements
+    gathered = comprehensions.gathered
     enter = statements.enter
     leave = statements.leave
     caught = statements.caught

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import constants, records
+from tapecheck.interpret import constants, queues, records
 from tapecheck.interpret.algebra import (
     SET_METHODS,
     counted,
@@ -38,6 +38,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     List,
     Native,
+    Queue,
     Record,
     Set,
     Signal,
@@ -58,6 +59,8 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
         if found is not None:
             return found
     method = _METHODS.get((tuple if isinstance(owner, tuple) else type(owner), name))
+    if method is None and isinstance(owner, Queue):
+        method = _METHODS.get((List, name))
     if method is not None:
         return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at))
     if isinstance(owner, Set) and name in SET_METHODS:
@@ -443,5 +446,8 @@ _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
     (Dict, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
     (List, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
+    (Queue, "put"): queues.put, (Queue, "put_nowait"): queues.put, (Queue, "get"): queues.get,
+    (Queue, "get_nowait"): queues.get, (Queue, "qsize"): queues.size, (Queue, "empty"): queues.empty,
+    (Queue, "full"): queues.full, (Queue, "task_done"): nothing, (Queue, "join"): nothing,
     (Dict, "__init__"): _dict_update_first, (List, "__init__"): _list_extend_first,
 }  # fmt: skip

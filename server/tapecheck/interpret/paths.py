@@ -327,7 +327,12 @@ def _relevant(statement: ast.AST | None, names: set[str]) -> bool:
     if used is None:
         used = set()
         for part in (*statement.body, *statement.orelse):
-            if isinstance(part, ast.Raise) or (isinstance(part, ast.Expr) and _only_says(part.value)):
+            if isinstance(part, ast.Raise):
+                # An exception can carry a tensor to whoever catches it.
+                given = part.exc.args if isinstance(part.exc, ast.Call) else ()
+                used.update(arg.id for arg in given if isinstance(arg, ast.Name))
+                continue
+            if isinstance(part, ast.Expr) and _only_says(part.value):
                 continue
             for child in ast.walk(part):
                 if isinstance(child, (ast.Return, ast.Break, ast.Continue)):

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.interpret import contexts, records
+from tapecheck.interpret import contexts, queues, records
 from tapecheck.interpret.builtin import make_dict, make_range, unknown
+from tapecheck.interpret.comprehensions import gathered, trained
 from tapecheck.interpret.constants import NotPlain, computed, plain
 from tapecheck.interpret.containers import known_items
 from tapecheck.interpret.methods import counter, nothing
@@ -19,6 +20,7 @@ from tapecheck.interpret.values import (
     Args,
     Bound,
     Dict,
+    Extent,
     Function,
     Generator,
     Instance,
@@ -201,12 +203,6 @@ def _environment(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     return remembered(m.world, ("os.getenv", expression(args[0]) if args else None), "os.getenv()")
 
 
-def _listed(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
-    """The elements of an iterable, and whether these are all."""
-    known = known_items(m, value, node)
-    return (list(m.elements(value, node)), False) if known is None else (known, True)
-
-
 def _chain(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """The elements of one iterable after the other, each asked for when it is needed."""
     streams = [m.stream(arg, node) for arg in args]
@@ -220,7 +216,7 @@ def _chain(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             yield from m.elements(stream, node)
         return None
 
-    return Generator(run(), m.envs[-1], whole=[not openly])
+    return Generator(run(), m.envs[-1], extent=Extent(not openly))
 
 
 def _cycle(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -274,7 +270,7 @@ def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Machin
 
     def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         numbers = [concrete(arg) for arg in args[len(args) - counts :]] if len(args) > counts else []
-        listed = [_listed(m, arg, node) for arg in args[: len(args) - len(numbers)]]
+        listed = [gathered(m, arg, node) for arg in args[: len(args) - len(numbers)]]
         named = {key: concrete(value) for key, value in kwargs.items() if key != "**"}
         plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
         if not plain or not all(whole for _, whole in listed):
@@ -286,13 +282,13 @@ def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Machin
 
 
 def _zip_longest(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    listed = [_listed(m, arg, node) for arg in args]
+    listed = [gathered(m, arg, node) for arg in args]
     rows = list(itertools.zip_longest(*(items for items, _ in listed), fillvalue=kwargs.get("fillvalue")))
     return m.stream(m.new_list(rows, node, not all(whole for _, whole in listed)), node)
 
 
 def _accumulate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = _listed(m, args[0], node)
+    items, whole = gathered(m, args[0], node)
     function = args[1] if len(args) > 1 else kwargs.get("func")
     if kwargs.get("initial") is not None:
         items.insert(0, kwargs["initial"])
@@ -311,7 +307,7 @@ def _while_true(dropping: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Va
     """takewhile and dropwhile."""
 
     def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items, whole = _listed(m, args[1], node)
+        items, whole = gathered(m, args[1], node)
         made: list[Value] = []
         for place, item in enumerate(items):
             truth = m.known_truth(m.call(args[0], [item], {}, node))
@@ -328,7 +324,7 @@ def _while_true(dropping: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Va
 
 
 def _starmap(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    rows, whole = _listed(m, args[1], node)
+    rows, whole = gathered(m, args[1], node)
     made = [m.call(args[0], list(m.elements(row, node)), {}, node) for row in rows]
     return m.stream(m.new_list(made, node, not whole), node)
 
@@ -337,9 +333,9 @@ def _selected(kept: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     """filterfalse and compress: the elements that a function, or a list beside them, is true or false for."""
 
     def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items, whole = _listed(m, args[0] if kept else args[1], node)
+        items, whole = gathered(m, args[0] if kept else args[1], node)
         truths = (
-            [m.known_truth(item) for item in _listed(m, args[1], node)[0]]
+            [m.known_truth(item) for item in gathered(m, args[1], node)[0]]
             if kept
             else [m.known_truth(item if args[0] is None else m.call(args[0], [item], {}, node)) for item in items]
         )
@@ -353,7 +349,7 @@ def _selected(kept: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
 
 
 def _groupby(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = _listed(m, args[0], node)
+    items, whole = gathered(m, args[0], node)
     key = args[1] if len(args) > 1 else kwargs.get("key")
     groups: list[tuple[Value, list[Value]]] = []
     for item in items:
@@ -371,19 +367,21 @@ def _groupby(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _tee(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count = concrete(args[1]) if len(args) > 1 else 2
-    items, whole = _listed(m, args[0], node)
+    items, whole = gathered(m, args[0], node)
     copies = count if isinstance(count, int) and 0 <= count <= _MAX_COMBINED else 2
     return tuple(m.stream(m.new_list(items, node, not whole), node) for _ in range(copies))
 
 
 def _reduce(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = list(m.elements(args[1], node)) if len(args) > 1 else []
+    items = gathered(m, args[1], node)[0] if len(args) > 1 else []
     if len(args) > 2:
         items.insert(0, args[2])
-    total: Value = items[0] if items else Unknown("reduce")
-    for item in items[1:]:
-        total = m.call(args[0], [total, item], {}, node)
-    return total
+    if not items:
+        return Unknown("reduce")
+    total = m.new_list(items[:1], node)
+    for item in trained(m, iter(items[1:]), node, total, Extent()):
+        total.items = [m.call(args[0], [total.items[0], item], {}, node)]
+    return total.items[0]
 
 
 def _choice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -406,7 +404,7 @@ def _exit(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Instance(None, "types.SimpleNamespace")
+    result = Instance(None, "types.SimpleNamespace", born=m.world.clock)
     for key, value in kwargs.items():
         if key != "**":
             m.set_attribute(result, key, value, node)
@@ -483,6 +481,10 @@ _STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
     "collections.Counter": counter,
+    "queue.Queue": queues.made("first"), "queue.SimpleQueue": queues.made("first"),
+    "queue.LifoQueue": queues.made("last"), "queue.PriorityQueue": queues.made("least"),
+    "heapq.heappush": queues.push, "heapq.heappop": queues.pop, "heapq.heappushpop": queues.push_and_pop,
+    "heapq.heapreplace": queues.push_and_pop,
     "functools.partial": _partial, "functools.reduce": _reduce,
     "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _unbounded_cache,
     "functools.cached_property": _cached_property,

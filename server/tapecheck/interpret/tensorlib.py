@@ -53,6 +53,8 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         return _extra(torch, owner, name)
     if name in ("T", "mT", "H", "mH", "real", "imag"):
         return torch.op(name if torch.facts.op(name) else "t", [owner], {}, node)
+    if owner.given is not None and name in owner.given:
+        return owner.given[name]
     if owner.extra is not None and name in owner.extra:
         return owner.extra[name]
     return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at))
@@ -77,9 +79,9 @@ def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, n
         owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
         torch.world.change(owner, node, "data =", bumps="no", written=[value])
     else:
-        if owner.extra is None:
-            owner.extra = {}
-        owner.extra[name] = value
+        if owner.given is None:
+            owner.given = {}
+        owner.given[name] = value
 
 
 def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> Tensor:

@@ -59,6 +59,7 @@ class Tensor:
         "cuts",
         "dtype",
         "extra",
+        "given",
         "grad",
         "graph",
         "hooks",
@@ -107,6 +108,8 @@ class Tensor:
         self.retains_grad = False
         self.rank: int | None = None
         self.extra: dict[str, Value] | None = None
+        self.given: dict[str, Value] | None = None
+        """Attributes that the program itself has set."""
         self.length: Value = None
         self.items: list[Value] | None = None
         self.hooks: list[Value] = []
@@ -223,10 +226,21 @@ class View(List):
         return self.of.more
 
 
+class Queue(List):
+    """A queue of the library; `order` says what it gives first: "first", "last" or "least"."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, order: str) -> None:
+        List.__init__(self, [], kind="queue")
+        self.order = order
+
+
 @dataclass(eq=False, slots=True)
 class Set:
     items: list[Value]
     more: bool = False
+    stored_at: Site | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,13 +447,14 @@ class Instance:
     """An object of a user class, or of a library class that keeps state (modules, optimizers, scalers).
 
     For library objects `lib` is the dotted path of the class and `facts` what its construction settled. `quiet` is
-    the state of `World.kept` at which nothing below it carried a graph.
+    the state of `World.kept` at which nothing below it carried a graph, `born` when it was made, -1 where nobody asks.
     """
 
-    __slots__ = ("attrs", "carried", "cls", "facts", "hooks", "lib", "module", "quiet", "stamps", "stores")
+    __slots__ = ("attrs", "born", "carried", "cls", "facts", "hooks", "lib", "module", "quiet", "stamps", "stores")
 
-    def __init__(self, cls: Class | None, lib: str = "", module: bool = False) -> None:
+    def __init__(self, cls: Class | None, lib: str = "", module: bool = False, born: int = -1) -> None:
         self.cls = cls
+        self.born = born
         self.lib = lib
         self.module = module
         self.attrs: dict[str, Value] = {}
@@ -458,17 +473,24 @@ class Instance:
 class Generator:
     """A running generator: `run` yields its values and takes what is sent, `env` holds its locals.
 
-    `open` says that it goes over something whose length nobody knows, `done` that it has come to its end, `whole[0]`
-    whether all it gave is all there is.
+    `open` says that it goes over something whose length nobody knows, `done` that it has come to its end.
     """
 
     run: PyGenerator[Value, Value, Value]
     env: Env
     open: bool = False
     done: bool = False
-    whole: list[bool] = field(default_factory=lambda: [True])
+    extent: Extent = field(default_factory=lambda: Extent())
     pending: list[Value] = field(default_factory=list)
     """What was taken from it ahead of time, to be given first."""
+
+
+@dataclass(eq=False, slots=True)
+class Extent:
+    """How far a comprehension goes: whether its elements are all there are, and how many of them are enough."""
+
+    whole: bool = True
+    enough: int = 2
 
 
 @dataclass(eq=False, slots=True)

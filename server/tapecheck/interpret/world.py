@@ -120,7 +120,7 @@ class World:
         self._ids = 0
         self._storages = 0
         self._loops = 0
-        self._backwards = 0
+        self.backwards = 0
         self._cuts = 0
         self.optimizers = 0
         self._unknown_source: Tensor | None = None
@@ -214,6 +214,11 @@ class World:
         self.stamp += 1
         self.clock += 1
         self.emit(Iteration(loop, index))
+
+    def forget_iteration(self) -> None:
+        """Take the iteration back that was begun just now: the loop has no further element."""
+        if isinstance(self.tape.events[-1], Iteration):
+            self.tape.events.pop()
 
     def leave_loop(self, loop: int, outside: tuple[tuple[int, int], ...], iterations: int, more: Fact) -> None:
         self.iteration = outside
@@ -398,8 +403,8 @@ class World:
         return tuple(dict.fromkeys(node for node in found if node in self.ledger.nodes))
 
     def next_backward(self) -> int:
-        self._backwards += 1
-        return self._backwards
+        self.backwards += 1
+        return self.backwards
 
     def run_backward(self, event: Backward) -> Traversal:
         traversal = self.emit(event)

@@ -99,4 +99,238 @@ for step in range(12):
     meter.add(step, train())
     pass  # count
 """,
+    "losses of a list comprehension": """
+def counted():
+    loss = train()
+    pass  # count
+    return loss
+losses = [counted() for step in range(12)]  # grows
+""",
+    "losses of a dict comprehension": """
+def counted():
+    loss = train()
+    pass  # count
+    return loss
+losses = {
+    step: counted()  # grows
+    for step in range(12)
+}
+""",
+    "numbers of a list comprehension": """
+def counted():
+    loss = train()
+    pass  # count
+    return loss.item()
+losses = [counted() for step in range(12)]
+""",
+    "the sum of a generator expression": """
+def counted(batch):
+    loss = train()
+    pass  # count
+    return loss
+total = sum(counted(batch) for batch in torch.randn(12, 3))  # grows
+""",
+    "a mean over a loader of unknown length": """
+def counted(batch):
+    loss = train()
+    pass  # count
+    return loss
+def batches():
+    for step in range(12):
+        yield torch.randn(4, 3)
+total = sum(counted(batch) for batch in batches()) / 12  # grows
+""",
+    "a list of mapped batches": """
+def counted(batch):
+    loss = train()
+    pass  # count
+    return loss
+losses = list(map(counted, range(12)))  # grows
+""",
+    "a list of what a generator gives": """
+def steps():
+    for step in range(12):
+        yield train()
+        pass  # count
+losses = list(steps())  # grows
+""",
+    "the largest loss of a generator expression": """
+def counted(batch):
+    loss = train()
+    pass  # count
+    return loss
+most = max(counted(batch) for batch in range(12))
+""",
+    "a reduction": """
+import functools
+def counted(total, batch):
+    pass  # count
+    return total + train()
+total = functools.reduce(counted, range(12), 0.0)  # grows
+""",
+    "a list extended by a generator expression": """
+def counted(batch):
+    loss = train()
+    pass  # count
+    return loss
+losses = []
+losses.extend(counted(batch) for batch in range(12))  # grows
+""",
+    "a list that concatenates": """
+losses = []
+for step in range(12):
+    losses = losses + [train()]  # grows
+    pass  # count
+""",
+    "a queue that is never emptied": """
+import queue
+q = queue.Queue()
+for step in range(12):
+    q.put(train())  # grows
+    pass  # count
+""",
+    "a queue that is emptied": """
+import queue
+q = queue.Queue()
+for step in range(12):
+    q.put(train())
+    while not q.empty():
+        print(q.get().item())
+    pass  # count
+""",
+    "a queue of one at a time": """
+import queue
+q = queue.Queue(maxsize=4)
+q.put(train())
+for step in range(12):
+    q.put(train())
+    last = q.get()
+    pass  # count
+""",
+    "a chain of attributes of tensors": """
+last = None
+for step in range(12):
+    loss = train()
+    loss.before = last
+    last = loss  # grows
+    pass  # count
+""",
+    "an attribute of a tensor": """
+last = None
+for step in range(12):
+    loss = train()
+    loss.tag = step
+    last = loss
+    pass  # count
+""",
+    "numbered attributes": """
+class Log:
+    pass
+log = Log()
+for step in range(12):
+    setattr(log, f"loss_{step}", train())  # grows
+    pass  # count
+""",
+    "one attribute by setattr": """
+class Log:
+    pass
+log = Log()
+for step in range(12):
+    setattr(log, "loss", train())
+    pass  # count
+""",
+    "a heap": """
+import heapq
+heap = []
+for step in range(12):
+    heapq.heappush(heap, (step, train()))  # grows
+    pass  # count
+""",
+    "a heap of the best three": """
+import heapq
+heap = []
+for step in range(12):
+    heapq.heappush(heap, (step, train()))
+    if len(heap) > 3:
+        heapq.heappop(heap)
+    pass  # count
+""",
+    "a set": """
+seen = set()
+for step in range(12):
+    seen.add(train())  # grows
+    pass  # count
+""",
+    "a deque without a bound": """
+from collections import deque
+window = deque()
+for step in range(12):
+    window.append(train())  # grows
+    pass  # count
+""",
+    "what an exception carries": """
+class BadLoss(Exception):
+    def __init__(self, loss):
+        self.loss = loss
+def checked(loss):
+    if loss.item() >= 0:
+        raise BadLoss(loss)
+failed = []
+for step in range(12):
+    try:
+        checked(train())
+    except BadLoss as error:
+        failed.append(error.loss)  # grows
+    pass  # count
+""",
+    "a slice bound to the same name": """
+recent = []
+for step in range(12):
+    recent.append(train())
+    recent = recent[-3:]
+    pass  # count
+""",
+    "callbacks that hold what they print": """
+callbacks = []
+for step in range(12):
+    loss = train()
+    callbacks.append(lambda loss=loss: print(loss.item()))  # grows
+    pass  # count
+""",
+    "partials that hold what they print": """
+import functools
+callbacks = []
+for step in range(12):
+    callbacks.append(functools.partial(print, train()))  # grows
+    pass  # count
+""",
+    "records with losses": """
+class Entry:
+    def __init__(self, step, loss):
+        self.step, self.loss = step, loss
+log = []
+for step in range(12):
+    log.append(Entry(step, train()))  # grows
+    pass  # count
+""",
+    "what an exception carries always": """
+class BadLoss(Exception):
+    def __init__(self, loss):
+        self.loss = loss
+failed = []
+for step in range(12):
+    try:
+        raise BadLoss(train())
+    except BadLoss as error:
+        failed.append(error.loss)  # grows
+    pass  # count
+""",
+    "a ring of attributes": """
+class Log:
+    pass
+log = Log()
+for step in range(24):
+    setattr(log, f"loss_{step % 4}", train())
+    pass  # count
+""",
 }
