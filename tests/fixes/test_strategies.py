@@ -347,6 +347,24 @@ def test_a_saved_tensor_is_changed_out_of_place(form: str) -> None:
     assert fixes[0].applicability == "safe"
 
 
+@pytest.mark.parametrize("change", ["p.clamp_(-1, 1)", "p -= 0.1"])
+def test_a_change_of_parameters_is_not_made_to_a_name_that_nobody_reads(change: str) -> None:
+    text, fixes = _fixes(
+        f"""
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        for step in range(2):
+            loss = net(torch.randn(2, 3)).sum()
+            with torch.no_grad():
+                for p in net.parameters():
+                    {change}
+            loss.backward()
+        """,
+        "TAPE102",
+    )
+    assert fixes
+    assert not any(line.startswith("p = ") for fix in fixes for line in _lines_changed(text, fix))
+
+
 @pytest.mark.parametrize("written", ["nn.ReLU(inplace=True)", "nn.ReLU(True)"])
 def test_an_inplace_module_is_made_without_inplace(written: str) -> None:
     text, fixes = _fixes(

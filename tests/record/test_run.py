@@ -66,6 +66,19 @@ def test_limits_end_the_program_without_its_handlers(record: Record, limit: dict
     assert isinstance(result.tape.events[-1], End) and not result.tape.complete
 
 
+def test_every_iteration_counts_in_every_run_of_a_loop(record: Record) -> None:
+    # Calls of later epochs pass without a word on the tape, some of their iterations are on it all the same.
+    result = record("""
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        for epoch in range(5):
+            for batch in range(4):
+                (w * batch).sum().backward()
+    """)
+    assert (result.iterations, result.backwards) == (20, 20)
+
+
 @pytest.mark.parametrize("way", ["timeout", "cancelled"])
 def test_timeout_and_cancelling_kill_the_whole_tree(write: Write, tmp_path: Path, way: str) -> None:
     script = write(ENDLESS)

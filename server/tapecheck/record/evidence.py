@@ -265,7 +265,8 @@ class _Story:
         found = []
         for finding in judge_tapes([self.view]):
             if finding.code in _RAISING or finding.severity == "error":
-                if not any(self._is_about(raised, finding) for raised in self.raised):
+                about = [raised for raised in self.raised if self._is_about(raised, finding)]
+                if not about or (finding.code == "TAPE103" and any(map(self._needs_graph_of_gradient, about))):
                     continue
             if finding.code == "TAPE301" and finding.facts.get("call") == "grad":
                 # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
@@ -373,7 +374,7 @@ class _Story:
             return None
         code = codes[0]
         failed = self.problem_of(raised)
-        if code == "TAPE103" and failed is not None and self._gradient_roots(failed):
+        if code == "TAPE103" and self._needs_graph_of_gradient(raised):
             code = "TAPE401"
         rule = _NAMES[code]
         detail = _raised_text(self, raised)
@@ -402,12 +403,15 @@ class _Story:
         problem = failed.traversal.problem if failed is not None else None
         return problem.node if problem is not None else None
 
-    def _gradient_roots(self, failed: Run) -> bool:
+    def _needs_graph_of_gradient(self, raised: Raised) -> bool:
         """Whether the root without graph came from an earlier autograd.grad call of the same name."""
+        failed = self.problem_of(raised)
+        if failed is None or failed.backward.call != "grad":
+            return False
         names = {root.name for root in failed.backward.roots if root.node is None and root.name}
-        return False if not names else any(
+        return bool(names) and any(
             item.backward.call == "grad" and item.backward.create == "no" and item.position < failed.position
-            and failed.backward.call == "grad" and item.at.span == failed.at.span
+            and item.at.span == failed.at.span
             for item in self.reading.runs
         )  # fmt: skip
 

@@ -413,9 +413,11 @@ class _Follower:
         self.iterations = self.backwards = 0
         self._position = 0
         self._rest = b""
-        self._training: set[int] = set()
-        self._counts: dict[int, int] = {}
-        self._sites: dict[int, int] = {}
+        # Loops by the place of their text: each run of a loop has a number of its own.
+        self._training: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._loops: dict[int, str] = {}
+        self._sites: dict[int, tuple[str, int | None]] = {}
         self._passed = {"passed-calls": 0, "passed-iterations": 0}
         self._readers = [
             threading.Thread(target=self._read, args=(name, pipe), daemon=True)
@@ -507,14 +509,17 @@ class _Follower:
         with contextlib.suppress(ValueError, KeyError, IndexError, TypeError):
             if line.startswith(b'{"event":"Site"'):
                 site = json.loads(line)
-                if site["iteration"]:
-                    if len(self._sites) > _MAX_SITES:
-                        self._sites.clear()
-                    self._sites[site["id"]] = site["iteration"][-1][0]
+                if len(self._sites) > _MAX_SITES:
+                    self._sites.clear()
+                self._sites[site["id"]] = (str(site["span"]), site["iteration"][-1][0] if site["iteration"] else None)
+            elif line.startswith(b'{"event":"Loop"'):
+                entry = json.loads(line)
+                if entry["at"] in self._sites:
+                    self._loops[entry["id"]] = self._sites[entry["at"]][0]
             elif line.startswith(b'{"event":"Iteration"'):
-                loop = int(json.loads(line)["loop"])
-                self._counts[loop] = self._counts.get(loop, 0) + 1
-                self.iterations += loop in self._training
+                place = self._loops[json.loads(line)["loop"]]
+                self._counts[place] = self._counts.get(place, 0) + 1
+                self.iterations += place in self._training
             elif line.startswith(b'{"event":"Measure"') and b'"passed-' in line:
                 entry = json.loads(line)
                 before, self._passed[entry["name"]] = self._passed[entry["name"]], int(entry["value"])
@@ -524,11 +529,11 @@ class _Follower:
                     self.iterations += self._passed["passed-iterations"] - before
             elif line.startswith(b'{"event":"Backward"') and b'"succeeded":true' not in line:
                 self.backwards += 1
-                around = self._sites.get(json.loads(line)["at"])
-                if around is not None and around not in self._training:
+                inner = self._sites[json.loads(line)["at"]][1]
+                if inner is not None and self._loops[inner] not in self._training:
                     # Iterations count from the first backward of a loop on, those before it included.
-                    self._training.add(around)
-                    self.iterations += self._counts.get(around, 0)
+                    self._training.add(self._loops[inner])
+                    self.iterations += self._counts.get(self._loops[inner], 0)
 
 
 def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopped: _Stopped) -> Tape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
@@ -40,7 +41,7 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
     for change in _changes(context):
         for frame in frames(change.at):
             statement = code.statement_at(frame)
-            if isinstance(statement, ast.AugAssign):
+            if isinstance(statement, ast.AugAssign) and _takes_the_place(code, change, statement, statement.target):
                 try:
                     text = rewrite.out_of_place(code.segment(statement))
                 except rewrite.RewriteError:
@@ -52,7 +53,7 @@ def out_of_place(context: Context) -> Iterator[Candidate]:
                 )  # fmt: skip
             call = context.call_at(frame)
             if call is not None:
-                yield from _call_out_of_place(context, call)
+                yield from _call_out_of_place(context, change, call)
         yield from _modules_out_of_place(context, change)
 
 
@@ -64,7 +65,25 @@ def _changes(context: Context) -> list[InPlace]:
     return found
 
 
-def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
+def _takes_the_place(code: Code, change: InPlace, statement: ast.stmt, target: ast.expr) -> bool:
+    """Whether a new tensor under the name of the changed one reaches those who read the change.
+
+    Nobody reads the name of a loop over parameters again, and an optimizer keeps stepping the leaf that it was given.
+    """
+    if change.leaf is not None:
+        return False
+    if not isinstance(target, ast.Name):
+        return True
+    end, loads = code.end(statement), code.loads(code.function(statement), target.id)
+    # A name that no loop binds anew is read again in the next iteration.
+    around = itertools.takewhile(
+        lambda loop: all(dotted(name) != target.id for name in targets(loop)), code.loops(statement)
+    )
+    start = min((code.start(loop) for loop in around), default=end)
+    return any(code.start(load) >= end or start <= code.start(load) for load in loads)
+
+
+def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Iterator[Candidate]:
     code = context.code
     removed = remove_argument(code, call, "inplace", _inplace_position(call))
     if removed is not None and _is_true(call):
@@ -87,6 +106,8 @@ def _call_out_of_place(context: Context, call: ast.Call) -> Iterator[Candidate]:
             if not call.args or not isinstance(call.args[0], ast.Name):
                 return
             target = call.args[0]
+        if not _takes_the_place(code, change, statement, target):
+            return
         name = code.segment(target)
         yield Candidate(
             f"Compute `{name}` out of place", _SAME, [code.replace(statement, f"{name} = {text}")], context.stops
