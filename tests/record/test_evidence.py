@@ -330,3 +330,81 @@ def test_entries_of_a_dictionary_are_told_apart(record: Callable[..., RunResult]
     assert nodes is not None
     # What earlier iterations left: a product and a sum of each.
     assert nodes.measured["nodes"] == [2, 4, 6, 8, 14]
+
+
+UNUSED = """
+    import torch
+
+    params = [torch.randn(4, 1, requires_grad=True)]
+    for step in range(3):
+        weights = torch.zeros(5, 1, requires_grad=True)
+        cost = (torch.randn(5, 4) @ params[0]).tanh()
+        grads = torch.autograd.grad((cost * weights).sum(), params{words})
+        fast = [p - g for p, g in zip(params, grads)]
+        loss = (torch.randn(6, 4) @ fast[0]).pow(2).mean()
+        torch.autograd.grad({root}, weights)
+"""
+TWICE = """
+    import torch
+
+
+    def derivative(y, x):
+        return torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)[0]
+
+
+    x = torch.rand(3, requires_grad=True)
+    slope = derivative(x.sin(), x)
+    derivative(slope, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "taken"),
+    [(UNUSED.format(words="", root="loss"), 10, {7}), (TWICE, 5, {5, 9})],
+    ids=["no part of the graph", "no graph"],
+)
+def test_a_gradient_without_graph_is_named_by_the_run(
+    record: Callable[..., RunResult], text: str, line: int, taken: set[int]
+) -> None:
+    (finding,) = judge([], record(text).tape)
+    assert (finding.code, finding.span.line) == ("TAPE401", line)
+    assert taken <= {label.span.line for label in finding.labels}
+
+
+@pytest.mark.parametrize("root", ["cost.sum()", "torch.randn(6, 4).matmul(params[0]).sum()"])
+def test_an_input_that_was_never_used_is_no_missing_graph(record: Callable[..., RunResult], root: str) -> None:
+    result = record(UNUSED.format(words=", retain_graph=True", root=root))
+    assert "to not have been used" in result.stderr
+    assert judge([], result.tape) == []
+
+
+def test_how_often_a_call_ran_is_counted_and_not_what_the_tape_holds(tmp_path: Path) -> None:
+    path = tmp_path / "long.py"
+    path.write_text(
+        "import torch\n"
+        "w = torch.ones(3, requires_grad=True)\n"
+        "for step in range(40):\n"
+        "    (w * w).sum().backward(\n"
+        "        retain_graph=True,\n"
+        "    )\n"
+    )
+    predicted = Finding("TAPE301", "needless-retain-graph", "info", Span(str(path), 4, 5, 6, 6), "predicted", "help")
+    (judged,) = confirm(str(path), RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET), [predicted])[1]
+    assert judged.evidence is not None and "ran 40 times" in judged.evidence.detail
+
+
+def test_iterations_of_another_loop_are_not_told_as_those_of_this_one(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+
+        w = torch.ones(3, requires_grad=True)
+        targets = []
+        for part in range(3):
+            targets.append(w * w)
+        for step in range(2):
+            sum(targets).sum().backward()
+    """)
+    (finding,) = [item for item in judge([], result.tape) if item.code == "TAPE101"]
+    assert finding.evidence is not None
+    assert finding.evidence.detail.startswith("raised in iteration 2: ")
+    assert "was built on line 6 and freed" in finding.evidence.detail

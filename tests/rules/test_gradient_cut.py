@@ -116,3 +116,63 @@ for step in range(5):
     optimizer.step()
 """
     assert [(one.code, one.span.line) for one in check(from_text(text, "program.py")).findings] == [("TAPE402", 8)]
+
+
+def test_the_cut_before_the_own_step_is_the_one_to_mend() -> None:
+    text = """\
+import torch
+from torch import nn
+net_g, net_d = nn.Linear(4, 3), nn.Linear(3, 1)
+opt_d = torch.optim.Adam(net_d.parameters())
+opt_g = torch.optim.Adam(net_g.parameters())
+for step in range(3):
+    fake = net_g(torch.randn(6, 4))
+    opt_d.zero_grad()
+    net_d(fake.detach()).mean().backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    (-net_d(fake.detach()).mean()).backward()
+    opt_g.step()
+"""
+    (finding,) = check(from_text(text, "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 12)
+    assert [label.span.line for label in finding.labels if label.role == "step"] == [13]
+
+
+def test_a_leaf_again_names_the_cut_of_what_is_trained() -> None:
+    text = """\
+import torch
+from torch import nn
+policy, target = nn.Linear(4, 2), nn.Linear(4, 2)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+for step in range(3):
+    q = policy(torch.randn(8, 4))
+    with torch.no_grad():
+        wanted = target(torch.randn(8, 4))
+    loss = nn.functional.mse_loss(q.detach(), wanted).requires_grad_()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (finding,) = check(from_text(text, "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 9)
+    assert "leave the `.detach()` out" in finding.help and "no_grad" not in finding.help
+
+
+def test_what_is_cleared_before_the_step_is_not_lost_by_a_cut() -> None:
+    # The generator's own loss has lost it in a way that nobody can see: the discriminator's detach is right.
+    text = """\
+import torch
+from torch import nn
+net_g, net_d = nn.Linear(4, 3), nn.Linear(3, 1)
+opt_d = torch.optim.Adam(net_d.parameters())
+opt_g = torch.optim.Adam(net_g.parameters())
+for step in range(3):
+    opt_d.zero_grad()
+    net_d(net_g(torch.randn(6, 4)).detach()).mean().backward()
+    opt_d.step()
+    opt_g.zero_grad()
+    (-net_d(net_g(torch.randn(6, 4)).data.requires_grad_()).mean()).backward()
+    opt_g.step()
+"""
+    assert check(from_text(text, "program.py")).findings == []

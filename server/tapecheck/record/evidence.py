@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
@@ -23,6 +24,7 @@ from tapecheck.rules.words import merged
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
+_LONGEST = 240
 CONSECUTIVE = 5
 """So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
 
@@ -33,6 +35,7 @@ _NO_GRAPH = "does not require grad"
 _UNUSED = "appears to not have been used in the graph"
 _LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
 _RAISING = ("TAPE101", "TAPE102", "TAPE103", "TAPE104")
+_SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
 _NAMES = {rule.code: rule for rule in ALL}
 
 
@@ -156,6 +159,7 @@ class _Story:
         self.held: dict[tuple[int, str, str, int], _Series] = {}
         self.live: dict[int, _Series] = {}
         self.without_gradient: dict[int, int] = {}
+        self.passed = False
         hold: Hold | None = None
         for event in tape.events:
             if isinstance(event, Hold):
@@ -194,6 +198,8 @@ class _Story:
                 series.samples.append(_Sample(index, value))
             elif series.samples:
                 series.samples[-1].size = value
+        elif name == "passed-calls":
+            self.passed = value > 0
         elif name == "never-a-gradient" and about.isdigit():
             self.without_gradient[int(about)] = value
 
@@ -220,7 +226,8 @@ class _Story:
         """How often the code of a span ran."""
         file = self.file(span.file)
         rows = range(span.line, max(span.end_line, span.line) + 1)
-        counted = max((self.hits.get((file, row), 0) for row in rows), default=0)
+        # A call over several rows comes back to its first one: the row that ran least tells how often.
+        counted = min((hits for row in rows if (hits := self.hits.get((file, row), 0))), default=0)
         return max(counted, len(self.runs_at(span)))
 
     def loops_of(self, span: Span) -> set[int]:
@@ -266,7 +273,7 @@ class _Story:
         for finding in judge_tapes([self.view]):
             if finding.code in _RAISING or finding.severity == "error":
                 about = [raised for raised in self.raised if self._is_about(raised, finding)]
-                if not about or (finding.code == "TAPE103" and any(map(self._needs_graph_of_gradient, about))):
+                if not about or (finding.code == "TAPE103" and any(map(self._gradient_without_graph, about))):
                     continue
             if finding.code == "TAPE301" and finding.facts.get("call") == "grad":
                 # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
@@ -298,23 +305,25 @@ class _Story:
         names = [leaves[number].name or f"parameter {number}" for number in never]
         shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         place, message = self._from_leaf(), f"{shown} never had a gradient: nothing leads back from this new leaf"
+        advice = "leave the `requires_grad` out: it hides the error and trains nothing; mend what cut the graph before"
         if place is None:
             files = {event.at.file for event in self.tape.events if isinstance(event, (Node, Loop))}
             place = only_cut([(file, self.file(file)) for file in sorted(files)], names)
             message = f"{shown} never had a gradient: the graph may be cut here, the one place of the program that can"
+            advice = "leave the cut out, or do not give these parameters to the optimizer"
         if place is None:
             return None
         steps = max(self.without_gradient[number] for number in never)
         return Finding(
             "TAPE402", _NAMES["TAPE402"].name, "warning", place, message,
-            "leave the cut out, or do not give these parameters to the optimizer",
+            advice,
             tuple(
-                Label(event.at.span, "this optimizer steps them", "optimizer")
+                Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "optimizer")
                 for event in self.reading.optimizers.values() if set(event.params) & set(never)
             ),
             certain=False, facts={"parameters": names},
             evidence=Evidence(
-                "found-by-run", f"{shown} never had a gradient in {_times(steps)} that an optimizer stepped", None,
+                "found-by-run", f"{shown} never had a gradient in {_steps(steps)}", None,
                 {"parameters": names, "steps": steps},
             ),
         )  # fmt: skip
@@ -370,20 +379,66 @@ class _Story:
 
     def _from_exception(self, raised: Raised) -> Finding | None:
         codes = self.codes(raised)
-        if not codes or _UNUSED in raised.message:
+        if codes and _UNUSED in raised.message:
+            return self._from_unused(raised)
+        if not codes:
             return None
         code = codes[0]
         failed = self.problem_of(raised)
-        if code == "TAPE103" and self._needs_graph_of_gradient(raised):
+        taken = self._gradient_without_graph(raised) if code == "TAPE103" else None
+        if taken is not None:
             code = "TAPE401"
         rule = _NAMES[code]
         detail = _raised_text(self, raised)
-        labels = tuple(self._labels(raised, failed))
+        labels = (*(_without_graph(taken) if taken is not None else ()), *self._labels(raised, failed))
         return Finding(
             code, rule.name, "error", raised.at.span, f"{_FOUND[code]}: {_short(raised.message)}", _HELP[code], labels,
             facts={"from_exception": True},
             evidence=Evidence("found-by-run", detail, _iteration(raised.at)),
         )  # fmt: skip
+
+    def _from_unused(self, raised: Raised) -> Finding | None:
+        """An input that the graph does not lead to, where a gradient without graph was taken through it on the way.
+
+        Which is so where the graph has the inputs of that gradient as an inner step leaves them, and only so: each
+        with a constant added or taken away.
+        """
+        failed = self.problem_of(raised)
+        if failed is None or failed.backward.inputs is None:
+            return None
+        ledger = self.reading.ledger
+        graph = ledger.ancestry(root.node for root in failed.backward.roots if root.node is not None)
+        missing = [number for number in failed.backward.inputs if number not in graph]
+        for earlier in reversed(self.reading.runs[: self.reading.runs.index(failed)]):
+            backward = earlier.backward
+            if backward.call != "grad" or backward.create != "no" or not backward.inputs:
+                continue
+            behind = ledger.ancestry(root.node for root in backward.roots if root.node is not None)
+            through = [number for number in missing if number in behind and number not in backward.inputs]
+            if not through or not self._stepped(graph, backward.inputs):
+                continue
+            leaf = ledger.leaves.get(through[0])
+            name = f"`{leaf.name}`" if leaf is not None and leaf.name else "an input"
+            root = next((f"`{root.name}`" for root in failed.backward.roots if root.name), "the tensor")
+            return Finding(
+                "TAPE401", _NAMES["TAPE401"].name, "error", raised.at.span,
+                f"{root} does not lead to {name}: the gradient that was taken through it has no graph of its own",
+                _HELP["TAPE401"],
+                (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
+                facts={"from_exception": True},
+                evidence=Evidence("found-by-run", _raised_text(self, raised), _iteration(raised.at)),
+            )  # fmt: skip
+        return None
+
+    def _stepped(self, graph: Collection[int], inputs: Collection[int]) -> bool:
+        """Whether a graph has each of some tensors, and only with something added that has no graph."""
+        used: dict[int, bool] = {}
+        for number in self.reading.graph_nodes(graph):
+            node = self.reading.ledger.nodes[number]
+            for source in node.inputs:
+                if source in inputs:
+                    used[source] = used.get(source, True) and node.op in _SHIFTS and len(node.inputs) == 1
+        return len(used) == len(inputs) and all(used.values())
 
     def _labels(self, raised: Raised, failed: Run | None) -> Iterable[Label]:
         problem = failed.traversal.problem if failed is not None else None
@@ -403,17 +458,27 @@ class _Story:
         problem = failed.traversal.problem if failed is not None else None
         return problem.node if problem is not None else None
 
-    def _needs_graph_of_gradient(self, raised: Raised) -> bool:
-        """Whether the root without graph came from an earlier autograd.grad call of the same name."""
+    def _gradient_without_graph(self, raised: Raised) -> Run | None:
+        """The autograd.grad call that a root without graph came from: an earlier one of the same place and name."""
         failed = self.problem_of(raised)
         if failed is None or failed.backward.call != "grad":
-            return False
-        names = {root.name for root in failed.backward.roots if root.node is None and root.name}
-        return bool(names) and any(
-            item.backward.call == "grad" and item.backward.create == "no" and item.position < failed.position
-            and item.at.span == failed.at.span
-            for item in self.reading.runs
+            return None
+        if not any(root.node is None and root.name for root in failed.backward.roots):
+            return None
+        return next(
+            (
+                item for item in reversed(self.reading.runs)
+                if item.backward.call == "grad" and item.backward.create == "no" and item.position < failed.position
+                and item.at.span == failed.at.span
+            ),
+            None,
         )  # fmt: skip
+
+
+def _without_graph(taken: Run) -> Iterable[Label]:
+    yield Label(taken.at.span, "not differentiable: taken here without `create_graph=True`", "cut")
+    for caller in taken.at.stack:
+        yield Label(caller, "called from here", "called")
 
 
 # Verdicts by rule
@@ -462,7 +527,7 @@ def _kept(story: _Story, finding: Finding) -> Evidence | None:
     ]
     growing = [series for series in mine if series.grows]
     if growing:
-        series = max(growing, key=lambda item: len(item.samples))
+        series = max(growing, key=lambda item: (_last_name(item.holder) == _last_name(holder), len(item.samples)))
         last = series.samples[-1]
         detail = (
             f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
@@ -564,10 +629,18 @@ def _needless(story: _Story, finding: Finding) -> Evidence | None:
         held = sum(1 for node in runs[-1].traversal.executed if story.reading.ledger.nodes.get(node) is not None)
         return Evidence(
             "confirmed",
-            f"the call ran {_times(len(runs))} and nothing ever walked the graph it retained ({held} nodes each time)",
+            f"{_ran(story, finding, runs)} and nothing ever walked the graph it retained ({held} nodes each time)",
             None, {"runs": len(runs), "nodes": held},
         )  # fmt: skip
     return None
+
+
+def _ran(story: _Story, finding: Finding, runs: Sequence[Run]) -> str:
+    """How often a call ran; most calls of a long run are not on the tape, so that its line tells more."""
+    counted = story.count(finding.span)
+    if counted > len(runs):
+        return f"the line ran {_times(counted)}"
+    return f"the call ran {_times(len(runs))}" + (" or more" if story.passed and not story.hits else "")
 
 
 def _missing_create(story: _Story, finding: Finding) -> Evidence | None:
@@ -589,8 +662,7 @@ def _missing_create(story: _Story, finding: Finding) -> Evidence | None:
         lines = ", ".join(sorted({str(item.at.line) for item in without}))
         return Evidence(
             "confirmed",
-            f"the line ran {_times(ran)}; the gradient that it uses (line {lines}) was taken "
-            f"{_times(len(without))} and never had a graph",
+            f"the gradient that it uses (line {lines}) was taken {_times(len(without))} and never had a graph",
             _iteration(without[0].at), {"runs": ran},
         )  # fmt: skip
     if taken:
@@ -615,13 +687,13 @@ def _cut(story: _Story, finding: Finding) -> Evidence | None:
         shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         steps = max(never.values())
         return Evidence(
-            "confirmed", f"{shown} never had a gradient in {_times(steps)} that an optimizer stepped", None,
+            "confirmed", f"{shown} never had a gradient in {_steps(steps)}", None,
             {"parameters": names, "steps": steps},
         )  # fmt: skip
     if story.reading.steps and len(story.reading.steps) >= 2:
         return Evidence(
             "refuted",
-            f"every parameter of every optimizer had a gradient within {_times(len(story.reading.steps))} of stepping",
+            "every parameter of every optimizer had a gradient in some step of it",
         )
     return None
 
@@ -675,8 +747,8 @@ def _raised_text(story: _Story, raised: Raised) -> str:
     text += f": {_short(raised.message)}"
     if node is not None:
         text += f"; `{node.op}` was built on line {node.at.line}"
-        built = _iteration(node.at)
-        if built is not None and index is not None and built != index:
+        built = dict(node.at.iteration).get(raised.at.iteration[-1][0]) if raised.at.iteration else None
+        if built is not None and built != index:
             text += f" in iteration {built}"
     if problem is not None and problem.freed_by is not None:
         text += f" and freed by the call on line {problem.freed_by.at.line}"
@@ -694,7 +766,9 @@ def _short(message: str) -> str:
     end = first.find(" (or directly access")
     if end < 0:
         end = first.find(". ")
-    return first[:end] if 0 < end < 160 else first[:160]
+    if 0 < end <= _LONGEST:
+        return first[:end]
+    return first if len(first) <= _LONGEST else textwrap.shorten(first, _LONGEST, placeholder=" ...")
 
 
 def _iteration(site: Site) -> int | None:
@@ -703,6 +777,10 @@ def _iteration(site: Site) -> int | None:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+def _steps(count: int) -> str:
+    return "the one step of its optimizer" if count == 1 else f"{count} steps of its optimizer"
 
 
 def _bytes(size: int) -> str:

@@ -230,7 +230,7 @@ for step in range(3):
         if not owner:
             return
         places: dict[tuple[str, int], list[_Cause]] = {}
-        for cause in _causes(reading, owner.keys()):
+        for cause in _before_their_own_step(reading, list(_causes(reading, owner.keys()))):
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
         every = [cause for causes in places.values() for cause in causes]
@@ -248,7 +248,7 @@ for step in range(3):
         names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in lost))
         named = [f"`{name}`" for name in names if name]
         more = len(named) - 3
-        text = join([*named[:3], f"{more} more parameters"] if more > 0 else named) or (
+        text = join([*named[:3], f"{more} more parameters"] if more > 1 else named) or (
             "a parameter" if len(lost) == 1 else f"{len(lost)} parameters"
         )
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
@@ -271,9 +271,12 @@ for step in range(3):
         run = causes[0].run
         labels.append(Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path"))
         step = next(
-            (step for _, step in reading.steps if reading.optimizers[step.optimizer].name in owner.values()),
+            (
+                step for _, step in reading.steps
+                if step.optimizer in reading.optimizers and set(lost) & set(reading.optimizers[step.optimizer].params)
+            ),
             None,
-        )
+        )  # fmt: skip
         if step is not None:
             labels.append(Label(step.at.span, "stepped here without a gradient", "step"))
         labels += called_from(reading, cut.at, cut.at)
@@ -347,6 +350,7 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
                 sources = with_sources(reading, root.cuts)
                 done |= sources.keys()
                 before = sorted((cut for cut in sources.values() if cut.at != made.at), key=lambda cut: cut.id)
+                before = [cut for cut in before if covered(reading, cut) & wanted] or before
                 # A backward from a leaf reaches nothing else, whatever the value was made of.
                 behind = set().union(*(covered(reading, cut) for cut in sources.values())) & wanted or wanted
                 if behind:
@@ -372,6 +376,38 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
                 continue
             yield _Cause(cut.how, cut.name, cut.at, behind, run, [])
         yield from _updated_copies(reading, run, wanted)
+
+
+def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
+    """The cuts without which a step of the parameters' own optimizer would have found a gradient.
+
+    A discriminator's step detaches what the generator made, as it should: what the generator would get there is
+    cleared before its own step, and where that step's loss has lost it, too, that one is to be mended.
+    """
+    runs = sorted(run.position for run in reading.runs)
+    steps: dict[int, list[int]] = {}
+    for position, step in reading.steps:
+        if step.optimizer in reading.optimizers:
+            for leaf in reading.optimizers[step.optimizer].params:
+                steps.setdefault(leaf, []).append(position)
+    kept: list[_Cause] = []
+    lost: set[int] = set()
+    others: list[_Cause] = []
+    for cause in causes:
+        run = cause.run.position
+        following = next((position for position in runs if position > run), None)
+        after = {leaf: next((step for step in steps.get(leaf, ()) if step > run), None) for leaf in cause.lost}
+        if all(
+            step is not None and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
+            for leaf, step in after.items()
+        ):
+            continue
+        if any(step is not None and (following is None or step < following) for step in after.values()):
+            kept.append(cause)
+            lost |= cause.lost
+        else:
+            others.append(cause)
+    return [*kept, *(cause for cause in others if not cause.lost <= lost)]
 
 
 def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:
