@@ -230,6 +230,62 @@ def no_synchronisation(machine: Machine) -> str:
     return "none in 20 iterations"
 
 
+_SYNCHRONISING = """
+    from torch.profiler import ProfilerActivity, profile
+
+    model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.randn(512, 256, device=device)
+    kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device != "cpu" else [])
+    with profile(activities=kinds) as seen:
+        for step in range(30):
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            if step % 10 == 0:
+                loss.item()
+    waits = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize")
+    print({name: sum(event.count for event in seen.key_averages() if event.key == name) for name in waits})
+"""
+
+
+def synchronisations_counted(machine: Machine) -> str:
+    """As many calls that wait for the device as without the recorder, by the profiler's count."""
+    plain, (result, _) = machine.plain(_SYNCHRONISING), machine.record(_SYNCHRONISING)
+    assert result.how_ended == "finished", result.detail
+    assert result.stdout == plain, (result.stdout, plain)
+    return f"{plain.strip()} with and without"
+
+
+def device_time(machine: Machine) -> str:
+    """The device's time an iteration beside the program's own events around its iterations."""
+    result, _ = machine.record("""
+        model = nn.Sequential(*[nn.Linear(2048, 2048) for _ in range(8)]).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        x = torch.randn(4096, 2048, device=device)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(41)] if device != "cpu" else []
+        for step in range(40):
+            if marks:
+                marks[step].record()
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+        if marks:
+            marks[40].record()
+            torch.cuda.synchronize()
+            times = [marks[step].elapsed_time(marks[step + 1]) for step in range(1, 39)]
+            print(sum(times) / len(times))
+    """)
+    assert result.how_ended == "finished", result.detail
+    measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
+    assert measures.get("device-time-iterations", 0) >= 20, "too few iterations were measured"
+    own, mean = float(result.stdout), measures["device-time-mean"]
+    assert abs(mean - own) <= 0.1 * own + 0.05, f"{mean} ms measured, {own} ms by the program's own events"
+    return f"{mean:.3g} ms an iteration, {own:.3g} ms by the program's own events"
+
+
 @dataclass(frozen=True)
 class Check:
     """One row of the table."""
@@ -248,6 +304,8 @@ CHECKS = (
     Check("peak memory unchanged", same_peak, only_cuda=True),
     Check("memory runs out", memory_runs_out),
     Check("no synchronisation", no_synchronisation, only_cuda=True),
+    Check("synchronisations counted", synchronisations_counted, only_cuda=True),
+    Check("device time", device_time, only_cuda=True),
 )
 
 

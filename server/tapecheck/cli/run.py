@@ -19,6 +19,7 @@ from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
 from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, write
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
+from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
@@ -319,7 +320,8 @@ def _is_so(finding: Finding) -> bool:
 def _ending(result: RunResult, request: RunRequest) -> str:
     iterations = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
     backwards = f"{result.backwards} backward call{'s' * (result.backwards != 1)}"
-    seen = f"{iterations}, {backwards}, {result.seconds:.1f} s"
+    device = mean_time(result.tape)
+    seen = f"{iterations}, {backwards}, {result.seconds:.1f} s" + (f", {device}" if device else "")
     if result.how_ended == "finished":
         code = f", exit code {result.exit_code}" if result.exit_code else ""
         return f"the script ran to its end ({seen}{code})"

@@ -56,6 +56,7 @@ def _data(run: Run) -> dict[str, Any]:
     shown = reading.runs if len(reading.runs) <= _MAX_CALLS else reading.runs[: _MAX_CALLS // 2] + reading.runs[
         -_MAX_CALLS // 2 :
     ]  # fmt: skip
+    device = _device_times(run.tape)
     calls = []
     for number, item in enumerate(shown):
         backward, traversal = item.backward, item.traversal
@@ -78,6 +79,8 @@ def _data(run: Run) -> dict[str, Any]:
                 "shape": shapes.of(item, number, len(shown)),
             }
         )
+        if backward.at.iteration and backward.at.iteration[-1] in device:
+            calls[-1]["device"] = round(device[backward.at.iteration[-1]], 3)
     return {
         "title": Path(run.checked.path).name,
         "ending": run.ending,
@@ -208,6 +211,15 @@ def _alive(tape: Tape, lines: dict[int, int]) -> list[dict[str, Any]]:
             elif event.name in ("live-saved-bytes", "cuda-memory") and found:
                 found[-1]["bytes" if event.name == "live-saved-bytes" else "device"] = int(event.value)
     return found
+
+
+def _device_times(tape: Tape) -> dict[tuple[int, int], float]:
+    """Milliseconds on the device by loop and iteration: from one event of its stream to another, idle or not."""
+    return {
+        event.at.iteration[-1]: event.value
+        for event in tape.events
+        if isinstance(event, Measure) and event.name == "device-time" and event.at.iteration
+    }
 
 
 def _finding(run: Run, index: int, finding: Finding, files: _Files) -> dict[str, Any]:

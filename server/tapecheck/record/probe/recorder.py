@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .device import DeviceTimes
 from .graph import (
     NewLeaf,
     NewNode,
@@ -62,6 +63,7 @@ class Recorder(Listener):
         self.torch: Any = None
         self.reader: Any = None
         self.holds: Any = None
+        self.device: Any = None
         self.began = time.monotonic()
         self.failures = 0
         self.first_failure = ""
@@ -96,6 +98,7 @@ class Recorder(Listener):
         self.torch = torch
         self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS)
         self.holds = HoldFinder(torch, self.reader, self.sources)
+        self.device = DeviceTimes(torch.cuda)
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
         for lines in self.tracer.threads.values():
             lines.seen = self.tracer.sequence()
@@ -383,6 +386,8 @@ class Recorder(Listener):
         if self.torch is None or self.disabled or self.ended:
             return
         index = loop.index
+        if loop.count is not None and self.device is not None:
+            self._device_times(lines, loop)
         built = lines.seen != loop.began
         if self.told is not None or (
             built and (index <= WRITTEN_FIRST or index in SAMPLED)
@@ -409,8 +414,21 @@ class Recorder(Listener):
                 self.stop_program(
                     "after %d iterations of the loop on line %d, as asked" % (counted[0], loop.text.first)
                 )
+            if self.device is not None and len(self.tracer.threads) == 1:
+                # Begun after all of the above: the device would wait for it.
+                self.device.begins(loop)
         if self.limits.seconds:
             self.check_limits()
+
+    def _device_times(self, lines: ThreadLines, loop: RunningLoop) -> None:
+        """Mark the end of an iteration on the device, and write how long those took that the device is done with."""
+        device: DeviceTimes = self.device
+        device.ends(loop, (loop.place, lines.iteration(), loop.text.extent))
+        for (place, iteration, extent), milliseconds in device.done():
+            if iteration[-1][1] in SAMPLED:
+                with self.group():
+                    at = self.site(place, iteration, extent)
+                    self.writer.event("Measure", at=at, name="device-time", value=milliseconds, unit="ms")
 
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         if self.torch is None or self.disabled or self.ended:
@@ -709,6 +727,13 @@ class Recorder(Listener):
             at = self.here(lines)
             peak = self.torch.cuda.max_memory_allocated()
             self.writer.event("Measure", at=at, name="cuda-peak-memory", value=peak, unit="bytes")
+            for _ in self.device.done():
+                pass
+            if self.device.count:
+                mean = self.device.total / self.device.count
+                self.writer.event("Measure", at=at, name="device-time-mean", value=mean, unit="ms")
+                count = self.device.count
+                self.writer.event("Measure", at=at, name="device-time-iterations", value=count, unit="iterations")
         if self.reader is not None and self.reader.skipped:
             self.writer.event(
                 "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"

@@ -1,0 +1,95 @@
+"""How long the device works at an iteration, by events of its stream that nobody ever waits for."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Tuple
+
+_MAX_WAITING = 64
+_MAX_LOOPS = 256
+
+
+class Interval(NamedTuple):
+    """An iteration between two events on one stream of a device; `at` is what the recorder calls its place."""
+
+    at: Any
+    device: int
+    start: Any
+    end: Any
+
+
+class DeviceTimes:
+    """Marks the current stream where iterations begin and end, and reads the marks once the device has passed them.
+
+    `cuda` is `torch.cuda`. It is never initialised from here, no event is recorded or asked for while a graph is
+    captured, and none is waited for: an interval is read at a later iteration, when its events say that they are done.
+    What is measured is the time between the two marks on the stream, its idle time included.
+    """
+
+    def __init__(self, cuda: Any) -> None:
+        self.cuda = cuda
+        self.count = 0
+        self.total = 0.0
+        self._free: Dict[int, List[Any]] = {}
+        self._begun: Dict[Any, Tuple[int, Tuple[int, int], Any]] = {}
+        self._waiting: Deque[Interval] = deque()
+        self._broken = False
+
+    def begins(self, loop: Any) -> None:
+        """An iteration of a loop is about to begin."""
+        if not self._usable():
+            return
+        try:
+            if len(self._begun) >= _MAX_LOOPS:
+                self._begun.clear()
+            stream = self.cuda.current_stream()
+            self._begun[loop.text] = (loop.id, _place(stream), self._mark(stream))
+        except Exception:
+            self._broken = True
+
+    def ends(self, loop: Any, at: Any) -> None:
+        """An iteration of a loop has ended: its work is on the stream, done or not."""
+        if not self._begun:
+            return
+        number, place, start = self._begun.pop(loop.text, (-1, (0, 0), None))
+        if number != loop.id or not self._usable():
+            return
+        try:
+            stream = self.cuda.current_stream()
+            # Between streams or devices there is no time to be had.
+            if _place(stream) == place:
+                self._waiting.append(Interval(at, place[0], start, self._mark(stream)))
+        except Exception:
+            self._broken = True
+
+    def done(self) -> Iterator[Tuple[Any, float]]:
+        """The iterations whose intervals the device has passed by now: their places, and milliseconds."""
+        try:
+            while self._waiting and self._quiet() and self._waiting[0].end.query():
+                at, device, start, end = self._waiting.popleft()
+                milliseconds = float(start.elapsed_time(end))
+                self._free.setdefault(device, []).extend((start, end))
+                self.count += 1
+                self.total += milliseconds
+                yield at, milliseconds
+        except Exception:
+            # An error of the program's own kernels comes up here, too: it is the program that will be told of it.
+            self._broken = True
+
+    def _usable(self) -> bool:
+        return bool(self._quiet() and len(self._waiting) < _MAX_WAITING)
+
+    def _quiet(self) -> bool:
+        # While a graph is captured even a question to an event would end the capture.
+        cuda = self.cuda
+        return bool(not self._broken and cuda.is_initialized() and not cuda.is_current_stream_capturing())
+
+    def _mark(self, stream: Any) -> Any:
+        free = self._free.get(stream.device_index)
+        event = free.pop() if free else self.cuda.Event(enable_timing=True)
+        event.record(stream)
+        return event
+
+
+def _place(stream: Any) -> Tuple[int, int]:
+    return stream.device_index, stream.cuda_stream
