@@ -57,7 +57,7 @@ def _data(run: Run) -> dict[str, Any]:
         -_MAX_CALLS // 2 :
     ]  # fmt: skip
     device = _device_times(run.tape)
-    calls = []
+    calls: list[dict[str, Any]] = []
     for number, item in enumerate(shown):
         backward, traversal = item.backward, item.traversal
         keeping = sum(
