@@ -16,13 +16,15 @@ from tapecheck.source.configuration import configuration_for
 class Report:
     """What was found in one file. `error` says why it could not be read or parsed, whole or in part.
 
-    `suppressed` are the findings that comments in the file switch off.
+    `suppressed` are the findings that comments in the file switch off. `elsewhere` are those in other files, which
+    this one imports and whose code it runs.
     """
 
     source: Source
     interpretation: Interpretation
     findings: list[Finding] = field(default_factory=list)
     suppressed: list[Finding] = field(default_factory=list)
+    elsewhere: list[Finding] = field(default_factory=list)
 
     @property
     def error(self) -> str | None:
@@ -51,7 +53,8 @@ def check(
     findings = judge(interpretation.tapes, select=wanted, ignore=(*ignore, *project.ignore))
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = apart(own, suppressions(source))
-    return Report(source, interpretation, kept, hidden)
+    elsewhere = [finding for finding in findings if finding.span.file != source.path]
+    return Report(source, interpretation, kept, hidden, elsewhere)
 
 
 def apart(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding], list[Finding]]:

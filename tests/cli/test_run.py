@@ -343,3 +343,44 @@ def test_a_file_of_a_library_is_confirmed_by_what_the_project_says_runs_it(proje
     assert {key: row["evidence"]["verdict"] for key, row in found.items()} == {
         ("TAPE301", "library.py", 12): "confirmed"
     }
+
+
+CARRYING = """\
+import torch
+
+
+class Carrying(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.GRUCell(3, 3)
+        self.state = None
+
+    def forward(self, x):
+        self.state = self.cell(x, self.state)
+        return self.state
+"""
+
+
+def test_what_a_script_does_in_the_files_that_it_imports_is_confirmed(project: Path) -> None:
+    (project / "carrying.py").write_text(CARRYING)
+    (project / "trainer.py").write_text(
+        "class Trainer:\n"
+        "    def __init__(self, model):\n"
+        "        self.model = model\n"
+        "    def step(self, x):\n"
+        "        self.model(x).sum().backward()\n"
+    )
+    (project / "train.py").write_text(
+        "import torch\n"
+        "from carrying import Carrying\n"
+        "from trainer import Trainer\n"
+        "trainer = Trainer(Carrying())\n"
+        "for step in range(3):\n"
+        "    trainer.step(torch.randn(2, 3))\n"
+    )
+    done = run(project, "--output-format", "json", "train.py")
+    assert done.returncode == 1
+    row = rows(done)["TAPE101", "trainer.py", 5]
+    assert row["evidence"]["verdict"] == "confirmed"
+    assert "was built on carrying.py:11 in iteration 1" in row["evidence"]["detail"]
+    assert "`self.state`" in row["message"]

@@ -63,6 +63,7 @@ def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tu
         indent = len(shown) - len(shown.lstrip())
         checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
     checked.findings = report.findings
+    checked.elsewhere = report.elsewhere
     if wanted.fixes and checked.findings:
         from tapecheck.fixes import fixes_for
 

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -170,6 +170,7 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
             raise UsageError(f"{name}: no such file")
     began = time.monotonic()
     known = {_real(name) for name in program.sources}
+    elsewhere = list(checked.elsewhere)
     # Tests that arguments name, unless other files are asked for.
     named = [] if options.confirm else [argument.partition("::")[0] for argument in options.arguments]
     asked = {_real(name) for name in [*options.confirm, *named] if name.endswith(".py")}
@@ -185,14 +186,32 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
         if source is None or source.cells is not None:
             continue
         program.sources[name] = source
+        elsewhere += other.elsewhere
         if _real(name) in asked:
             program.asked.add(name)
             checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
         checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
         checked.findings = [*checked.findings, *other.findings]
         checked.fixes = [*checked.fixes, *(other.fixes_of(index) for index in range(len(other.findings)))]
+    _add_elsewhere(program, elsewhere)
     if left:
         print(f"tapecheck: {left} more files of the program are judged by the run alone", file=sys.stderr)
+
+
+def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
+    """Add what one file's code does in another one of the program, unless that file's own check says it, too."""
+    checked = program.checked
+    names = {_real(name): name for name in program.sources}
+    known = {(item.code, _real(item.span.file), item.span.line) for item in checked.findings}
+    for finding in findings:
+        place = _real(finding.span.file)
+        if place not in names or (finding.code, place, finding.span.line) in known:
+            continue
+        if apart([finding], suppressions(program.sources[names[place]]))[0]:
+            known.add((finding.code, place, finding.span.line))
+            checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
+            checked.findings = [*checked.findings, finding]
+            checked.fixes = [*checked.fixes, []]
 
 
 def _real(name: str) -> str:

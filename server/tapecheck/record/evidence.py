@@ -20,7 +20,7 @@ from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.rules import ALL, Evidence, Finding, Label, Reading
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.reading import Run
-from tapecheck.rules.words import merged
+from tapecheck.rules.words import line, merged
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Bind, End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
@@ -742,18 +742,18 @@ def _raised_text(story: _Story, raised: Raised) -> str:
     failed = story.problem_of(raised)
     problem = failed.traversal.problem if failed is not None else None
     node = story._failing_node(raised, failed)
-    index = _iteration(raised.at)
+    index, home = _iteration(raised.at), raised.at.span
     text = "raised" + (f" in iteration {index}" if index is not None else "") + (" and caught" if raised.caught else "")
     text += f": {_short(raised.message)}"
     if node is not None:
-        text += f"; `{node.op}` was built on line {node.at.line}"
+        text += f"; `{node.op}` was built on {line(node.at.span, home)}"
         built = dict(node.at.iteration).get(raised.at.iteration[-1][0]) if raised.at.iteration else None
         if built is not None and built != index:
             text += f" in iteration {built}"
     if problem is not None and problem.freed_by is not None:
-        text += f" and freed by the call on line {problem.freed_by.at.line}"
+        text += f" and freed by the call on {line(problem.freed_by.at.span, home)}"
     if problem is not None and problem.changed_by is not None:
-        text += f"; what it saved was changed on line {problem.changed_by.at.line}"
+        text += f"; what it saved was changed on {line(problem.changed_by.at.span, home)}"
     return text
 
 

@@ -42,7 +42,8 @@ class Checked:
 
     `fixes` holds the fixes of each finding, preferred first, in the order of `findings`; it is empty where
     none were asked for. `trials` holds what running the preferred fix of each showed, in the same order. `texts`
-    holds the lines of the cells of a notebook by the names that spans have.
+    holds the lines of the cells of a notebook by the names that spans have. `elsewhere` are findings in files that
+    this one imports: what its own code does with theirs.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Checked:
     problems: list[Problem] = field(default_factory=list)
     texts: dict[str, list[str]] = field(default_factory=dict)
     trials: Sequence[Tried | None] = ()
+    elsewhere: list[Finding] = field(default_factory=list)
 
     def fixes_of(self, index: int) -> list[Fix]:
         """The fixes of the finding at `index`, preferred first."""
