@@ -14,6 +14,7 @@ const PLATFORMS = {
   'alpine-x64': 'musllinux_1_2_x86_64',
   'alpine-arm64': 'musllinux_1_2_aarch64',
   'darwin-arm64': 'macosx_11_0_arm64',
+  'darwin-x64': 'macosx_10_15_x86_64',
   'win32-x64': 'win_amd64',
   'win32-arm64': 'win_arm64',
 };
@@ -52,12 +53,14 @@ cpSync('server/tapecheck', path.join(TARGET, 'tapecheck'), {
 });
 
 if (tag !== undefined) {
+  const own = `client/bundled-libcst-${platform}.txt`;
+  const requirement = existsSync(own) ? own : 'client/bundled-libcst.txt';
   for (const version of PYTHONS) {
     const folder = mkdtempSync(path.join(os.tmpdir(), 'tapecheck-libcst-'));
     runPython([
       ...['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-deps', '--require-hashes'],
       ...['--only-binary=:all:', `--platform=${tag}`, '--implementation=cp', `--python-version=${version}`],
-      ...['--no-compile', '--target', folder, '--requirement', 'client/bundled-libcst.txt'],
+      ...['--no-compile', '--target', folder, '--requirement', requirement],
     ]);
     // The wheels differ in their compiled module alone, whose name says for which version it is.
     cpSync(path.join(folder, 'libcst'), path.join(TARGET, 'libcst'), {
