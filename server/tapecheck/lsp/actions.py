@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as t
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SECTION = "tapecheck"
 FIX_ALL = "source.fixAll.tapecheck"
 NOTEBOOK_FIX_ALL = f"notebook.{FIX_ALL}"
+_BEFORE_COLON = re.compile(r"(?:[^`:]|`[^`]*`|:(?! ))+")
 KINDS: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL, NOTEBOOK_FIX_ALL]
 
 
@@ -111,7 +113,9 @@ async def _fixes(
             actions.append(action)
     tried = best_of(found)
     if tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
-        title = f"Confirm fix by running: {ls.converter.words(tried.title, analysis)}"
+        # What the fix changes for training is said in its own line above.
+        what = _BEFORE_COLON.match(tried.title)
+        title = f"Confirm fix by running: {ls.converter.words(what.group() if what else tried.title, analysis)}"
         argument = {"uri": analysis.snapshot.uri, "finding": list(identity(shown.static))}
         name = ls.client.commands.get("tryFix", "tapecheck.tryFix")
         command = t.Command(title=title, command=name, arguments=[argument])

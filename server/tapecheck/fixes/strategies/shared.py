@@ -553,16 +553,17 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
     insertion = code.insert_before(min(reading, key=lambda statement: statement.lineno), lines)
     if insertion is None:
         return
-    after = "for the second backward"
+    after, then = "for the second backward", ""
     if collision.change is not None:
-        after = "after the step" if collision.change.optimizer is not None else "after the change"
+        stepped = collision.change.optimizer is not None
+        after = "after the step" if stepped else "after the change"
+        then = f": the second loss sees the {'updated parameters' if stepped else 'changed values'}"
     effect = "The second loss is computed anew, which costs a second forward pass."
     drop = context.drop_retain(collision.first)
     title = f"Run the forward again {after}"
-    then = "the second loss is then computed from the parameters as they have become"
     if drop:
-        yield Candidate(f"{title} and drop `retain_graph=True`: {then}", effect, [insertion, *drop], group="again")
-    yield Candidate(f"{title}: {then}", effect, [insertion], group="again")
+        yield Candidate(f"{title} and drop `retain_graph=True`{then}", effect, [insertion, *drop], group="again")
+    yield Candidate(f"{title}{then}", effect, [insertion], group="again")
 
 
 def _consuming(code: Code, collision: Collision, block: list[ast.stmt], after: ast.stmt) -> list[ast.stmt]:
