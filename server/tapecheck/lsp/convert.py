@@ -249,6 +249,9 @@ def _with_ends(text: str) -> list[str]:
 def _as_written(span: Span, source: Source) -> bool:
     """Whether a place in a notebook's program stands so in the cell too: magics are told otherwise there."""
     assert source.cells is not None
+    if (span.line, span.column) == (span.end_line, span.end_column) and span.column == 1:
+        # A line put before another one does not touch it.
+        return True
     for line in range(span.line, span.end_line + 1):
         cell = source.cells.at(line)
         written, read = cell.lines[line - cell.first], source.lines[line - 1]

@@ -195,16 +195,24 @@ def ignore_line(source: Source, code: str, line: int, end_line: int) -> tuple[in
     return None
 
 
-def ignore_file(source: Source, code: str) -> tuple[int, int, int, str]:
-    """The edit that switches a rule off in a whole file: line, columns from and to, text."""
+def ignore_file(source: Source, code: str) -> tuple[int, int, int, str] | None:
+    """The edit that switches a rule off in a whole file: line, columns from and to, text.
+
+    None for a notebook all of whose cells begin with a magic that must stay first.
+    """
     comments = dict(_comments(source.text, source.lines))
     for row in comments:
         found = _add_to(source.lines, comments, row, "ignore-file", code)
         if found is not None:
             return found
     row = 1
+    if source.cells is not None:
+        free = (cell.first for cell in source.cells.parts if not cell.lines[0].lstrip().startswith("%%"))
+        row = next(free, 0)
+        if row == 0:
+            return None
     # Python reads these two only where they stand first.
-    for text in source.lines[:2]:
+    for text in source.lines[:2] if source.cells is None else ():
         if (row == 1 and text.startswith("#!")) or _CODING.match(text):
             row += 1
         else:
