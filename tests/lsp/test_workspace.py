@@ -65,6 +65,35 @@ async def test_without_the_setting_closed_files_are_left_alone(tmp_path: Path) -
         assert counts(await asyncio.wait_for(waiting, WAIT)) == {"a.py": 1}
 
 
+async def test_what_was_said_of_a_file_goes_when_it_is_closed(tmp_path: Path) -> None:
+    """A client that pulls for the workspace leaves a closed file's last diagnostics to what it is told there."""
+    (tmp_path / "a.py").write_text(TWICE)
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = connected.open("a.py", TWICE)
+        assert len(await connected.diagnostics(uri)) == 1
+        waiting = asyncio.ensure_future(pull(connected, {}))
+        connected.close(uri)
+        assert counts(await asyncio.wait_for(waiting, WAIT)) == {"a.py": 0}
+        again = asyncio.ensure_future(pull(connected, {}))
+        await asyncio.sleep(1)
+        assert not again.done(), "that is told once"
+        connected.close(connected.open("b.py", ""))
+        assert counts(await asyncio.wait_for(again, WAIT)) == {"b.py": 0}
+
+
+async def test_what_was_not_saved_goes_with_the_file_that_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TWICE)
+    async with editor(captured("vscode-1.139.1", tmp_path, WORKSPACE), tmp_path) as connected:
+        told: dict[str, str] = {}
+        assert counts(await pull(connected, told)) == {"a.py": 1}
+        waiting = asyncio.ensure_future(pull(connected, told))
+        uri = connected.open("a.py", TWICE)
+        connected.type(uri, 0, 0, "x = 1", replacing=15)
+        assert await connected.diagnostics(uri) == []
+        connected.close(uri)
+        assert counts(await asyncio.wait_for(waiting, WAIT)) == {"a.py": 1}, "the one on disk"
+
+
 async def test_many_files_are_told_in_parts(tmp_path: Path) -> None:
     for number in range(45):
         (tmp_path / f"f{number}.py").write_text(TWICE)

@@ -26,6 +26,7 @@ NOTEBOOKS = t.NotebookDocumentSyncOptions(
 
 def did_open(ls: Server, params: t.DidOpenTextDocumentParams) -> None:
     item = params.text_document
+    ls.closed_files.closed.discard(item.uri)
     ls.session.open(item.uri, path_of(item.uri), item.text, item.version, item.language_id)
     ls.refresh(item.uri)
 
@@ -66,8 +67,10 @@ def files_changed(ls: Server, changed: set[str]) -> None:
 
 def did_close(ls: Server, params: t.DidCloseTextDocumentParams) -> None:
     document = ls.session.documents.get(params.text_document.uri)
-    if document is not None and document.dirty:
+    if document is not None and ls.client.pull:
+        ls.closed_files.closed.add(document.uri)
         ls.closed_files.changed.set()
+    if document is not None and document.dirty:
         # What was not saved is gone: those that import the file see the one on disk again.
         for other in ls.session.importers(document.uri):
             ls.session.forget_one(other)

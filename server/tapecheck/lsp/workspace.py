@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,9 @@ MAX_FILES = 5000
 QUIET, AT_ONCE = 1.0, 20
 """Seconds without an edit before files are checked, and after how many of them the client is told."""
 
+SETTLED = 0.3
+"""Seconds after a change before it is looked at what differs."""
+
 Report = t.WorkspaceFullDocumentDiagnosticReport | t.WorkspaceUnchangedDocumentDiagnosticReport
 
 
@@ -47,6 +50,8 @@ class Workspace:
 
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     known: dict[str, _Known] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    """Documents closed since the client was told of them: it leaves their last diagnostics standing until then."""
 
     def importers(self, document: Document | None) -> bool:
         """Whether a closed file imports an open one."""
@@ -60,7 +65,10 @@ async def workspace_diagnostic(ls: Server, params: t.WorkspaceDiagnosticParams) 
         ls.closed_files.changed.clear()
         batch: list[Report] = []
         anything = False
-        async for report in _differing(ls, told):
+        closed = frozenset(ls.closed_files.closed)
+        for uri in closed:
+            told.pop(uri, None)
+        async for report in _differing(ls, told, closed):
             anything = True
             told[report.uri] = report.result_id or ""
             batch.append(report)
@@ -68,12 +76,17 @@ async def workspace_diagnostic(ls: Server, params: t.WorkspaceDiagnosticParams) 
                 part = t.WorkspaceDiagnosticReportPartialResult(batch)
                 ls.protocol.notify(t.PROGRESS, t.ProgressParams(params.partial_result_token, part))
                 batch = []
+        ls.closed_files.closed -= closed
         if anything:
             return t.WorkspaceDiagnosticReport(batch)
         await ls.closed_files.changed.wait()
+        # A client that has just closed a file asks for it once more, and takes nothing of it from here until then.
+        await asyncio.sleep(SETTLED)
 
 
-async def _differing(ls: Server, told: dict[str, str]) -> AsyncIterator[t.WorkspaceFullDocumentDiagnosticReport]:
+async def _differing(
+    ls: Server, told: dict[str, str], closed: Set[str]
+) -> AsyncIterator[t.WorkspaceFullDocumentDiagnosticReport]:
     loop = asyncio.get_running_loop()
     paths: dict[str, str] = {}
     for folder in [path_of(folder.uri) for folder in ls.workspace.folders.values()]:
@@ -83,6 +96,8 @@ async def _differing(ls: Server, told: dict[str, str]) -> AsyncIterator[t.Worksp
     for uri in told.keys() - paths.keys():
         if told[uri]:
             yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=[])
+    for uri in closed - paths.keys() - ls.session.documents.keys():
+        yield t.WorkspaceFullDocumentDiagnosticReport(uri, items=[])
     for uri, path in paths.items():
         document = ls.session.documents.get(uri)
         if document is not None:
