@@ -148,6 +148,17 @@ async def test_a_fix_edits_the_cell_it_belongs_to(vscode: Editor) -> None:
     assert "Confirm by running this notebook" in titles
 
 
+async def test_a_rule_is_switched_off_in_a_notebook_whose_cells_begin_with_magics(vscode: Editor) -> None:
+    cells = Cells(vscode, "n.ipynb", "%%time\nx = 1", "%matplotlib inline\nx = 2", "a.f(retain_graph=True)")
+    ((_, found),) = await cells.diagnostics(1)
+    actions = await vscode.actions(cells.order[2], found.range, [found])
+    action = next(action for action in actions if action.title == "Disable TAPE301 in this notebook")
+    top = t.Range(t.Position(0, 0), t.Position(0, 0))
+    assert await vscode.edit_of(action) == {
+        cells.order[1]: [t.TextEdit(top, "# tapecheck: ignore-file[TAPE301]\n")],
+    }, "a cell's magic must stay its first line"
+
+
 async def test_all_safe_fixes_of_a_notebook_are_made_in_their_cells(vscode: Editor) -> None:
     cells = Cells(vscode, "n.ipynb", "a.f(retain_graph=True)", "%matplotlib inline\nb.f(retain_graph=True)")
     await cells.diagnostics(2)
@@ -177,10 +188,24 @@ async def test_a_real_program_over_cells(tmp_path: Path) -> None:
         assert hovered is not None and isinstance(hovered.contents, t.MarkupContent)
         assert "built on line 4 of cell 1" in hovered.contents.value
         assert hovered.range == t.Range(t.Position(0, 0), t.Position(0, 15))
-        assert await connected.lenses(cells.order[1]) == []
+        titles = [[lens.command and lens.command.title for lens in await connected.lenses(uri)] for uri in cells.order]
+        assert titles == [
+            [],
+            ["frees 2 nodes built on line 4 of cell 1 · Confirm by running"],
+            ["fails · Confirm by running"],
+        ]
+        (lens,) = await connected.lenses(cells.order[2])
+        assert lens.range.start == t.Position(0, 0) and lens.range.end == t.Position(0, 21)
+        assert lens.command and list(lens.command.arguments or ()) == [{"uri": cells.uri}], "it is run as a whole"
         actions = await connected.actions(cells.order[2], found.range, [found])
         preferred = next(action for action in actions if action.is_preferred)
         assert list(await connected.edit_of(preferred)) == [cells.order[1]]
+        asked = connected.client.lens_refreshes
+        cells.type(0, 3, 20, " * 2")
+        while connected.client.lens_refreshes == asked:
+            await asyncio.sleep(0.01)
+        (lens,) = await connected.lenses(cells.order[1])
+        assert lens.command and lens.command.title.startswith("frees 3 nodes"), "the lens of a cell that was not edited"
 
 
 async def test_a_saved_notebook_is_run_and_its_findings_are_confirmed_in_their_cells(tmp_path: Path) -> None:

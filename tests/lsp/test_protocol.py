@@ -348,9 +348,16 @@ async def test_settings_the_editor_is_asked_for(tmp_path: Path) -> None:
     asked = {"select": ["TAPE301"], "run": {"timeout": "soon"}}
     async with editor(params, tmp_path, configuration=asked) as connected:
         await connected.client.wait_for_notification(t.WINDOW_LOG_MESSAGE)
-        assert "tapecheck.run.timeout must be a number above 0" in connected.client.log_messages[0].message
+        problem = "tapecheck.run.timeout must be a number above 0, not 'soon'"
+        assert connected.client.log_messages[0].message == problem
         uri = connected.open("train.py", TWICE + "loss.f(retain_graph=True)\n")
         assert [one.code for one in await connected.diagnostics(uri)] == ["TAPE301"]
+        connected.client.set_configuration(asked | {"ignore": ["TAPE301"]}, section="tapecheck")
+        connected.client.workspace_did_change_configuration(t.DidChangeConfigurationParams(None))
+        while await connected.diagnostics(uri):
+            await asyncio.sleep(0.01)
+        assert [one.message for one in connected.client.messages] == [f"Tapecheck: {problem}"], "said once"
+        connected.client.messages.clear()
 
 
 async def test_vscode_is_asked_to_tell_of_changed_settings(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from lsprotocol import types as t
 from pygls import uris
 
 from tapecheck.lsp.session import Analysis
+from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.lsp.server import Server
@@ -46,19 +47,18 @@ async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return []
+    uri = params.text_document.uri
     lines = analysis.report.source.lines
-    command = ls.client.commands.get("confirm", "tapecheck.run")
-    arguments = [{"uri": params.text_document.uri}]
-    return [
-        t.CodeLens(
-            range=t.Range(
-                ls.converter.position(lines, lens.line, 1),
-                ls.converter.position(lines, lens.line, len(lines[min(lens.line, len(lines)) - 1]) + 1),
-            ),
-            command=t.Command(title=lens.title, command=command, arguments=arguments),
-        )
-        for lens in await ls.off_loop(ls.session.lenses, analysis)
-    ]
+    name = ls.client.commands.get("confirm", "tapecheck.run")
+    arguments = [{"uri": analysis.snapshot.uri}]
+    found = []
+    for lens in await ls.off_loop(ls.session.lenses, analysis):
+        end = len(lines[min(lens.line, len(lines)) - 1]) + 1
+        at = ls.converter.at(Span(analysis.snapshot.path, lens.line, 1, lens.line, end), analysis)
+        if at.uri == uri:
+            title = ls.converter.words(lens.title, analysis)
+            found.append(t.CodeLens(at.range, t.Command(title=title, command=name, arguments=arguments)))
+    return found
 
 
 async def inlay_hint(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]:

@@ -125,6 +125,7 @@ class Server(LanguageServer):
         self._published: dict[str, asyncio.Task[None]] = {}
         self._took: dict[str, float] = {}
         self._crashed: dict[str, int] = {}
+        self._drawn: dict[str, object] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runs: dict[str, RecordedRun] = {}
         # pygls reads standard input in its own pool: long work there would stop it from reading a cancel.
@@ -143,6 +144,13 @@ class Server(LanguageServer):
 
     def log(self, message: str, level: t.MessageType = t.MessageType.Log) -> None:
         self.window_log_message(t.LogMessageParams(type=level, message=message))
+
+    def say_once(self, problem: str) -> None:
+        """Tell the user what is wrong with settings or pyproject.toml: nobody looks in a log for it."""
+        if problem not in self._said:
+            self._said.add(problem)
+            self.log(problem, t.MessageType.Warning)
+            self.window_show_message(t.ShowMessageParams(t.MessageType.Warning, f"Tapecheck: {problem}"))
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Errors go to the log and never pop up in front of somebody who is typing."""
@@ -184,9 +192,7 @@ class Server(LanguageServer):
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
         for problem in configuration_for(snapshot.path).problems:
-            if problem not in self._said:
-                self._said.add(problem)
-                self.log(problem, t.MessageType.Warning)
+            self.say_once(problem)
         return analysis
 
     def quiet(self, seconds: float) -> bool:
@@ -229,6 +235,7 @@ class Server(LanguageServer):
             self.refresh(other, at_once=True)
         if self.client.pull and self.client.refresh_diagnostics:
             self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
+        self.refresh_drawn()
 
     async def _publish(self, uri: str, delay: float) -> None:
         await asyncio.sleep(delay)
@@ -245,13 +252,26 @@ class Server(LanguageServer):
             return
         for own, found in self.converter.by_document(analysis).items():
             self.publish(own, self.session.version(own), found)
+        if isinstance(document, Notebook):
+            await self._redraw(uri, analysis)
+
+    async def _redraw(self, uri: str, analysis: Analysis) -> None:
+        """Have a notebook's lenses and hints asked for anew where an edit of one cell changed those of another."""
+        now = (
+            await self.off_loop(self.session.lenses, analysis),
+            await self.off_loop(self.session.inlays, analysis),
+        )
+        before = self._drawn.get(uri)
+        self._drawn[uri] = now
+        if before is not None and before != now:
+            self.refresh_drawn()
 
     def close(self, uri: str) -> None:
         """Forget what was going on about a file."""
         waiting = self._published.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
-        for kept in (self._running, self._took, self._crashed):
+        for kept in (self._running, self._took, self._crashed, self._drawn):
             kept.pop(uri, None)
 
     def publish(self, uri: str, version: int | None, diagnostics: list[t.Diagnostic]) -> None:
@@ -265,6 +285,10 @@ class Server(LanguageServer):
             self.refresh(uri, at_once=True)
         if self.client.pull and self.client.refresh_diagnostics:
             self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
+        self.refresh_drawn()
+
+    def refresh_drawn(self) -> None:
+        """Have the client ask for lenses and hints anew."""
         if self.client.refresh_lenses:
             self.spawn(quietly(self.workspace_code_lens_refresh_async(None)))
         if self.client.inlay_refresh:
@@ -340,7 +364,7 @@ class Server(LanguageServer):
     def _settings(self, value: object) -> Settings:
         settings, problems = read_settings(value)
         for problem in problems:
-            self.log(problem, t.MessageType.Warning)
+            self.say_once(problem)
         return settings
 
     def page(self, name: str, text: str) -> Path:

@@ -423,7 +423,7 @@ class Session:
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """What stands above training loops and backward calls, each with the offer of a recorded run."""
         settings = analysis.snapshot.settings
-        if not settings.lens or analysis.snapshot.path.endswith(".ipynb"):
+        if not settings.lens:
             return []
         offer = "Confirm by running"
         lenses: list[Lens] = []
