@@ -4,7 +4,9 @@ import { randomUUID } from 'node:crypto';
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import {
+  ErrorCodes,
   ExecuteCommandRequest,
+  ResponseError,
   WorkDoneProgress,
   WorkDoneProgressCancelNotification,
 } from 'vscode-languageclient/node';
@@ -143,7 +145,7 @@ export class Confirmer {
     await this.server.settled();
     const client = this.server.running;
     if (client === undefined) {
-      await this.tell({ level: 'error', text: 'Tapecheck: the server is not running, so nothing was run.' });
+      void this.tell({ level: 'error', text: 'Tapecheck: the server is not running, so nothing was run.' });
       return undefined;
     }
     const token = `tapecheck-run-${randomUUID()}`;
@@ -188,10 +190,13 @@ export class Confirmer {
       );
       return { answer, cancelled };
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const ended = error instanceof ResponseError && error.code === ErrorCodes.PendingResponseRejected;
+      const message = error instanceof Error ? error.message : String(error);
+      const reason = ended ? 'the server ended, and what it ran with it' : message;
       this.log.error(`${doing}: ${reason}`);
       if (!cancelled) {
-        await this.tell({ level: 'error', text: `Tapecheck failed while ${doing}: ${reason}` });
+        // Not waited for: a message that nobody closes must not keep the file from being run again.
+        void this.tell({ level: 'error', text: `Tapecheck failed while ${doing}: ${reason}.` });
       }
       return undefined;
     }
@@ -239,14 +244,42 @@ type Program = vscode.TextDocument | vscode.NotebookDocument;
 async function openTarget(target: unknown): Promise<Program | undefined> {
   const uri = targetUri(target);
   if (uri !== undefined) {
-    const notebook = notebookOf(uri);
-    return notebook ?? vscode.workspace.openTextDocument(uri);
+    const named = uri.toString();
+    const open = vscode.workspace.textDocuments.find((document) => document.uri.toString() === named);
+    // What an extension opens stays open for minutes: its findings would outlive its tab.
+    return notebookOf(uri) ?? open ?? vscode.workspace.openTextDocument(uri);
   }
   const document = vscode.window.activeTextEditor?.document;
   const notebook = document === undefined ? undefined : notebookOf(document.uri);
   if (notebook !== undefined) return notebook;
   if (document?.languageId === 'python') return document;
-  return vscode.window.activeNotebookEditor?.notebook;
+  return vscode.window.activeNotebookEditor?.notebook ?? openProgram();
+}
+
+/** A program that is open while another page, such as the walkthrough, is in front; the user's choice of several. */
+async function openProgram(): Promise<Program | undefined> {
+  const inputs = vscode.window.tabGroups.all.flatMap(({ tabs }) => tabs.map(({ input }) => input));
+  const uris = inputs.flatMap((input) =>
+    input instanceof vscode.TabInputText || input instanceof vscode.TabInputNotebook ? [input.uri] : [],
+  );
+  const programs = new Map<string, Program>();
+  for (const uri of uris) {
+    const named = uri.toString();
+    const loaded =
+      notebookOf(uri) ??
+      vscode.workspace.textDocuments.find(
+        (document) => document.languageId === 'python' && document.uri.toString() === named,
+      );
+    const closed = loaded === undefined && uri.scheme === 'file' && uri.path.endsWith('.py');
+    const program = closed ? await vscode.workspace.openTextDocument(uri) : loaded;
+    if (program !== undefined) programs.set(named, program);
+  }
+  const choices = [...programs.values()].map((program) => ({
+    label: vscode.workspace.asRelativePath(program.uri),
+    program,
+  }));
+  if (choices.length < 2) return choices[0]?.program;
+  return (await vscode.window.showQuickPick(choices, { placeHolder: 'Which program?' }))?.program;
 }
 
 function notebookOf(uri: vscode.Uri): vscode.NotebookDocument | undefined {

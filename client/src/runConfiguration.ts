@@ -34,7 +34,7 @@ export class RunConfigurations {
     for (;;) {
       const chosen = await vscode.window.showQuickPick(entries(uri, this.of(uri)), {
         title: `Recorded runs of ${path.basename(uri.fsPath)}`,
-        placeHolder: 'What is not said here is as the settings say',
+        placeHolder: 'What is not set here comes from the settings',
         ignoreFocusOut: true,
       });
       if (chosen === undefined) return false;
@@ -71,7 +71,7 @@ function entries(uri: vscode.Uri, now: RunConfiguration): Entry[] {
     {
       label: '$(file-code) Program',
       description: now.program ?? 'this file',
-      detail: 'A file that others import is judged by the run of one of those',
+      detail: 'For a file that others import: the script to run in its place',
       act: async (before) => {
         const program = await askProgram(uri, before.program);
         return program === undefined ? undefined : set(before, 'program', program || undefined);
@@ -123,7 +123,13 @@ function entries(uri: vscode.Uri, now: RunConfiguration): Entry[] {
       },
     },
     ...(Object.keys(now).length > 0
-      ? [{ label: '$(discard) As the settings say', act: async () => ({}) } satisfies Entry]
+      ? [
+          {
+            label: '$(discard) Reset',
+            description: 'run it as the settings say',
+            act: async () => ({}),
+          } satisfies Entry,
+        ]
       : []),
   ];
 }

@@ -43,6 +43,7 @@ export class Server implements vscode.Disposable {
   private started: Settings | undefined;
   private wasEnabled = true;
   private queue: Promise<void> = Promise.resolve();
+  private complaints: ReadonlySet<string> = new Set();
 
   constructor(
     private readonly context: vscode.ExtensionContext,
@@ -83,7 +84,8 @@ export class Server implements vscode.Disposable {
 
   /** Tells the server of changed settings, or starts it anew where that is needed. */
   async settingsChanged(): Promise<void> {
-    const now = this.settings(undefined, true);
+    const now = this.settings();
+    this.complain();
     if (this.started === undefined || needsRestart(this.started, now) || this.enabled() !== this.wasEnabled) {
       await this.restart();
       return;
@@ -96,9 +98,27 @@ export class Server implements vscode.Disposable {
   }
 
   /** The settings in force for a file, or for the window. */
-  settings(resource?: vscode.Uri, complain = false): Settings {
-    const raw = vscode.workspace.getConfiguration(undefined, resource ?? null).get(SECTION);
-    return readSettings(raw, complain ? (message) => this.log.warn(message) : undefined);
+  settings(resource?: vscode.Uri, complain?: (problem: string) => void): Settings {
+    return readSettings(
+      vscode.workspace.getConfiguration(undefined, resource ?? null).get(SECTION),
+      complain,
+    );
+  }
+
+  /** Says, once, which settings have values that cannot be used. */
+  private complain(): void {
+    const problems = new Set<string>();
+    for (const folder of [undefined, ...(vscode.workspace.workspaceFolders ?? [])]) {
+      this.settings(folder?.uri, (problem) => problems.add(problem));
+    }
+    const fresh = [...problems].filter((problem) => !this.complaints.has(problem));
+    this.complaints = problems;
+    if (fresh.length === 0) return;
+    for (const problem of fresh) this.log.warn(problem);
+    const open = 'Open Settings';
+    void vscode.window.showWarningMessage(`Tapecheck: ${fresh.join('; ')}.`, open).then((chosen) => {
+      if (chosen === open) void openSettings(/tapecheck\.\w+/.exec(fresh[0] ?? '')?.[0] ?? SECTION);
+    });
   }
 
   dispose(): void {
@@ -126,7 +146,8 @@ export class Server implements vscode.Disposable {
   }
 
   private async launch(): Promise<void> {
-    const settings = this.settings(undefined, true);
+    const settings = this.settings();
+    this.complain();
     this.started = settings;
     this.wasEnabled = this.enabled();
     if (!this.wasEnabled) {
@@ -380,11 +401,7 @@ export class Server implements vscode.Disposable {
     const buttons = [interpreter ? (ownCommand ? settings : select) : restart, output];
     void vscode.window.showErrorMessage(message, ...buttons).then((chosen) => {
       if (chosen === select) return this.selectInterpreter();
-      if (chosen === settings) {
-        // In a remote window the user's own settings do not show those of the machine.
-        const place = vscode.workspace.workspaceFolders === undefined ? 'Settings' : 'WorkspaceSettings';
-        return vscode.commands.executeCommand(`workbench.action.open${place}`, { query: 'tapecheck.path' });
-      }
+      if (chosen === settings) return openSettings('tapecheck.path');
       if (chosen === restart) return this.restart();
       if (chosen === output) this.log.show(true);
       return undefined;
@@ -405,6 +422,12 @@ class QuietClient extends LanguageClient {
   override info(message: string, data?: unknown): void {
     super.info(message, data, false);
   }
+}
+
+function openSettings(query: string): Thenable<unknown> {
+  // In a remote window the user's own settings do not show those of the machine.
+  const place = vscode.workspace.workspaceFolders === undefined ? 'Settings' : 'WorkspaceSettings';
+  return vscode.commands.executeCommand(`workbench.action.open${place}`, { query });
 }
 
 /** The packages that come with the extension; in a checkout that was not packaged, the checkout's own. */

@@ -64,45 +64,66 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
   const inlayHints = asRecord(top.inlayHints);
   const trace = asRecord(top.trace);
 
-  function check<T>(name: string, value: unknown, fallback: T, valid: (value: unknown) => value is T): T {
+  function check<T>(
+    name: string,
+    value: unknown,
+    fallback: T,
+    valid: (value: unknown) => value is T,
+    what: string,
+  ): T {
     if (value === undefined || value === null) return fallback;
     if (valid(value)) return value;
-    complain(`setting tapecheck.${name} is ${JSON.stringify(value)}, which it cannot be; using the default`);
+    complain(
+      `the setting tapecheck.${name} must be ${what}, not ${JSON.stringify(value)}; the default holds`,
+    );
     return fallback;
   }
+  const flag = (name: string, value: unknown, fallback: boolean) =>
+    check(name, value, fallback, isBoolean, 'true or false');
+  const words = (name: string, value: unknown) =>
+    check(name, value, [] as string[], isStrings, 'a list of texts');
+  const choice = <T extends string>(name: string, value: unknown, allowed: readonly T[], fallback: T) =>
+    check(name, value, fallback, oneOf(allowed), `one of ${allowed.join(', ')}`);
 
   return {
-    enable: check('enable', top.enable, DEFAULTS.enable, isBoolean),
-    interpreter: check('interpreter', top.interpreter, DEFAULTS.interpreter, isStrings),
-    path: check('path', top.path, DEFAULTS.path, isStrings),
-    importStrategy: check('importStrategy', top.importStrategy, DEFAULTS.importStrategy, oneOf(STRATEGIES)),
-    select: check('select', top.select, DEFAULTS.select, isStrings),
-    ignore: check('ignore', top.ignore, DEFAULTS.ignore, isStrings),
-    severity: check('severity', top.severity, DEFAULTS.severity, isSeverities),
-    diagnosticMode: check('diagnosticMode', top.diagnosticMode, DEFAULTS.diagnosticMode, oneOf(MODES)),
-    lint: { run: check('lint.run', lint.run, DEFAULTS.lint.run, oneOf(LINT_RUNS)) },
+    enable: flag('enable', top.enable, DEFAULTS.enable),
+    interpreter: words('interpreter', top.interpreter),
+    path: words('path', top.path),
+    importStrategy: choice('importStrategy', top.importStrategy, STRATEGIES, DEFAULTS.importStrategy),
+    select: words('select', top.select),
+    ignore: words('ignore', top.ignore),
+    severity: check(
+      'severity',
+      top.severity,
+      DEFAULTS.severity,
+      isSeverities,
+      `an object whose values are among ${SEVERITIES.join(', ')}`,
+    ),
+    diagnosticMode: choice('diagnosticMode', top.diagnosticMode, MODES, DEFAULTS.diagnosticMode),
+    lint: { run: choice('lint.run', lint.run, LINT_RUNS, DEFAULTS.lint.run) },
     run: {
-      timeout: check('run.timeout', run.timeout, DEFAULTS.run.timeout, isPositive),
+      timeout: check('run.timeout', run.timeout, DEFAULTS.run.timeout, isPositive, 'a number above 0'),
       maxIterations: check(
         'run.maxIterations',
         run.maxIterations,
         DEFAULTS.run.maxIterations,
         isPositiveInteger,
+        'a whole number above 0',
       ),
-      arguments: check('run.arguments', run.arguments, DEFAULTS.run.arguments, isStrings),
-      cwd: check('run.cwd', run.cwd, DEFAULTS.run.cwd, isString),
-      env: check('run.env', run.env, DEFAULTS.run.env, isTexts),
-      launcher: check('run.launcher', run.launcher, DEFAULTS.run.launcher, isStrings),
+      arguments: words('run.arguments', run.arguments),
+      cwd: check('run.cwd', run.cwd, DEFAULTS.run.cwd, isString, 'a text'),
+      env: check('run.env', run.env, DEFAULTS.run.env, isTexts, 'an object whose values are texts'),
+      launcher: words('run.launcher', run.launcher),
     },
     lens: {
-      enable: check('lens.enable', lens.enable, DEFAULTS.lens.enable, isBoolean),
-      loops: check('lens.loops', lens.loops, DEFAULTS.lens.loops, isBoolean),
-      backwards: check('lens.backwards', lens.backwards, DEFAULTS.lens.backwards, isBoolean),
+      enable: flag('lens.enable', lens.enable, DEFAULTS.lens.enable),
+      loops: flag('lens.loops', lens.loops, DEFAULTS.lens.loops),
+      backwards: flag('lens.backwards', lens.backwards, DEFAULTS.lens.backwards),
     },
     inlayHints: {
-      enable: check('inlayHints.enable', inlayHints.enable, DEFAULTS.inlayHints.enable, isBoolean),
+      enable: flag('inlayHints.enable', inlayHints.enable, DEFAULTS.inlayHints.enable),
     },
-    trace: { server: check('trace.server', trace.server, DEFAULTS.trace.server, oneOf(TRACES)) },
+    trace: { server: choice('trace.server', trace.server, TRACES, DEFAULTS.trace.server) },
   };
 }
 
