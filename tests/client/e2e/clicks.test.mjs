@@ -235,6 +235,9 @@ scenario(
     await page.keyboard.press('Enter');
     const inCells = page.locator('.notebookOverlay .squiggly-error');
     await inCells.first().waitFor({ timeout: 60_000 });
+    const lenses = page.locator('.notebookOverlay .codelens-decoration a');
+    await lenses.filter({ hasText: 'frees 3 nodes built on line 2 of cell 3' }).first().waitFor();
+    await lenses.filter({ hasText: 'fails · Confirm by running' }).first().waitFor();
     await editor.screenshot('11-notebook');
     const cell = page.locator('.notebookOverlay .view-line').filter({ hasText: '%time loss.backward' });
     await cell.locator('span span').filter({ hasText: 'backward' }).first().click();
@@ -244,7 +247,14 @@ scenario(
     await editor.screenshot('12-notebook-fixes');
     await page.keyboard.press('Enter');
     await poll(async () => (await inCells.count()) === 0, 'the squiggle to go');
+    await lenses.filter({ hasText: 'keeps 3 nodes built on line 2 of cell 3' }).first().waitFor();
+    // That cell was not edited: the server has said that its lens is another one now.
+    await lenses.filter({ hasText: 'fails' }).first().waitFor({ state: 'detached' });
     await editor.screenshot('13-notebook-fixed');
+    await lenses.filter({ hasText: 'Confirm by running' }).last().click();
+    await editor.toasts.filter({ hasText: /Tapecheck: train\.ipynb: / }).waitFor({ timeout: 90_000 });
+    await editor.screenshot('13-notebook-run');
+    await editor.clearToasts();
   },
 );
 

@@ -290,6 +290,19 @@ export async function poll(get, what, timeoutMs = 30_000) {
   }
 }
 
+/**
+ * Whether a process goes on.
+ * @param {number} pid
+ */
+export function isAlive(pid) {
+  try {
+    // A zombie still has a number: it is dead, and nobody has asked yet how it died.
+    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
 /** @returns {Promise<number>} */
 function freePort() {
   return new Promise((resolve, reject) => {

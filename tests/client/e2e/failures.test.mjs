@@ -213,8 +213,8 @@ scenario(
     await editor.inside((vscode) => {
       void vscode.commands.executeCommand('tapecheck.configureRun');
     });
-    await entry('As the settings say').click();
-    await poll(async () => (await entry('As the settings say').count()) === 0, 'a menu without it');
+    await entry('Reset').click();
+    await poll(async () => (await entry('Reset').count()) === 0, 'a menu without it');
     await entry('Run now').waitFor();
     await page.keyboard.press('Escape');
   },

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before } from 'node:test';
-import { Editor, poll, scenario } from './editor.mjs';
-import { ENDLESS, FIRST, NOTEBOOK, SECOND, TRAIN, UNREACHED } from './programs.mjs';
+import { Editor, isAlive, poll, scenario } from './editor.mjs';
+import { ENDLESS, FIRST, MAYBE, NOTEBOOK, RANKS, SECOND, TRAIN, UNREACHED } from './programs.mjs';
 import { findTools } from './tools.mjs';
 
 const found = findTools();
@@ -33,6 +33,10 @@ before(async () => {
       'closed.py': TRAIN,
       'train.ipynb': NOTEBOOK,
       'saved.ipynb': withoutTitle(NOTEBOOK),
+      'disabled.ipynb': withoutTitle(NOTEBOOK),
+      'ranks.py': RANKS,
+      'maybe.py': MAYBE,
+      'sub/kept.txt': '',
     },
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
@@ -452,6 +456,43 @@ scenario(
 
 scenario(
   () => editor,
+  'a finding that a run has refuted becomes a hint, until the code is another one',
+  async () => {
+    const [before] = await diagnosticsOf('maybe.py', MAYBE, (items) => items.length === 1);
+    assert.equal(before?.severity, 'Error');
+    assert.match(String(before?.message), /may walk through a graph that is already freed/);
+    const { result } = await confirm('maybe.py');
+    assert.equal(/** @type {any} */ (result).refuted, 1);
+    const [refuted] = await diagnosticsOf('maybe.py', MAYBE, (items) => /^refuted/.test(items[0]?.message));
+    assert.equal(refuted?.severity, 'Hint');
+    assert.match(String(refuted?.message), /^refuted by the run at \d\d:\d\d — [^]*raised nothing/);
+    // A comment changes nothing of what was run.
+    const commented = MAYBE.replace('import torch', 'import torch  # the library');
+    const [same] = await diagnosticsOf('maybe.py', commented, (items) => items.length === 1);
+    assert.equal(same?.message, refuted?.message);
+    const other = MAYBE.replace('range(3)', 'range(4)');
+    const [stale] = await diagnosticsOf('maybe.py', other, (items) => /last edits/.test(items[0]?.message));
+    assert.equal(stale?.severity, 'Error');
+    assert.match(String(stale?.message), /^refuted by the run at \d\d:\d\d before the last edits — /);
+    const lens = await editor.inside(async (vscode, file) => {
+      /** @type {import('vscode').CodeLens[]} */
+      const lenses = await vscode.commands.executeCommand(
+        'vscode.executeCodeLensProvider',
+        vscode.Uri.file(file),
+        10,
+      );
+      return lenses[0]?.command?.title;
+    }, editor.file('maybe.py'));
+    assert.equal(lens, 'Confirm by running · last run: 1 refuted (before the last edits)');
+    await editor.screenshot('stale-evidence');
+    const [again] = await diagnosticsOf('maybe.py', MAYBE, (items) => items[0]?.severity === 3);
+    assert.equal(again?.message, refuted?.message, 'undone, it holds again');
+    await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
   'cancelling a run ends the program and what it has started',
   async () => {
     const running = editor.inside(
@@ -473,12 +514,126 @@ scenario(
   },
 );
 
-/** @param {number} pid */
-function isAlive(pid) {
-  try {
-    // A zombie still has a number: it is dead, and nobody has asked yet how it died.
-    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
-  } catch {
-    return false;
-  }
+const withTorchrun = fs.existsSync(path.join(path.dirname(tools.python), 'torchrun'));
+if (!withTorchrun) console.log('skipped: a run in several processes needs torchrun beside the interpreter');
+if (withTorchrun) {
+  scenario(
+    () => editor,
+    'torchrun with arguments, a directory and an environment, chosen in the menu and remembered for the file',
+    async () => {
+      const { page } = editor;
+      await diagnosticsOf('ranks.py', RANKS, (items) => items.length === 1);
+      const menu = page.locator('.quick-input-widget');
+      /** @param {string} label */
+      const entry = (label) => menu.locator('.monaco-list-row', { hasText: label });
+      await editor.inside((vscode) => {
+        void vscode.commands.executeCommand('tapecheck.configureRun');
+      });
+      /** @type {[string, string][]} */
+      const answers = [
+        ['Launcher', 'torchrun --standalone --nproc-per-node 2'],
+        ['Arguments', '--epochs 2'],
+        ['Directory', 'sub'],
+        ['Environment', 'SEED=7'],
+      ];
+      for (const [label, text] of answers) {
+        await entry(label).click();
+        await menu.locator('.monaco-list-row').first().waitFor({ state: 'hidden' });
+        await menu.locator('input').first().fill(text);
+        await page.keyboard.press('Enter');
+        await entry(label).filter({ hasText: text }).waitFor();
+      }
+      await editor.screenshot('run-with-torchrun-configured');
+      await entry('Run now').click();
+      await editor.toasts.filter({ hasText: 'ranks.py: 1 confirmed' }).waitFor({ timeout: 100_000 });
+      const started = () =>
+        [0, 1].map((rank) => JSON.parse(fs.readFileSync(editor.file(`sub/rank-${rank}.json`), 'utf8')));
+      const expected = [['--epochs', '2'], 'sub', '7'];
+      assert.deepEqual(started(), [expected, expected]);
+      await diagnosticsOf('ranks.py', RANKS, (items) =>
+        /^confirmed: [^]*rank 1 of 2/.test(items[0]?.message),
+      );
+      await editor.screenshot('run-with-torchrun');
+      await editor.clearToasts();
+    },
+  );
+
+  scenario(
+    () => editor,
+    'what was chosen for the file holds for its lens, too',
+    async () => {
+      for (const rank of [0, 1]) fs.rmSync(editor.file(`sub/rank-${rank}.json`));
+      const { result } = await confirm('ranks.py');
+      assert.equal(/** @type {any} */ (result).confirmed, 1);
+      assert.ok([0, 1].every((rank) => fs.existsSync(editor.file(`sub/rank-${rank}.json`))));
+      await editor.clearToasts();
+    },
+  );
 }
+
+scenario(
+  () => editor,
+  'in a notebook a rule is switched off for a line, in the notebook and in the workspace, and all is fixed at once',
+  async () => {
+    const { disabled, fixed } = await editor.inside(async (vscode, file, { until }) => {
+      const notebook = await vscode.workspace.openNotebookDocument(vscode.Uri.file(file));
+      await vscode.window.showNotebookDocument(notebook, {
+        selections: [new vscode.NotebookRange(3, 4)],
+      });
+      const cells = notebook.getCells().map(({ document }) => document);
+      const findings = () => cells.flatMap(({ uri }) => vscode.languages.getDiagnostics(uri));
+      await until(() => findings().length === 1, 60_000);
+      const document = cells.find(({ uri }) => vscode.languages.getDiagnostics(uri).length > 0);
+      if (document === undefined) throw new Error('no finding');
+      const text = () => cells.map((cell) => cell.getText()).join('\n');
+      const texts = cells.map((cell) => cell.getText());
+      const before = text();
+      /** @param {string} where */
+      const offered = async (where) => {
+        /** @type {import('vscode').CodeAction[]} */
+        const actions = await vscode.commands.executeCommand(
+          'vscode.executeCodeActionProvider',
+          document.uri,
+          findings()[0]?.range,
+          vscode.CodeActionKind.QuickFix.value,
+          20,
+        );
+        const action = actions.find(({ title }) => title.endsWith(where));
+        if (action === undefined) throw new Error(JSON.stringify(actions.map(({ title }) => title)));
+        return action;
+      };
+      /** @type {Record<string, string>} */
+      const disabled = {};
+      for (const where of ['for this line', 'in this notebook']) {
+        const { edit } = await offered(where);
+        if (edit === undefined) throw new Error(`no edit ${where}`);
+        await vscode.workspace.applyEdit(edit);
+        await until(() => findings().length === 0, 60_000);
+        disabled[where] = text();
+        // The disabled finding's own cell has no focus, which an undo would need.
+        const back = new vscode.WorkspaceEdit();
+        for (const [index, cell] of cells.entries()) {
+          back.replace(cell.uri, new vscode.Range(0, 0, cell.lineCount, 0), texts[index] ?? '');
+        }
+        await vscode.workspace.applyEdit(back);
+        await until(() => text() === before && findings().length === 1, 60_000);
+      }
+      const { command } = await offered('in the workspace');
+      if (command === undefined) throw new Error('no command');
+      void vscode.commands.executeCommand(command.command, ...(command.arguments ?? []));
+      await until(() => findings().length === 0, 60_000);
+      const settings = vscode.workspace.getConfiguration('tapecheck');
+      await settings.update('ignore', undefined, vscode.ConfigurationTarget.Workspace);
+      await until(() => findings().length === 1, 60_000);
+      await vscode.commands.executeCommand('notebook.cell.edit');
+      await until(() => vscode.window.activeTextEditor?.document.uri.scheme === 'vscode-notebook-cell');
+      await vscode.commands.executeCommand('tapecheck.fixAll');
+      await until(() => findings().length === 0, 60_000);
+      return { disabled, fixed: text() };
+    }, editor.file('disabled.ipynb'));
+    assert.match(disabled['for this line'] ?? '', /loss\.backward\(\) +# tapecheck: ignore\[TAPE101\]/);
+    assert.match(disabled['in this notebook'] ?? '', /tapecheck: ignore-file\[TAPE101\]/);
+    assert.equal(fixed.split('retain_graph=True').length - 1, 1, fixed);
+    await editor.screenshot('notebook-fixed-all');
+  },
+);

@@ -40,6 +40,20 @@ for step in range(3):
 print("trained", step + 1, "steps")
 `;
 
+/** The graph is kept where there are few arguments: whether the second backward fails, only a run can tell. */
+export const MAYBE = `\
+import sys
+
+import torch
+
+model = torch.nn.Linear(2, 1)
+keep = len(sys.argv) < 3
+for step in range(3):
+    loss = model(torch.randn(4, 2)).pow(2).mean()
+    loss.backward(retain_graph=keep)
+    loss.backward()
+`;
+
 /** A notebook with magics and a broken cell; the backward in its last cell is one too many. */
 export const NOTEBOOK = JSON.stringify({
   nbformat: 4,
@@ -77,4 +91,23 @@ with open("processes.txt", "w") as file:
 while True:
     model(torch.randn(8, 4)).mean().backward()
     time.sleep(2)
+`;
+
+/** Trains in several processes, of which the second one fails; each writes down how it was started. */
+export const RANKS = `\
+import json
+import os
+import sys
+
+import torch
+
+rank = os.environ.get("RANK", "alone")
+with open(f"rank-{rank}.json", "w") as file:
+    json.dump([sys.argv[1:], os.path.basename(os.getcwd()), os.environ.get("SEED")], file)
+model = torch.nn.Linear(2, 1)
+for step in range(3):
+    loss = model(torch.randn(4, 2)).pow(2).mean()
+    loss.backward()
+    if rank == "1":
+        loss.backward()
 `;
