@@ -9,6 +9,7 @@ from tapecheck.interpret import averaging, containers
 from tapecheck.interpret.values import (
     Args,
     Dict,
+    Generator,
     Instance,
     Kwargs,
     List,
@@ -50,6 +51,9 @@ class Optimizers:
 
     def initialize(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         source = args[0] if args else kwargs.get("params")
+        if isinstance(source, Generator):
+            items, whole = self.machine.gathered(source, node)
+            source = List(items, not whole)
         self.world.optimizers += 1
         owner.facts["optimizer"] = self.world.optimizers
         tensors, complete = self._leaves(source, node)

@@ -23,7 +23,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     concrete,
 )
-from tapecheck.tape import Fact, either
+from tapecheck.tape import Fact, Span, either
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 def grad_mode(mode: Fact, kind: str) -> Context:
     """A context manager that sets the grad mode."""
-    before: list[Fact] = []
+    before: list[tuple[Fact, Span | None]] = []
 
     def enter(machine: Machine) -> None:
-        before.append(machine.world.grad_modes[-1])
-        machine.world.grad_modes[-1] = mode
+        before.append((machine.world.grad_modes[-1], machine.world.off_at))
+        machine.world.grad_modes[-1], machine.world.off_at = mode, None
 
     def leave(machine: Machine, raised: Signal | None) -> None:
         if before:
-            machine.world.grad_modes[-1] = before.pop()
+            machine.world.grad_modes[-1], machine.world.off_at = before.pop()
 
     return Context(enter, leave, kind)
 
@@ -67,12 +67,12 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
         truth = torch.world.choose(node, True, "set_grad_enabled")
         torch.machine.settle(value, truth)
     mode: Fact = "yes" if truth else "no"
-    before = torch.world.grad_modes[-1]
+    before = torch.world.grad_modes[-1], torch.world.off_at
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
-    torch.world.grad_modes[-1] = mode
+    torch.world.grad_modes[-1], torch.world.off_at = mode, None if truth else torch.world.span(node)
 
     def leave(machine: Machine, raised: Signal | None) -> None:
-        machine.world.grad_modes[-1] = before
+        machine.world.grad_modes[-1], machine.world.off_at = before
 
     return Context(lambda machine: None, leave, "enable_grad" if truth else "no_grad")
 

@@ -101,6 +101,8 @@ class World:
         # imported modules outlive a world, so no two worlds count the same numbers.
         self.kept = next(_WORLDS) << 32
         self.grad_modes: list[Fact] = ["yes"]
+        self.off_at: Span | None = None
+        """The call of `set_grad_enabled` that has switched recording off, while it is in force."""
         self.autocast: Fact = "no"
         """Whether matrix products and convolutions compute with copies of lower precision."""
         self.recomputed = 0
@@ -306,7 +308,8 @@ class World:
         nodes = (graph_node,) if graph_node is not None else ()
         # What a function under @torch.no_grad() computes is cut where it is called.
         at = self.cut_site if self.cut_site is not None and how == "no_grad" else self.site(node)
-        self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before))
+        off_at = self.off_at if how == "no_grad" else None
+        self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before, off_at))
         return merge_cuts((self._cuts,), wanted)
 
     def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:

@@ -10,12 +10,12 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
-    CUT_ADVICE,
-    CUT_WORDS,
     call_text,
     called_from,
+    cut_advice,
+    cut_words,
     line,
-    quoted,
+    off_labels,
     root_text,
     span_facts,
 )
@@ -167,13 +167,15 @@ optimizer.step()
         if cuts:
             first = _earliest(cuts)
             message += f", it was cut on {line(first.at.span, home)}"
+            if first.off_at is not None:
+                message += f", where `torch.set_grad_enabled` on {line(first.off_at, home)} had switched recording off"
         else:
             message += ": no operation that made it was recorded"
         labels = []
         for cut in sorted(cuts, key=lambda cut: cut.id):
-            words = CUT_WORDS.get(cut.how, "{value} leaves its graph here")
-            labels.append(Label(cut.at.span, words.format(value=quoted(cut.name, "the value")), "cut"))
+            labels.append(Label(cut.at.span, cut_words(cut, home), "cut"))
             labels += called_from(reading, cut.at, run.at, 1)
+        labels += off_labels(cuts)
         if not certain:
             labels += path_labels(readings, reading, run)
         if reading.caught(run) is not None:
@@ -202,7 +204,7 @@ def _help(cuts: list[Cut], root: Root) -> str:
             "the forward pass must not run under `torch.no_grad()`"
         )
     hows = list(dict.fromkeys(cut.how for cut in sorted(cuts, key=lambda cut: cut.id)))
-    advice = "; ".join(dict.fromkeys(CUT_ADVICE[how] for how in hows if how in CUT_ADVICE))
+    advice = "; ".join(filter(None, dict.fromkeys(map(cut_advice, sorted(cuts, key=lambda cut: cut.id)))))
     advice = advice or f"keep {root_text(root)} a tensor computed from the parameters by torch operations"
     if "nondifferentiable" in hows or "leaf" in hows:
         return advice

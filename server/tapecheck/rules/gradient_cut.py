@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import CUT_ADVICE, CUT_WORDS, called_from, join, line, quoted, span_facts
-from tapecheck.tape import Cut, Leaf, Root, Site
+from tapecheck.rules.words import called_from, cut_advice, cut_words, join, line, off_labels, span_facts
+from tapecheck.tape import Cut, Leaf, Root, Site, Span
 
 _Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
@@ -235,13 +235,21 @@ for step in range(3):
         # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
         every = [cause for causes in places.values() for cause in causes]
         written = {leaf for cause in every if cause.how in _WRITTEN for leaf in cause.lost}
+        # Places that cut off the same parameters are one story, told where it happens most often.
+        stories: dict[frozenset[int], list[list[_Cause]]] = {}
         for causes in places.values():
             if all(cause.how == "nondifferentiable" and cause.lost <= written for cause in causes):
                 continue
             causes.sort(key=lambda cause: cause.copied is not None)
-            yield self._finding(reading, causes, owner)
+            stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
+        for story in stories.values():
+            told = max(story, key=len)
+            others = [causes[0] for causes in story if causes is not told]
+            yield self._finding(reading, told, owner, others)
 
-    def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str]) -> Finding:
+    def _finding(
+        self, reading: Reading, causes: list[_Cause], owner: dict[int, str], others: list[_Cause]
+    ) -> Finding:
         cut = causes[0]
         home = cut.at.span
         lost = sorted({leaf for cause in causes for leaf in cause.lost})
@@ -252,7 +260,7 @@ for step in range(3):
             "a parameter" if len(lost) == 1 else f"{len(lost)} parameters"
         )
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
-        words = CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(value=quoted(cut.name, "the value"))
+        words = cut_words(cut, home)
         if cut.copied is not None:
             past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
             words = f"the update is written into a copy of the model {past}, past autograd"
@@ -263,8 +271,10 @@ for step in range(3):
         )
         labels = []
         for source in {source.id: source for cause in causes for source in cause.before}.values():
-            what = CUT_WORDS.get(source.how, "{value} leaves its graph here")
-            labels.append(Label(source.at.span, what.format(value=quoted(source.name, "the value")), "cut"))
+            labels.append(Label(source.at.span, cut_words(source, home), "cut"))
+        for other in others:
+            labels.append(Label(other.at.span, cut_words(other, home) + ", too", "cut"))
+        labels += off_labels(causes)
         if cut.copied is not None:
             words = "copied here: nothing leads from the copy back to the original"
             labels.append(Label(cut.copied.span, words, "cut"))
@@ -280,10 +290,10 @@ for step in range(3):
         if step is not None:
             labels.append(Label(step.at.span, "stepped here without a gradient", "step"))
         labels += called_from(reading, cut.at, cut.at)
-        advice = CUT_ADVICE.get(cut.how, "keep the value in the graph")
+        advice = cut_advice(cut) or "keep the value in the graph"
         if cut.how == "leaf" and causes[0].before:
             first = causes[0].before[0]
-            mend = CUT_ADVICE.get(first.how, "keep the value in the graph")
+            mend = cut_advice(first) or "keep the value in the graph"
             advice = f"{advice}, and mend the cut on {line(first.at.span, home)}: {mend}"
         if cut.copied is not None:
             advice = (
@@ -317,6 +327,7 @@ class _Cause:
     run: Run
     before: list[Cut]
     copied: Site | None = None
+    off_at: Span | None = None
 
 
 def _identity(reading: Reading, leaf: Leaf) -> _Identity:
@@ -374,7 +385,7 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
                 if source != number
             ):
                 continue
-            yield _Cause(cut.how, cut.name, cut.at, behind, run, [])
+            yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
         yield from _updated_copies(reading, run, wanted)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.tape import Node, Site
+from tapecheck.tape import InPlace, Node, Site
 
 _SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
 
@@ -48,23 +48,28 @@ def carried_text(origin: Origin) -> str:
     return f"made here in iteration {origin.iteration}, used again now"
 
 
-def trace(reading: Reading, run: Run, node: Node, other: Run | None) -> Origin:
+def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InPlace | None = None) -> Origin:
     """Follow a backward from its roots down to a node of an older graph and say what led there.
 
-    `other` is the earlier backward that ran through the node too, None where there was none.
+    `other` is the earlier backward that ran through the node too, None where there was none, `change` what made the
+    node's saved tensor stale.
     """
     roots = [root.node for root in run.backward.roots if root.node is not None]
     way = reading.path(roots, node.id)
+    # What an earlier iteration made since then may well be meant: losses added up over a window.
+    since = reading.built_since(change) if change is not None else 0
+    old = {number for number in way if (number in other.traversal.executed if other is not None else number < since)}
     for step, number in enumerate(way):
         site = reading.site(number)
-        if site is None:
+        if site is None or (old and number not in old):
             continue
         summed = all(_is_sum(reading, above) for above in way[:step])
         carried = _earlier_iteration(site, run.at)
         if carried is not None:
             loop_id, iteration = carried
             loop = reading.loops.get(loop_id)
-            found = reading.carried_by(number, loop, iteration, run.position) if loop is not None else None
+            reader = reading.site(way[step - 1]) if step else None
+            found = reading.carried_by(number, loop, iteration, run.position, reader) if loop is not None else None
             name, at = found if found is not None else ("", site)
             several = reading.elements_of(name, number) if name else ""
             return Origin("carried", name, at, iteration, number, summed and step > 0, several)

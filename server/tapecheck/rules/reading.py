@@ -203,6 +203,12 @@ class Reading:
                     queue.append(source)
         return []
 
+    def built_since(self, change: InPlace) -> int:
+        """The first node that was built after a change in place, or a number above all nodes."""
+        position = next((position for position, event in self.changes if event is change), 0)
+        first = bisect_left(self._node_positions, position)
+        return self._nodes[first] if first < len(self._nodes) else (self._nodes[-1] if self._nodes else 0) + 1
+
     def iterations_reached(self, loop: LoopRun, blocked: frozenset[int] = frozenset()) -> dict[int, int]:
         """For each node built in a loop's run: the iterations whose nodes it reaches, as bits.
 
@@ -274,8 +280,12 @@ class Reading:
             if start <= position < end and bind.name == name:
                 yield bind
 
-    def carried_by(self, node: int, loop: LoopRun, iteration: int, before: int) -> tuple[str, Site] | None:
-        """Who still refers to a node after the iteration that built it: the holder, and where it stored."""
+    def carried_by(
+        self, node: int, loop: LoopRun, iteration: int, before: int, reader: Site | None = None
+    ) -> tuple[str, Site] | None:
+        """Who still refers to a node after the iteration that built it: the holder, and where it stored.
+
+        `reader` is where the value was used again: a function cannot read the local names of another."""
         for position, hold in self._holds:
             if position < before and hold.loop == loop.id and hold.index >= iteration and node in hold.nodes:
                 return self.written(hold.holder, hold.at), hold.at
@@ -288,6 +298,8 @@ class Reading:
         if named:
             # Of `output, state = rnn(x, state)` the tuple: a state is what an LSTM hands over in one.
             best = next((bind for bind in named if bind.item is not None), named[0])
+            if reader is not None and "." not in best.name and reader.stack != best.at.stack:
+                best = next((bind for bind in named if "." in bind.name), best)
             return best.name, best.at
         # A container that a loop inside this iteration filled.
         for position, hold in reversed(self._holds):

@@ -177,7 +177,7 @@ loss.backward()
     def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
         assert problem.node is not None and problem.saved is not None and problem.changed_by is not None
         home, node, change = run.at.span, problem.node, problem.changed_by
-        origin = trace(reading, run, node, None)
+        origin = trace(reading, run, node, None, change)
         certain = always(readings, reading, run)
         saved = _saved_name(reading, problem)
         culprit = _culprit(reading, change)

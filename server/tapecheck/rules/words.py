@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run
@@ -14,7 +14,7 @@ MAX_LABELS = 8
 CUT_WORDS = {
     "detach": "`.detach()` takes {value} out of its graph",
     "data": "`.data` reads or writes {value} past autograd",
-    "no_grad": "{value} is computed under `torch.no_grad()`: no graph is recorded",
+    "no_grad": "what is computed of {value} under `torch.no_grad()` has no graph",
     "item": "`.item()` makes a Python number of {value}",
     "numpy": "{value} goes through NumPy, which autograd does not see",
     "grad": "{value} is a gradient taken without `create_graph=True`: a constant",
@@ -38,6 +38,39 @@ CUT_ADVICE = {
     "leaf": "leave the `requires_grad` out: it hides the error and trains nothing",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
 }
+
+
+class Cutting(Protocol):
+    """What words need of a cut."""
+
+    @property
+    def how(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def off_at(self) -> Span | None: ...
+
+
+def cut_words(cut: Cutting, home: Span) -> str:
+    """What a cut does to its value, seen from a place."""
+    value = quoted(cut.name, "the value")
+    if cut.off_at is not None:
+        off = f"`torch.set_grad_enabled` on {line(cut.off_at, home)}"
+        return f"what is computed of {value} here has no graph: {off} has switched recording off"
+    return CUT_WORDS.get(cut.how, "{value} leaves its graph here").format(value=value)
+
+
+def cut_advice(cut: Cutting) -> str:
+    """What to do about a cut, nothing where there is no general advice."""
+    if cut.off_at is not None:
+        return "switch recording on again before this is computed, `torch.set_grad_enabled(True)`"
+    return CUT_ADVICE.get(cut.how, "")
+
+
+def off_labels(cuts: Iterable[Cutting]) -> list[Label]:
+    """Where recording was switched off and left off."""
+    places = dict.fromkeys(cut.off_at for cut in cuts if cut.off_at is not None)
+    return [Label(place, "recording is switched off here", "cut") for place in places]
 
 
 def call_text(backward: Backward, index: int = 0) -> str:

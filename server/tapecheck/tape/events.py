@@ -130,7 +130,8 @@ class Cut:
     copy (torch.tensor of a tensor), nondifferentiable (argmax, comparisons, integer casts), leaf (made
     a leaf again by requires_grad), frozen (requires_grad set to False), checkpoint. `nodes` are the nodes
     cut off, `leaves` what would have been reached where no node was built (under no_grad). `sources` are
-    the cuts this one was derived from.
+    the cuts this one was derived from. `off_at` is the call that switched recording off and left it off, such as
+    `torch.set_grad_enabled(False)`, for a cut of kind "no_grad" that it is the reason of.
     """
 
     id: int
@@ -140,6 +141,7 @@ class Cut:
     leaves: tuple[int, ...] = ()
     name: str = ""
     sources: tuple[int, ...] = ()
+    off_at: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,9 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
     kind = _KINDS[name]
     if "at" in line:
         line["at"] = sites[line["at"]]
-    if line.get("retain_span") is not None:
-        line["retain_span"] = Span(*line["retain_span"])
+    for key in ("retain_span", "off_at"):
+        if line.get(key) is not None:
+            line[key] = Span(*line[key])
     if "saved" in line:
         line["saved"] = tuple(Saved(**entry) for entry in line["saved"])
     if "roots" in line:
