@@ -310,10 +310,14 @@ def _linked(value: Instance) -> bool:
 
 
 def _recorded(value: Instance) -> list[Value]:
-    """What an object has held since the iteration that made it; not what is set anew for as long as it lives."""
+    """What an object has held since the iteration that made it; not what is set anew, or fills, while it lives."""
     if value.lib == "functools.partial":
         return [value.attrs["args"], value.attrs["keywords"]]
-    return [item for name, item in value.attrs.items() if value.born >= 0 and value.stamps.get(name) == value.born]
+    return [
+        item
+        for name, item in value.attrs.items()
+        if value.born >= 0 and value.stamps.get(name) == value.born and isinstance(item, (Tensor, Unknown, tuple))
+    ]
 
 
 def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:

@@ -333,4 +333,27 @@ for step in range(24):
     setattr(log, f"loss_{step % 4}", train())
     pass  # count
 """,
+    "a callback that keeps what it is given": """
+class History:
+    def __init__(self):
+        self.losses = []
+    def __call__(self, loss):
+        self.losses.append(loss)  # grows
+callbacks = [History(), print]
+for step in range(12):
+    loss = train()
+    for callback in callbacks:
+        callback(loss)
+    pass  # count
+""",
+    "agents that each keep their last loss": """
+class Agent:
+    def __init__(self):
+        self.last = None
+agents = [Agent() for _ in range(3)]
+for step in range(12):
+    for agent in agents:
+        agent.last = train()
+    pass  # count
+""",
 }
