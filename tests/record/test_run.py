@@ -15,9 +15,10 @@ from typing import Literal
 
 import pytest
 
-from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, run
+from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
+from tapecheck.record.compare import summary
 from tapecheck.record.run import _Lines
-from tapecheck.tape import Backward, End, Iteration, Measure, Node, read_tape
+from tapecheck.tape import Backward, End, Iteration, Measure, Node, Raised, read_tape
 from tests.record.harness import PYTHON, QUIET, Write, plain, probed
 
 Record = Callable[..., RunResult]
@@ -77,6 +78,39 @@ def test_every_iteration_counts_in_every_run_of_a_loop(record: Record) -> None:
                 (w * batch).sum().backward()
     """)
     assert (result.iterations, result.backwards) == (20, 20)
+    told = summary(result.tape)
+    assert (told.iterations, told.backward_calls) == (20, 20)
+
+
+def test_what_a_test_runner_catches_is_not_swallowed_by_the_program(write: Write, tmp_path: Path) -> None:
+    write(
+        """
+        import unittest
+        import torch
+
+        class Case(unittest.TestCase):
+            def test_fails(self):
+                w = torch.ones(3, requires_grad=True)
+                loss = (w * w).sum()
+                loss.backward()
+                loss.backward()
+
+            def test_swallows(self):
+                w = torch.ones(3, requires_grad=True)
+                loss = (w * w).sum()
+                for step in range(2):
+                    try:
+                        loss.backward()
+                    except RuntimeError:
+                        pass
+        """,
+        "case.py",
+    )
+    result = run(RunRequest("unittest", ("case",), python=PYTHON, cwd=str(tmp_path), env=QUIET, module=True))
+    raised = {event.at.line: (event.caught, event.left) for event in result.tape.events if isinstance(event, Raised)}
+    assert raised == {9: (True, True), 16: (True, False)}
+    messages = {finding.span.line: finding.message for finding in judge([], result.tape, directory=str(tmp_path))}
+    assert "swallowed" not in messages[9] and "swallowed" in messages[16]
 
 
 @pytest.mark.parametrize("way", ["timeout", "cancelled"])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import collections
 from dataclasses import dataclass, field
 from typing import Any
 
 from tapecheck.record.evidence import judge
 from tapecheck.rules.finding import Finding
-from tapecheck.tape import Backward, End, Hold, Iteration, Measure, Node, Raised, Tape
+from tapecheck.tape import Backward, End, Hold, Iteration, Loop, Measure, Node, Raised, Span, Tape
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What one tape tells of its run; nodes and bytes are the most that were seen alive after an iteration.
 
+    `iterations` are those of the loops that call backward, as a run counts them.
     `nodes` counts the graph nodes on the tape: of a long run not every backward call has its nodes written.
     """
 
@@ -39,15 +41,23 @@ class Summary:
 
 def summary(tape: Tape, directory: str | None = None) -> Summary:
     """What a tape tells of its run."""
-    calls = iterations = nodes = alive = size = passed = skipped = 0
+    calls = nodes = alive = size = passed = skipped = 0
+    iterations: collections.Counter[int] = collections.Counter()
+    places: dict[int, Span] = {}
+    training: set[Span] = set()
     raised: list[str] = []
     holders: dict[str, None] = {}
     ended = "its writer died"
     for event in tape.events:
         if isinstance(event, Backward):
             calls += not event.succeeded
+            inner = event.at.iteration[-1][0] if event.at.iteration else None
+            if inner in places and not event.succeeded:
+                training.add(places[inner])
+        elif isinstance(event, Loop):
+            places[event.id] = event.at.span
         elif isinstance(event, Iteration):
-            iterations += 1
+            iterations[event.loop] += 1
         elif isinstance(event, Node):
             nodes += 1
         elif isinstance(event, Raised):
@@ -65,8 +75,9 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
                 skipped = int(event.value)
         elif isinstance(event, End):
             ended = event.how + (f": {event.detail}" if event.detail else "")
+    counted = sum(count for loop, count in iterations.items() if places.get(loop) in training)
     return Summary(
-        ended, calls + passed, iterations + skipped, nodes, alive, size, tuple(raised), tuple(holders),
+        ended, calls + passed, counted + skipped, nodes, alive, size, tuple(raised), tuple(holders),
         tuple(judge([], tape, directory=directory)),
     )  # fmt: skip
 

@@ -743,7 +743,9 @@ def _raised_text(story: _Story, raised: Raised) -> str:
     problem = failed.traversal.problem if failed is not None else None
     node = story._failing_node(raised, failed)
     index, home = _iteration(raised.at), raised.at.span
-    text = "raised" + (f" in iteration {index}" if index is not None else "") + (" and caught" if raised.caught else "")
+    text = "raised" + (f" in iteration {index}" if index is not None else "") + (
+        " and caught" if raised.caught and not raised.left else ""
+    )
     text += f": {_short(raised.message)}"
     if node is not None:
         text += f"; `{node.op}` was built on {line(node.at.span, home)}"

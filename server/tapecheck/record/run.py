@@ -622,8 +622,9 @@ def _uncaught_once(tape: Tape) -> Tape:
         return tape
     same = dataclasses.replace(last, caught=True)
     earlier = [
-        event for event in tape.events if isinstance(event, Raised) and dataclasses.replace(event, node=None) == same
-    ]
+        event for event in tape.events
+        if isinstance(event, Raised) and dataclasses.replace(event, node=None, left=False) == same
+    ]  # fmt: skip
     if earlier:
         final = dataclasses.replace(last, node=earlier[-1].node)
         tape.events = [final if event is last else event for event in tape.events if event is not earlier[-1]]

@@ -392,7 +392,13 @@ class Reading:
 
     def caught(self, run: Run) -> Raised | None:
         """The exception of a backward that the program swallows."""
-        return next((raised for raised in self.raised if raised.caught and raised.backward == run.backward.id), None)
+        return next(
+            (
+                raised for raised in self.raised
+                if raised.caught and not raised.left and raised.backward == run.backward.id
+            ),
+            None,
+        )  # fmt: skip
 
     @cached_property
     def needed(self) -> set[int]:

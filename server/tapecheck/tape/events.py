@@ -337,7 +337,8 @@ class Decision:
 class Raised:
     """An exception; `backward` is the backward that raised it, `caught` where the program goes on.
 
-    `node` is the node that failed, where the run could tell.
+    `node` is the node that failed, where the run could tell. `left` says that it was caught outside of the user's own
+    code, by what runs that: a test runner.
     """
 
     at: Site
@@ -346,6 +347,7 @@ class Raised:
     backward: int | None = None
     caught: bool = False
     node: int | None = None
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Recorder(Listener):
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
         self.keeping = self.created = False
         self.told: Any = None
+        self.told_within: Tuple[int, Any] = (0, None)
         self.hits: Dict[Tuple[str, int], int] = {}
         self.hits_at: Dict[Tuple[str, int], int] = {}
         self.names: Dict[int, str] = {}
@@ -473,6 +474,8 @@ class Recorder(Listener):
                 at = self.last_backward.site
             # Kept until it is known whether somebody catches it: the id alone, never the exception.
             self.told = (identity, at, type(error).__name__, text.split("\n")[0], engine, node)
+            own = (call for call in lines.stack if not self.sources.is_library(call.code.co_filename))
+            self.told_within = (threading.get_ident(), next(own, None))
         self.tracer.waiting = True
 
     def _explain_stale(self, frame: FrameType) -> Optional[int]:
@@ -502,6 +505,11 @@ class Recorder(Listener):
             fields["backward"] = backward
         if node is not None:
             fields["node"] = node
+        thread, outermost = self.told_within
+        if caught and outermost is not None and thread == threading.get_ident():
+            if all(call is not outermost for call in self.tracer.lines().stack):
+                # It left all of the user's code: who runs that, a test runner, has caught it.
+                fields["left"] = True
         self.writer.event("Raised", **fields)
 
     def uncaught(self, error: BaseException) -> None:

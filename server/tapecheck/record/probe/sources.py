@@ -369,10 +369,12 @@ class Sources:
             return True
         if filename.startswith("<"):
             return False
+        return not self.is_library(filename) and os.path.abspath(filename).startswith(self._roots)
+
+    def is_library(self, filename: str) -> bool:
+        """Whether a file lies where libraries are installed; the module that is run may do so."""
         path = os.path.abspath(filename)
-        if path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path:
-            return False
-        return path.startswith(self._roots)
+        return path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path
 
     def give(self, filename: str, lines: List[str]) -> None:
         """Say what a file's code was compiled from, where that is not what the file holds."""
