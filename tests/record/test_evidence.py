@@ -408,3 +408,41 @@ def test_iterations_of_another_loop_are_not_told_as_those_of_this_one(record: Ca
     assert finding.evidence is not None
     assert finding.evidence.detail.startswith("raised in iteration 2: ")
     assert "was built on line 6 and freed" in finding.evidence.detail
+
+
+CUSTOM = """
+    import torch
+
+
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (y,) = ctx.saved_tensors
+            return gradient * y
+
+
+    w = torch.ones(3, requires_grad=True)
+    z = Exp.apply(w)
+    loss = z.sum()
+    {before}
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "role"), [("loss.backward()", "TAPE101", "freed"), ("z.mul_(2)", "TAPE102", "changed")]
+)
+def test_what_a_custom_function_raises_belongs_to_the_call(
+    record: Callable[..., RunResult], before: str, code: str, role: str
+) -> None:
+    result = record(CUSTOM.format(before=before))
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == (code, 21)
+    labels = {label.role: label.span.line for label in finding.labels}
+    assert labels[role] == 20, labels

@@ -629,7 +629,8 @@ def _needless(story: _Story, finding: Finding) -> Evidence | None:
         held = sum(1 for node in runs[-1].traversal.executed if story.reading.ledger.nodes.get(node) is not None)
         return Evidence(
             "confirmed",
-            f"{_ran(story, finding, runs)} and nothing ever walked the graph it retained ({held} nodes each time)",
+            f"{_ran(story, finding, runs)} and no later call walked a node with saved tensors of the graph it retained "
+            f"({held} nodes each time)",
             None, {"runs": len(runs), "nodes": held},
         )  # fmt: skip
     return None

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .device import DeviceTimes
@@ -450,15 +450,19 @@ class Recorder(Listener):
             return
         if not any(part in text for part in _OF_INTEREST):
             return
-        step = traceback
-        while step is not None and step.tb_next is not None:
+        step, own = traceback, getattr(self.last_backward, "code", None)
+        # A custom Function's own backward may raise it, further in: where it asks for what it saved.
+        asked = _SECOND_TIME in text or _INPLACE in text
+        while step is not None and step.tb_next is not None and not (asked and step.tb_frame.f_code is own):
             step = step.tb_next
         engine = None
-        if step is not None and step.tb_frame.f_code is getattr(self.last_backward, "code", None):
+        if step is not None and step.tb_frame.f_code is own:
             self.keeping = True
             engine = self.last_backward.id
             if self.last_backward.mark is not None:
                 self.passing.write_failed(self.last_backward.mark, step.tb_frame, traceback)
+        elif asked and own is not None and _called_by(traceback.tb_frame, own):
+            return
         # The same exception passes every frame up to its handler.
         identity = (id(error), text, engine)
         if self.told is not None and self.told[0] == identity:
@@ -746,6 +750,12 @@ class Recorder(Listener):
             self.writer.event(
                 "Measure", at=self.here(lines), name="graphs-too-deep", value=self.reader.skipped, unit="graphs"
             )
+
+
+def _called_by(frame: Optional[FrameType], code: CodeType) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 def seed_everything(torch: Any, seed: int) -> None:
