@@ -113,23 +113,20 @@ export class Confirmer {
       );
       return undefined;
     }
-    if ((document.isDirty || document.isUntitled) && !(await document.save())) {
+    const saved = await savedUri(document);
+    if (saved === undefined) {
       void vscode.window.showWarningMessage('Tapecheck ran nothing, because the file was not saved.');
       return undefined;
     }
-    // Saving an untitled document opens another one, under its new name.
-    const saved = document.isUntitled ? await openTarget(undefined) : document;
-    if (saved === undefined || saved.isUntitled) return undefined;
-
-    const key = saved.uri.toString();
+    const key = saved.toString();
     if (this.underWay.has(key)) {
-      const file = path.basename(saved.uri.fsPath);
+      const file = path.basename(saved.fsPath);
       void vscode.window.showInformationMessage(`Tapecheck is already running ${file}.`);
       return undefined;
     }
     this.underWay.add(key);
     try {
-      return await work(saved.uri);
+      return await work(saved);
     } finally {
       this.underWay.delete(key);
     }
@@ -280,6 +277,17 @@ async function openProgram(): Promise<Program | undefined> {
   }));
   if (choices.length < 2) return choices[0]?.program;
   return (await vscode.window.showQuickPick(choices, { placeHolder: 'Which program?' }))?.program;
+}
+
+/** Where a program is on disk once it is saved; undefined where the user thinks better of it. */
+async function savedUri(program: Program): Promise<vscode.Uri | undefined> {
+  if (!program.isUntitled) return !program.isDirty || (await program.save()) ? program.uri : undefined;
+  // Saving makes another document, and shows it only where the untitled one was in front.
+  const saved = await vscode.workspace.save(program.uri);
+  if (saved !== undefined && notebookOf(saved) === undefined) {
+    await vscode.window.showTextDocument(saved, { preview: false });
+  }
+  return saved;
 }
 
 function notebookOf(uri: vscode.Uri): vscode.NotebookDocument | undefined {

@@ -67,11 +67,34 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
 async function openExample(context: vscode.ExtensionContext): Promise<void> {
   const file = vscode.Uri.joinPath(context.extensionUri, 'examples', 'gan.py');
   const content = new TextDecoder().decode(await vscode.workspace.fs.readFile(file));
-  const document = await vscode.workspace.openTextDocument({ language: 'python', content });
-  const editor = await vscode.window.showTextDocument(document);
+  const document = await unsaved('tapecheck_example.py', content);
+  const editor = await vscode.window.showTextDocument(document, { preview: false });
   const loop = document.positionAt(content.indexOf('for step in'));
   editor.selection = new vscode.Selection(loop, loop);
   editor.revealRange(editor.selection, vscode.TextEditorRevealType.AtTop);
+}
+
+/** A document that is not saved yet, in a workspace under a name that is free there. */
+async function unsaved(name: string, content: string): Promise<vscode.TextDocument> {
+  const folder = vscode.workspace.workspaceFolders?.find(({ uri }) => uri.scheme === 'file')?.uri;
+  const file = folder && vscode.Uri.joinPath(folder, name);
+  if (file === undefined || (await exists(file))) {
+    return vscode.workspace.openTextDocument({ language: 'python', content });
+  }
+  const document = await vscode.workspace.openTextDocument(file.with({ scheme: 'untitled' }));
+  if (document.getText() === '') {
+    const edit = new vscode.WorkspaceEdit();
+    edit.insert(document.uri, new vscode.Position(0, 0), content);
+    await vscode.workspace.applyEdit(edit);
+  }
+  return document;
+}
+
+function exists(file: vscode.Uri): Thenable<boolean> {
+  return vscode.workspace.fs.stat(file).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Makes all safe fixes in the active editor, notebook cells included. */

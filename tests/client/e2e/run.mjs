@@ -45,7 +45,7 @@ for (const name of ['driver', 'stub_python']) {
     process.exit(1);
   }
 }
-const all = ['failures', 'trust', 'folders', 'switches', 'robust', 'features', 'clicks'];
+const all = ['failures', 'trust', 'folders', 'switches', 'robust', 'newcomer', 'features', 'clicks'];
 const tests = only.length > 0 ? only : all;
 process.exit(
   node(
