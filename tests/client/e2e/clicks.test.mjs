@@ -194,7 +194,7 @@ scenario(
     const entries = page.locator('.action-widget .monaco-list-row.action');
     await entries.first().waitFor();
     await editor.screenshot('8-quick-fixes');
-    await editor.screenshot('marketplace-fixes', { ...PART, height: 600 });
+    await editor.screenshot('marketplace-fixes', { ...PART, height: 636 });
     await page.keyboard.press('Enter');
     await poll(async () => (await squiggles().count()) === 0, 'the squiggle to go');
     await page.keyboard.press('Control+S');
