@@ -31,6 +31,7 @@ before(async () => {
       'unreached.py': UNREACHED,
       'endless.py': ENDLESS,
       'closed.py': TRAIN,
+      'onsave.py': TRAIN,
       'train.ipynb': NOTEBOOK,
       'saved.ipynb': withoutTitle(NOTEBOOK),
       'disabled.ipynb': withoutTitle(NOTEBOOK),
@@ -382,6 +383,26 @@ scenario(
 
 scenario(
   () => editor,
+  'saving a file makes its safe fixes, where that is wanted',
+  async () => {
+    await set('editor.codeActionsOnSave', { 'source.fixAll.tapecheck': 'explicit' });
+    await diagnosticsOf('onsave.py', `${TRAIN}\n`, (items) => items.length === 1);
+    await editor.inside(async (vscode, file, { until }) => {
+      const document = await vscode.workspace.openTextDocument(file);
+      await vscode.window.showTextDocument(document);
+      await until(() => document.isDirty);
+      await vscode.commands.executeCommand('workbench.action.files.save');
+      await until(() => !document.isDirty);
+      await until(() => vscode.languages.getDiagnostics(document.uri).length === 0);
+    }, editor.file('onsave.py'));
+    const saved = fs.readFileSync(editor.file('onsave.py'), 'utf8');
+    assert.equal(saved.split('.backward()').length - 1, 1, saved);
+    await set('editor.codeActionsOnSave', undefined);
+  },
+);
+
+scenario(
+  () => editor,
   'files that are not open are reported on where that is wanted',
   async () => {
     await set('tapecheck.diagnosticMode', 'workspace');
@@ -465,7 +486,7 @@ scenario(
     assert.equal(/** @type {any} */ (result).refuted, 1);
     const [refuted] = await diagnosticsOf('maybe.py', MAYBE, (items) => /^refuted/.test(items[0]?.message));
     assert.equal(refuted?.severity, 'Hint');
-    assert.match(String(refuted?.message), /^refuted by the run at \d\d:\d\d — [^]*raised nothing/);
+    assert.match(String(refuted?.message), /^refuted by the run at \d\d:\d\d — [\s\S]*raised nothing/);
     // A comment changes nothing of what was run.
     const commented = MAYBE.replace('import torch', 'import torch  # the library');
     const [same] = await diagnosticsOf('maybe.py', commented, (items) => items.length === 1);
@@ -551,7 +572,7 @@ if (withTorchrun) {
       const expected = [['--epochs', '2'], 'sub', '7'];
       assert.deepEqual(started(), [expected, expected]);
       await diagnosticsOf('ranks.py', RANKS, (items) =>
-        /^confirmed: [^]*rank 1 of 2/.test(items[0]?.message),
+        /^confirmed: [\s\S]*rank 1 of 2/.test(items[0]?.message),
       );
       await editor.screenshot('run-with-torchrun');
       await editor.clearToasts();
