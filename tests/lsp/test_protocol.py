@@ -360,6 +360,18 @@ async def test_settings_the_editor_is_asked_for(tmp_path: Path) -> None:
         connected.client.messages.clear()
 
 
+async def test_what_is_wrong_in_pyproject_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.tapecheck]\nignore = 3\n")
+    async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
+        uri = connected.open("train.py", TWICE)
+        assert len(await connected.diagnostics(uri)) == 1, "what cannot be ignored is reported"
+        connected.type(uri, 0, 0, "\n")
+        assert len(await connected.diagnostics(uri)) == 1
+        (told,) = [one.message for one in connected.client.messages]
+        assert told.startswith("Tapecheck: ") and "pyproject.toml" in told and "ignore" in told, told
+        connected.client.messages.clear()
+
+
 async def test_vscode_is_asked_to_tell_of_changed_settings(tmp_path: Path) -> None:
     async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
         uri = connected.open("train.py", TWICE)
