@@ -307,6 +307,22 @@ def test_lenses_stand_on_loops_that_train_and_on_backward_calls() -> None:
     assert session.lenses(again(session)) == []
 
 
+def test_a_lens_does_not_say_what_a_run_has_refuted() -> None:
+    session = Session()
+    backward = " " * 12 + "loss.backward()\n"
+    text = TRAINING.replace(backward, backward * 2)
+    analysis = analysed(session, text)
+    (finding,) = analysis.report.findings
+    told = {lens.line: lens.title for lens in session.lenses(analysis)}
+    assert told[9] == "fails in iteration 1 · Confirm by running"
+    session.recordings[PATH] = Recording(text, with_evidence([finding], REFUTED))
+    told = {lens.line: lens.title for lens in session.lenses(analysis)}
+    assert told[9] == "did not fail when it was run · Confirm by running"
+    session.documents[URI].replace(text.replace("range(10)", "range(9)"), 2)
+    told = {lens.line: lens.title for lens in session.lenses(again(session))}
+    assert told[9] == "fails in iteration 1 · Confirm by running", "that was another program"
+
+
 def test_no_lens_without_a_graph() -> None:
     assert Session().lenses(analysed(Session(), "print('no torch here')\n")) == []
 

@@ -436,8 +436,15 @@ class Session:
             lenses += [Lens(line, title) for line in training_loops(analysis.explainer)]
         if settings.lens_backwards:
             told: dict[int, str] = {}
+            # A line that is said to fail, and did not when it was run, is not said to fail above it.
+            ran = {
+                one.finding.span: one.finding.evidence.verdict
+                for one in self.shown(analysis)
+                if one.finding.evidence is not None and not one.stale
+            }
             for call in calls(analysis.explainer):
-                told.setdefault(call.span.line, call.text)
+                refuted = call.fate in ("fails", "may fail") and ran.get(call.span) == "refuted"
+                told.setdefault(call.span.line, "did not fail when it was run" if refuted else call.text)
             lenses += [Lens(line, f"{text} · {offer}") for line, text in told.items()]
         return sorted(lenses, key=lambda lens: lens.line)
 
