@@ -17,7 +17,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "server"))
 
 from tapecheck import record
-from tapecheck.record.probe import graph, recorder
+from tapecheck.record.probe import graph, passing
 from tapecheck.tape import Node
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')
@@ -44,7 +44,7 @@ def main():
 
     graph.Reader._meet = met
     # Every backward is written, so that every node is on the tape.
-    recorder.Recorder._passes = lambda *arguments: False
+    passing.Passing.passes = lambda *arguments: False
     recording = record()
     torch.autograd.set_detect_anomaly(True, check_nan=False)
     try:
