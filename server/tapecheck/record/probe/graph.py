@@ -8,6 +8,8 @@ import threading
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .tracing import State, iterations
+
 LEAF_SEQUENCE = (1 << 64) - 1
 _KEY = "_tapecheck"
 _SECOND_TIME = "backward through the graph a second time"
@@ -15,7 +17,7 @@ _recordings = itertools.count()
 _FIRST_NODE = 1 << 32
 _GAP = 8
 _MAX_REMEMBERED = 1 << 16
-_MAX_PUT_OFF = 4096
+MAX_PUT_OFF = 4096
 _MAX_SEARCHED = 64
 
 
@@ -103,14 +105,37 @@ class Shape:
         return offset < len(self.walked) and bool(self.walked[offset])
 
 
-class PutOff(NamedTuple):
-    """A call that was let pass without a look at its graph: sequence numbers at the call and of its newest root."""
+class Kind:
+    """What calls that are let pass without a look at their graphs have in common: where they are, how they look."""
 
+    __slots__ = ("accumulates", "call", "place", "shape")
+
+    def __init__(self, place: Any, call: Tuple[Any, int, int], accumulates: bool, shape: Shape) -> None:
+        self.place = place
+        self.call = call
+        self.accumulates = accumulates
+        self.shape = shape
+
+
+class PutOff(NamedTuple):
+    """A call that was let pass without a look at its graph: sequence numbers at the call and of its newest root.
+
+    Every such call makes one, so it is kept as a plain tuple, which the metadata of its roots hold, too. `state` and
+    `innermost`, the index of the innermost loop, say which iterations ran.
+    """
+
+    number: int
+    kind: Kind
+    state: State
+    innermost: int
     stamp: int
     root: int
     window: int
-    shape: Shape
-    mark: Tuple[Any, ...]
+
+    def passed(self) -> Passed:
+        """The call as it is known of those whose graphs were looked at."""
+        kind, iteration = self.kind, iterations(self.state, self.innermost)
+        return Passed(self.number, kind.place, iteration, kind.call, False, False, kind.accumulates)
 
 
 class SavedTensor(NamedTuple):
@@ -165,7 +190,8 @@ class Reader:
         self.met = 0
         self.retaining: List[Any] = []
         self.retained_before = False
-        self.put_off: List[PutOff] = []
+        self.put_off: List[Tuple[Any, ...]] = []
+        self._unfolded: Dict[int, Passed] = {}
         self.put_off_until = self.put_off_lost = -1
         self._prune_at = 256
         self._unreferred = 0
@@ -307,6 +333,8 @@ class Reader:
         stored = node.metadata
         mark = stored.get(self.key)
         if mark is not None:
+            if type(mark) is tuple:
+                mark = self.unfold(stored)
             if not mark.void:
                 self.passed.setdefault(mark, []).append(number)
             keeps = keeps or self._was_freed(node)
@@ -334,33 +362,35 @@ class Reader:
             if node in seen or node._sequence_nr() == LEAF_SEQUENCE:
                 continue
             seen.add(node)
-            mark = node.metadata.get(self.key)
+            stored = node.metadata
+            mark = stored.get(self.key)
             if type(mark) is Known or len(seen) > self.max_depth:
                 continue
+            if type(mark) is tuple:
+                mark = self.unfold(stored)
             if mark is not None and mark.put_off:
                 mark.put_off = False
                 self.skim([child for child, _ in node.next_functions if child is not None], mark)
             stack.extend([child for child, _ in node.next_functions if child is not None])
         seen.clear()
 
-    def pass_unseen(self, roots: List[Any], mark: Passed, stamp: int, window: int, shape: Shape) -> bool:
-        """Let a call pass without a look at its graph, but for its roots; False where one was met before."""
-        key = self.key
-        stores = [root.metadata for root in roots]
-        for stored in stores:
-            if key in stored:
-                return False
-        mark.put_off = True
-        for stored in stores:
-            stored[key] = mark
-        newest = max([root._sequence_nr() for root in roots])
-        fields = (mark.number, mark.place, mark.iteration, mark.call, mark.retain, mark.create, mark.accumulates)
-        self.put_off.append(PutOff(stamp, newest, window, shape, fields))
-        self.put_off_until = stamp
-        if len(self.put_off) > _MAX_PUT_OFF:
-            self.put_off_lost = self.put_off[_MAX_PUT_OFF // 2].stamp
-            del self.put_off[: _MAX_PUT_OFF // 2 + 1]
-        return True
+    def unfold(self, stored: Dict[str, Any]) -> Any:
+        """The mark in a node's metadata, where a call was let pass without a look one that can be written."""
+        mark = stored.get(self.key)
+        if type(mark) is tuple:
+            made = self._unfolded.get(mark[0])
+            if made is None:
+                if len(self._unfolded) > _MAX_SEARCHED:
+                    self._unfolded.clear()
+                made = self._unfolded[mark[0]] = PutOff(*mark).passed()
+                made.put_off = True
+            mark = stored[self.key] = made
+        return mark
+
+    def forget_put_off(self) -> None:
+        """Forget the older half of the calls that were let pass without a look."""
+        self.put_off_lost = PutOff(*self.put_off[MAX_PUT_OFF // 2]).stamp
+        del self.put_off[: MAX_PUT_OFF // 2 + 1]
 
     def _freed_by(self, sequence: int) -> Optional[Passed]:
         """The call, of those let pass without a look, that freed a node: None where that is not certain."""
@@ -369,16 +399,18 @@ class Reader:
         low, high = 0, len(self.put_off)
         while low < high:
             middle = (low + high) // 2
-            if self.put_off[middle].stamp <= sequence:
+            if PutOff(*self.put_off[middle]).stamp <= sequence:
                 low = middle + 1
             else:
                 high = middle
         possible: List[PutOff] = []
-        for call in self.put_off[low : low + _MAX_SEARCHED]:
+        for entry in self.put_off[low : low + _MAX_SEARCHED]:
+            call = PutOff(*entry)
+            shape = call.kind.shape
             if call.root < sequence:
                 continue
-            if call.window == call.shape.window:
-                if not call.shape.holds(call.stamp - 1 - sequence):
+            if call.window == shape.window:
+                if not shape.holds(call.stamp - 1 - sequence):
                     continue
                 if not possible:
                     return self._passed_again(call)
@@ -389,11 +421,10 @@ class Reader:
         return self._passed_again(possible[0]) if possible and low + _MAX_SEARCHED >= len(self.put_off) else None
 
     def _passed_again(self, call: PutOff) -> Passed:
-        number = call.mark[0]
         for mark in self.passed:
-            if mark.number == number:
+            if mark.number == call.number:
                 return mark
-        return Passed(*call.mark)
+        return call.passed()
 
     def skim(
         self, roots: Iterable[Any], mark: Passed, offsets: Optional[bytearray] = None, stamp: int = 0
@@ -416,7 +447,7 @@ class Reader:
             known = stored.get(key)
             if known is not None:
                 if known is not mark:
-                    ends.append(known)
+                    ends.append(known if type(known) is not tuple else self.unfold(stored))
                 continue
             if accumulate is None and node._sequence_nr() == LEAF_SEQUENCE:
                 accumulate = self._accumulate = type(node)

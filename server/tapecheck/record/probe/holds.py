@@ -6,6 +6,7 @@ than a small share of the run.
 
 from __future__ import annotations
 
+import bisect
 import collections
 import gc
 import itertools
@@ -39,8 +40,14 @@ def _fibonacci() -> List[int]:
 
 
 SAMPLED = {4, *_fibonacci()}
+_IN_ORDER = sorted(SAMPLED)
 # Walking every live object of the process costs some 60 ms, so it is done less often still.
 _ALL_LIVE = {*_fibonacci()[1:5], *_fibonacci()[5::3]}
+
+
+def next_sample(index: int) -> int:
+    """The next iteration after which to look, of those that are looked at at all."""
+    return index + 1 if index < 8 else _IN_ORDER[bisect.bisect_right(_IN_ORDER, index)]
 
 
 class Holder(NamedTuple):

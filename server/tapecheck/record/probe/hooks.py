@@ -29,7 +29,16 @@ class Engine:
         try:
             # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
             if self._transform() is None:
-                _announce(self._recorder, sys._getframe(1))
+                frame = sys._getframe(1)
+                local = frame.f_locals
+                roots = local.get("t_outputs")
+                args = local.get("args")
+                if type(roots) is tuple and args is not None and len(args) > 3 and not args[1] and not args[3]:
+                    # What nearly all calls are, told at once.
+                    accumulates = local["kwargs"].get("accumulate_grad", True)
+                    self._recorder.backward(frame, list(roots), None, False, bool(args[2]), accumulates)
+                else:
+                    _announce(self._recorder, frame)
         except Exception:
             self._recorder.failed()
         return self._engine.run_backward

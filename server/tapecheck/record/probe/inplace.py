@@ -5,6 +5,7 @@ They go onto the tape once they matter: when a node saved what they changed.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 import sys
@@ -13,18 +14,19 @@ import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .graph import NewLeaf, address_of, version_of
-from .tracing import Place, ThreadLines
+from .tracing import Place, ThreadLines, iterations
 
 _MAX_PENDING = 256
 _VERSION = operator.attrgetter("_version")
 _GRADIENT = operator.attrgetter("grad")
+_PARAMS = operator.itemgetter("params")
+_NONE = type(None)
 
 
 class Change(NamedTuple):
     """An in-place change seen, not yet known to matter."""
 
     stamp: int
-    thread: int
     place: Any
     iteration: Tuple[Tuple[int, int], ...]
     how: str
@@ -36,8 +38,8 @@ class Change(NamedTuple):
 class Watched:
     """An optimizer: the parameters it had at its last step, what is known of them, and its steps not yet looked at.
 
-    `complete` says that each of its parameters had a gradient once, `steps` holds the change, the parameters by
-    identity and which of them it changed.
+    `complete` says that each of its parameters had a gradient once, `steps` holds the sequence number and the place of
+    each, the iterations that ran, the parameters by identity and which of them it changed.
     """
 
     __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "stepping", "steps", "versions")
@@ -50,7 +52,7 @@ class Watched:
         self.stepping: List[Any] = []
         self.versions: List[int] = []
         self.changed: Tuple[bool, ...] = ()
-        self.steps: List[Tuple[Change, List[int], Tuple[bool, ...]]] = []
+        self.steps: List[Tuple[int, Any, Any, int, List[int], Tuple[bool, ...]]] = []
 
 
 class Changes:
@@ -117,7 +119,7 @@ class Changes:
             if found:
                 recorder.write_leaves(found, None)
         stamp = recorder.tracer.sequence()
-        change = Change(stamp, threading.get_ident(), place, iteration, how, name, None, leaf)
+        change = Change(stamp, place, iteration, how, name, None, leaf)
         self._remember(storage, [change])
         self.statements.append((storage, change))
         if len(self.statements) > 8 * _MAX_PENDING:
@@ -151,9 +153,12 @@ class Changes:
         # Mostly all steps changed the same.
         start = 0
         for end in range(1, len(steps) + 1):
-            _, ids, changed = steps[start]
-            if end == len(steps) or steps[end][1] is not ids or steps[end][2] is not changed:
-                these = [change for change, _, _ in steps[start:end]]
+            *_, ids, changed = steps[start]
+            if end == len(steps) or steps[end][4] is not ids or steps[end][5] is not changed:
+                these = [
+                    Change(stamp, place, iterations(state, index), "optimizer step", "", watched.number, None)
+                    for stamp, place, state, index, _, _ in steps[start:end]
+                ]
                 for key, moved in zip(ids, changed):
                     if moved and key in storages:
                         self._remember(storages[key], these)
@@ -189,25 +194,38 @@ class Changes:
     def before_step(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
         recorder = self.recorder
-        if recorder.disabled or recorder.ended or recorder.pid != os.getpid():
+        if recorder.disabled or recorder.ended:
             return
         watched = self.optimizers.get(id(optimizer))
         passed = getattr(recorder.last_backward, "mark", None) is not None
         if watched is None or watched.reference() is not optimizer or not passed:
+            if recorder.pid != os.getpid():
+                return
             with recorder.group() as lines:
                 recorder.flush_raised(caught=True)
                 recorder.tracer.catch_up(lines)
                 recorder.declare_loops(lines)
                 watched = self._optimizer(optimizer, lines)
                 recorder.writer.event("Step", at=recorder.here(lines), optimizer=watched.number)
-        params = [p for group in optimizer.param_groups for p in group["params"]]
+        params = list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
         ids = list(map(id, params))
         if ids != watched.ids:
             watched.ids = ids
             watched.complete = False
             plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
             watched.plain = all(type(p) in plain for p in params)
-        if watched.plain:
+        if (
+            watched.plain and watched.complete and recorder.seed is None
+            and _NONE not in map(type, map(_GRADIENT, params))
+        ):  # fmt: skip
+            # What nearly every step is, all in one piece: up to Python 3.11 tracing makes every call dear.
+            watched.stepping = params
+            try:
+                watched.versions = list(map(_VERSION, params))
+            except RuntimeError:
+                watched.versions = _versions(params)
+            recorder.had_gradient.update(ids)
+        elif watched.plain:
             self._steps(watched, params)
         else:
             with recorder.torch._C.DisableTorchFunction():
@@ -249,22 +267,24 @@ class Changes:
             return
         params, watched.stepping = watched.stepping, []
         if watched.plain:
-            versions = _versions(params)
+            try:
+                versions = list(map(_VERSION, params))
+            except RuntimeError:
+                versions = _versions(params)
         else:
             with recorder.torch._C.DisableTorchFunction():
                 versions = _versions(params)
         if versions != watched.versions:
+            tracer = recorder.tracer
+            lines = tracer.threads.get(threading.get_ident()) or tracer.lines()
             changed = tuple(map(operator.ne, versions, watched.versions))
             if changed == watched.changed:
                 changed = watched.changed
             watched.changed = changed
-            lines = recorder.tracer.lines()
-            step = Change(
-                recorder.tracer.sequence(), threading.get_ident(), lines.place, lines.now, "optimizer step", "",
-                watched.number, None,
-            )  # fmt: skip
             steps = watched.steps
-            steps.append((step, watched.ids, changed))
+            steps.append(
+                (tracer.sequence(), lines.place, lines.loop_states[-1], lines.loop_indexes[-1], watched.ids, changed)
+            )
             if len(steps) > 2 * _MAX_PENDING:
                 del steps[:_MAX_PENDING]
         if getattr(recorder.last_backward, "mark", None) is None:

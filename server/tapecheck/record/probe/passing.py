@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
-from .graph import LEAF_SEQUENCE, Passed, Shape
-from .holds import SAMPLED
+from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, PutOff, Shape
+from .holds import SAMPLED, next_sample
 from .hooks import nodes_of, roots_of
 from .tracing import Place, ThreadLines
 
 WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
 _MANY, _WRITTEN_OF_MANY = 1000, 3
-_ALLOWANCE_SECONDS, _SHARE = 0.25, 0.01
+_ALLOWANCE_SECONDS, _SHARE = 0.1, 0.01
 _QUIET = 4
 _MOST_PUT_OFF = 32
 _MAX_SHAPE = 1 << 20
@@ -23,14 +24,17 @@ _MAX_MEETINGS = 10_000
 
 
 class Calls:
-    """The backward calls of one place: how many, how many in a row told nothing new, how many more need no look."""
+    """The backward calls of one place: how many, how many in a row told nothing new, how many more need no look.
 
-    __slots__ = ("count", "nodes", "place", "quiet", "shape", "wait")
+    From call `look` on, one may have to be written again; `kind` is there while calls may pass without a look.
+    """
+
+    __slots__ = ("count", "kind", "look", "nodes", "place", "quiet", "wait")
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.count = self.nodes = self.quiet = self.wait = 0
-        self.shape: Optional[Shape] = None
+        self.count = self.look = self.nodes = self.quiet = self.wait = 0
+        self.kind: Optional[Kind] = None
 
 
 class Passing:
@@ -46,6 +50,60 @@ class Passing:
         self.count = self.iterations = self.told = 0
         self.told_at = self.spent = 0.0
         self.stamp = -1
+
+    def passes_unseen(self, frame: FrameType, roots: List[Any], accumulates: bool) -> bool:
+        """Let a backward pass without a look at its graph, where those before it from the same line were all alike.
+
+        False, and nothing is changed, where any more than that has to be known. All in one piece: most backward calls
+        of a long run do no more than this, and up to Python 3.11 tracing makes every call dear.
+        """
+        recorder = self.recorder
+        tracer = recorder.tracer
+        lines = tracer.threads.get(threading.get_ident())
+        if lines is None or not lines.stack or recorder.told is not None or len(tracer.threads) != 1:
+            return False
+        # The innermost user frame, unless torch runs this backward for itself within another one.
+        code, own, user = lines.stack[-1].code, frame.f_code, frame.f_back
+        while user is not None and user.f_code is not code:
+            if user.f_code is own:
+                return False
+            user = user.f_back
+        reader, stamp = recorder.reader, tracer.sequence()
+        if user is None or len(roots) != 1 or reader.retaining or reader.retained_before:
+            return False
+        if stamp != lines.seen:
+            lines.advance(stamp)
+        calls = self.calls.get(lines.place)
+        if calls is None or calls.wait <= 0 or calls.count + 1 >= calls.look:
+            return False
+        kind, root = calls.kind, roots[0]
+        if kind is None or kind.call[2] != user.f_lasti or kind.accumulates != accumulates or isinstance(root, tuple):
+            return False
+        node = root.grad_fn
+        if node is None:
+            return False
+        number = node._sequence_nr()
+        if number == LEAF_SEQUENCE:
+            return False
+        stored, key = node.metadata, reader.key
+        if key in stored:
+            return False
+        calls.count += 1
+        calls.wait -= 1
+        recorder.backwards += 1
+        mark = stored[key] = (
+            recorder.backwards, kind, lines.loop_states[-1], lines.loop_indexes[-1], stamp, number, stamp - self.stamp,
+        )  # fmt: skip
+        reader.put_off.append(mark)
+        reader.put_off_until = self.stamp = stamp
+        if len(reader.put_off) > MAX_PUT_OFF:
+            reader.forget_put_off()
+        kept = recorder.last_backward
+        kept.id, kept.code, kept.mark = recorder.backwards, own, mark
+        self.count += 1
+        if not self.count & 15 and time.monotonic() - self.told_at > 1.0:
+            self._tell()
+        return True
 
     def passes(
         self, frame: FrameType, roots: List[Any], user: FrameType, retain: bool, create: bool, accumulates: bool
@@ -65,6 +123,7 @@ class Passing:
         if calls is None:
             calls = self.calls[place] = Calls(place)
         count = calls.count = calls.count + 1
+        calls.look = next_sample(count)
         if recorder.told is not None or count <= (_ALWAYS_WRITTEN if calls.nodes <= _MANY else _WRITTEN_OF_MANY):
             return False
         if count <= WRITTEN_FIRST or count in SAMPLED:
@@ -76,32 +135,23 @@ class Passing:
             return False
         call = (user.f_code, user.f_lineno, user.f_lasti)
         kept, reader = recorder.last_backward, recorder.reader
-        mark = Passed(recorder.backwards, place, lines.now, call, retain, create, accumulates)
+        mark = Passed(recorder.backwards, place, lines.iteration(), call, retain, create, accumulates)
         stamp, window = lines.seen, lines.seen - self.stamp
-        if calls.wait > 0 and not retain and calls.shape is not None and self._may_put_off():
-            calls.wait -= 1
-            passed = reader.pass_unseen(nodes, mark, stamp, window, calls.shape)
-        else:
-            passed = False
-        if not passed and not self._walks(calls, nodes, mark, stamp, window):
+        # A retained graph that lives might be walked again: until it is gone, no call passes without a look.
+        reader.retains(getattr(kept, "mark", None))
+        if not self._walks(calls, nodes, mark, stamp, window):
             return False
         self.stamp = stamp
-        kept.id, kept.code, kept.place, kept.iteration, kept.mark = (
-            mark.number, frame.f_code, place, mark.iteration, mark,
-        )  # fmt: skip
+        kept.id, kept.code, kept.mark = mark.number, frame.f_code, mark
         self.count += 1
-        now = time.monotonic()
-        if now - self.told_at > 1.0:
-            self.told_at = now
-            with recorder.group() as lines:
-                self.write_passes(lines)
+        if time.monotonic() - self.told_at > 1.0:
+            self._tell()
         return True
 
-    def _may_put_off(self) -> bool:
-        """Whether a call may pass without a look: not while a retained graph lives, which it might walk again."""
-        recorder = self.recorder
-        last = getattr(recorder.last_backward, "mark", None)
-        return len(recorder.tracer.threads) == 1 and not recorder.reader.retains(last)
+    def _tell(self) -> None:
+        self.told_at = time.monotonic()
+        with self.recorder.group() as lines:
+            self.write_passes(lines)
 
     def _walks(self, calls: Calls, nodes: List[Any], mark: Passed, stamp: int, window: int) -> bool:
         """Mark the graph of a call that may pass; whether it is as regular as is needed for that."""
@@ -126,7 +176,7 @@ class Passing:
             else:
                 calls.quiet += 1
                 if offsets is not None:
-                    calls.shape = Shape(window, offsets)
+                    calls.kind = Kind(calls.place, mark.call, mark.accumulates, Shape(window, offsets))
                     calls.wait = min(1 << (calls.quiet - _QUIET), _MOST_PUT_OFF)
         return True
 
@@ -149,10 +199,14 @@ class Passing:
         event("Measure", at=at, name="passed-calls", value=self.count, unit="calls")
         event("Measure", at=at, name="passed-iterations", value=self.iterations, unit="iterations")
 
-    def write_failed(self, mark: Passed, frame: FrameType, traceback: Any) -> None:
+    def write_failed(self, mark: Any, frame: FrameType, traceback: Any) -> None:
         """A backward that was let pass failed: write it after all, with what it came upon."""
         recorder = self.recorder
-        recorder.last_backward.mark = None
+        if type(mark) is tuple:
+            known = recorder.reader.unfold(nodes_of(roots_of(frame))[0].metadata)
+            mark = known if type(known) is Passed else PutOff(*mark).passed()
+        kept = recorder.last_backward
+        kept.place, kept.iteration, kept.mark = mark.place, mark.iteration, None
         mark.void = True
         user = None
         step = traceback

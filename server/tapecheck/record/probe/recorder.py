@@ -16,12 +16,13 @@ from .graph import (
     NewLeaf,
     NewNode,
     Passed,
+    PutOff,
     Reader,
     TensorRef,
     raise_stack_limit,
     version_of,
 )
-from .holds import SAMPLED, HoldFinder
+from .holds import SAMPLED, HoldFinder, next_sample
 from .hooks import install, nodes_of, roots_of
 from .inplace import Changes
 from .memory import MemoryReport, ran_out
@@ -32,6 +33,7 @@ from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
 from .writer import Writer, span
 
 _DEPTH_AS_IT_IS = 15_000
+_NEVER = 1 << 62
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -57,6 +59,8 @@ class Recorder(Listener):
         self.sources = sources
         self.writer = writer
         self.limits = limits
+        # Whether iterations need no more than to be counted.
+        self.plain_run = not limits.iterations
         self.tracer = Tracer(sources, self)
         self.tracer.watched = dict(watch)
         self.tracer.failed = self.failed
@@ -322,14 +326,23 @@ class Recorder(Listener):
                 return place, tuple(iteration)
         return place, () if parameter else lines.iteration()
 
+    def _site_of_last(self) -> int:
+        """The site of this thread's last backward."""
+        kept = self.last_backward
+        mark = getattr(kept, "mark", None)
+        if type(mark) is tuple:
+            mark = PutOff(*mark).passed()
+        if mark is not None:
+            return self.site(mark.place, mark.iteration)
+        return self.site(getattr(kept, "place", None), getattr(kept, "iteration", ()))
+
     def _write_nodes(self, nodes: List[NewNode]) -> None:
         reader, changes, sites = self.reader, self.changes, self.tracer.sites
         low, high, at = 0, -1, 0
         for node in nodes:
             sequence = node.sequence
             if node.foreign:
-                kept = self.last_backward
-                at = self.site(getattr(kept, "place", None), getattr(kept, "iteration", ()))
+                at = self._site_of_last()
                 high = -1
             elif not low <= sequence < high:
                 # Neighbours mostly come from the same line of the same iteration.
@@ -386,14 +399,20 @@ class Recorder(Listener):
     def iteration_ends(self, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
-        index = loop.index
-        if loop.count is not None and self.device is not None:
+        index, counted = loop.index, loop.count
+        if counted is not None and self.device is not None:
             self._device_times(lines, loop)
+        elif counted is not None and index < loop.sample and self.told is None and self.plain_run:
+            if loop.written_index != index:
+                self.passing.iterations += 1
+                loop.written_index = index
+            counted[0] += 1
+            if self.limits.seconds:
+                self.check_limits()
+            return
+        looked_at = loop.entry <= WRITTEN_FIRST or loop.entry in SAMPLED
         built = lines.seen != loop.began
-        if self.told is not None or (
-            built and (index <= WRITTEN_FIRST or index in SAMPLED)
-            and (loop.entry <= WRITTEN_FIRST or loop.entry in SAMPLED)
-        ):  # fmt: skip
+        if self.told is not None or (built and looked_at and (index <= WRITTEN_FIRST or index in SAMPLED)):
             with self.group():
                 self.flush_raised(caught=True)
                 for running in lines.running():
@@ -403,12 +422,14 @@ class Recorder(Listener):
         if index == 1 and loop.count is None and loop.text in self.training_loops:
             loop.count = self.training_iterations.setdefault(loop.text, [0])
         counted = loop.count
+        loop.sample = next_sample(index)
         if counted is not None:
             if loop.written_index != index:
                 self.passing.iterations += 1
                 loop.written_index = index
             counted[0] += 1
             if self.seed is not None:
+                self.plain_run = False
                 now = time.monotonic()
                 self.ended_at[loop.text] = (counted[0], self.ended_at.get(loop.text, (0, now, 0.0))[1], now)
             if self.limits.iterations and counted[0] >= self.limits.iterations:
@@ -418,6 +439,8 @@ class Recorder(Listener):
             if self.device is not None and len(self.tracer.threads) == 1:
                 # Begun after all of the above: the device would wait for it.
                 self.device.begins(loop)
+        elif self.told is None and not self.limits.seconds:
+            loop.look = next_sample(index) if looked_at else _NEVER
         if self.limits.seconds:
             self.check_limits()
 
@@ -480,7 +503,7 @@ class Recorder(Listener):
             self.told = (identity, at, type(error).__name__, text.split("\n")[0], engine, node)
             own = (call for call in lines.stack if not self.sources.is_library(call.code.co_filename))
             self.told_within = (threading.get_ident(), next(own, None))
-        self.tracer.waiting = True
+        self.tracer.wait()
 
     def _explain_stale(self, frame: FrameType) -> Optional[int]:
         newest: Optional[Tuple[int, Any, str]] = None
@@ -559,10 +582,13 @@ class Recorder(Listener):
         """A backward is about to run; `frame` is torch's frame that calls the engine."""
         if self.disabled or self.ended:
             return
+        if self.limits.backwards or self.limits.seconds:
+            self.check_limits()
+        if inputs is None and not retain and not create and self.passing.passes_unseen(frame, roots, accumulates):
+            return
         user = self._user_frame(frame)
         if user is None:
             return
-        self.check_limits()
         self.backwards += 1
         if create and accumulates:
             self.holds.gradients_have_graphs = True
@@ -579,6 +605,7 @@ class Recorder(Listener):
                 text = running[-1].text
                 self.training_loops.add(text)
                 running[-1].count = self.training_iterations.setdefault(text, [0])
+                running[-1].look = 0
             self._note_cleared(lines)
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)

@@ -87,7 +87,7 @@ class Function:
 class Context:
     """A function reached through one chain of calls; its places are created once and kept."""
 
-    __slots__ = ("callees", "caller", "depth", "function", "places")
+    __slots__ = ("callees", "caller", "depth", "function", "places", "plain")
 
     def __init__(self, function: Function, caller: Optional[Place]) -> None:
         self.function = function
@@ -95,20 +95,37 @@ class Context:
         self.depth: int = 0 if caller is None else caller.context.depth + 1
         self.places: Dict[int, Place] = {}
         self.callees: Dict[Tuple[int, Function], Context] = {}
+        # The places within the same loops that nothing begins or ends at.
+        self.plain: Dict[Tuple[LoopText, ...], Dict[int, Place]] = {(): {}}
+
+
+# The running loops but for the innermost one, each with its iteration; the number of the innermost, 0 for none.
+State = Tuple[Tuple[Tuple[int, int], ...], int]
+
+
+def iterations(state: State, index: int) -> Tuple[Tuple[int, int], ...]:
+    """The iterations that run, outermost first; `index` is the innermost loop's."""
+    around, inner = state
+    return (*around, (inner, index)) if inner else around
 
 
 class RunningLoop:
-    """A loop that is running: `index` is the iteration that runs, 0 before the first."""
+    """A loop that is running: `index` is the iteration that runs, 0 before the first.
+
+    The listener is told of the end of iteration `look` and of all later ones, and sets it anew; `sample` is the
+    listener's own.
+    """
 
     __slots__ = (
-        "began", "count", "entered", "entry", "id", "index", "place", "text", "waiting", "written", "written_index",
+        "began", "count", "entered", "entry", "id", "index", "look", "place", "sample", "text", "waiting", "written",
+        "written_index",
     )  # fmt: skip
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
         self.id = number
         self.text = text
         self.place = place
-        self.index = 0
+        self.index = self.look = self.sample = 0
         self.waiting = True
         self.began = began
         self.entered = began
@@ -122,18 +139,36 @@ class Activation:
     """A running call of a user function.
 
     `settled` are the loops around the line that ran last, None while one of them waits for its next iteration: a
-    line within the same loops says nothing new about them.
+    line within the same loops says nothing new about them. `plain` are the lines of which, as things stand, nothing
+    needs to be known but that they run.
     """
 
-    __slots__ = ("code", "context", "key", "loops", "settled", "watch")
+    __slots__ = ("code", "context", "key", "loops", "plain", "settled", "watch")
 
     def __init__(self, context: Context, key: int) -> None:
         self.context = context
         self.code = context.function.code
         self.loops: List[RunningLoop] = []
         self.settled: Optional[Tuple[LoopText, ...]] = ()
+        self.plain: Dict[int, Place] = context.plain[()]
         self.watch: Any = None
         self.key = key
+
+    def sort_out(self, place: Optional[Place] = None) -> None:
+        """Say anew which lines are plain; `place` is one that just ran."""
+        settled = self.settled
+        if settled is None or self.watch is not None:
+            self.plain = _NONE_PLAIN
+            return
+        plain = self.context.plain.get(settled)
+        if plain is None:
+            plain = self.context.plain[settled] = {}
+        self.plain = plain
+        if place is not None and not place.special and place.loops is settled:
+            plain[place.line] = place
+
+
+_NONE_PLAIN: Dict[int, Place] = {}
 
 
 class ThreadLines:
@@ -148,8 +183,7 @@ class ThreadLines:
         self.loop_starts = array("Q", [seen])
         self.loop_indexes = array("Q", [0])
         # The running loops but for the index of the innermost one, which every iteration of it shares.
-        self.loop_states: List[Tuple[Tuple[Tuple[int, int], ...], int]] = [((), 0)]
-        self.now: Tuple[Tuple[int, int], ...] = ()
+        self.loop_states: List[State] = [((), 0)]
         self.suspended: Dict[int, Activation] = {}
 
     def advance(self, now: int) -> None:
@@ -165,7 +199,7 @@ class ThreadLines:
 
     def mark_loops(self) -> None:
         """Remember which iterations run from the current sequence number on."""
-        self.now = state = tuple([(loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index])
+        state = tuple([(loop.id, loop.index) for call in self.stack for loop in call.loops if loop.index])
         inner, index = state[-1] if state else (0, 0)
         around, known = self.loop_states[-1]
         if inner != known or around != state[:-1]:
@@ -180,15 +214,20 @@ class ThreadLines:
             self.loop_indexes.append(index)
             self.loop_states.append(shared)
             if len(self.loop_states) > _MAX_RANGES:
-                del self.loop_starts[: _MAX_RANGES // 2]
-                del self.loop_indexes[: _MAX_RANGES // 2]
-                del self.loop_states[: _MAX_RANGES // 2]
+                self.forget_loops()
+
+    def forget_loops(self) -> None:
+        """Forget the older half of the iterations."""
+        del self.loop_starts[: _MAX_RANGES // 2]
+        del self.loop_indexes[: _MAX_RANGES // 2]
+        del self.loop_states[: _MAX_RANGES // 2]
 
     def running(self) -> List[RunningLoop]:
         return [loop for call in self.stack for loop in call.loops]
 
     def iteration(self) -> Tuple[Tuple[int, int], ...]:
-        return self.now
+        """The iterations that run, outermost first."""
+        return iterations(self.loop_states[-1], self.loop_indexes[-1])
 
     def where(self, number: int) -> Optional[Place]:
         """The place that was running when a sequence number was handed out."""
@@ -201,8 +240,7 @@ class ThreadLines:
         index = bisect.bisect_right(self.loop_starts, number) - 1
         if index < 0:
             return ()
-        around, inner = self.loop_states[index]
-        return (*around, (inner, self.loop_indexes[index])) if inner else around
+        return iterations(self.loop_states[index], self.loop_indexes[index])
 
 
 class Listener:
@@ -319,6 +357,8 @@ class Tracer:
         if function.code.co_flags & _GENERATOR_FLAGS:
             resumed = lines.suspended.pop(key, None)
             if resumed is not None and resumed.context.function is function:
+                if self.waiting:
+                    resumed.plain = _NONE_PLAIN
                 lines.stack.append(resumed)
                 if resumed.loops:
                     lines.mark_loops()
@@ -326,8 +366,17 @@ class Tracer:
         caller = lines.place if lines.stack else None
         context = self._context(function, caller)
         activation = Activation(context, key)
+        if self.waiting:
+            activation.plain = _NONE_PLAIN
         lines.stack.append(activation)
         return activation
+
+    def wait(self) -> None:
+        """Have the listener told when the next line runs."""
+        self.waiting = True
+        for lines in list(self.threads.values()):
+            for activation in lines.stack:
+                activation.plain = _NONE_PLAIN
 
     def _context(self, function: Function, caller: Optional[Place]) -> Context:
         if caller is None or caller.context.depth >= _MAX_STACK:
@@ -355,12 +404,64 @@ class Tracer:
         if self.waiting:
             self.waiting = False
             self.listener.line_after_raise()
-        if activation.loops or place.header is not None or place.loops:
-            self._loops(lines, activation, place, frame)
-        else:
+        running = activation.loops
+        if not running and not place.special and not place.loops:
             activation.settled = place.loops
+        elif self._next(lines, running, activation, place, frame):
+            if not place.observed:
+                return
+        else:
+            self._loops(lines, activation, place, frame)
         if place.observed:
             activation.watch = self.listener.line_runs(lines, place, frame)
+        activation.sort_out(place)
+
+    def _next(
+        self, lines: ThreadLines, running: List[RunningLoop], activation: Activation, place: Place, frame: FrameType
+    ) -> bool:
+        """The end of an iteration of the innermost loop or the beginning of its next one, which is most that loops do.
+
+        False where something else happens. All in one piece: it is what a loop costs.
+        """
+        if not running:
+            return False
+        loop = running[-1]
+        if place.header is not None:
+            if place.header is not loop.text or loop.waiting or len(place.loops) != len(running) - 1:
+                return False
+            if loop.index >= loop.look:
+                self.listener.iteration_ends(lines, loop, frame)
+            loop.waiting = True
+            activation.settled = None
+            activation.plain = _NONE_PLAIN
+            return True
+        around = place.loops
+        if not loop.waiting or len(around) != len(running) or around[-1] is not loop.text:
+            return False
+        if len(running) > 1 and any(other.waiting for other in running[:-1]):
+            return False
+        seen = lines.seen
+        loop.waiting = False
+        loop.index += 1
+        loop.began = seen
+        activation.settled = around
+        state = lines.loop_states[-1]
+        if state[1] != loop.id or lines.loop_starts[-1] == seen:
+            lines.mark_loops()
+        else:
+            # Nothing moved but the index of the innermost loop.
+            lines.loop_starts.append(seen)
+            lines.loop_indexes.append(loop.index)
+            lines.loop_states.append(state)
+            if len(lines.loop_states) > _MAX_RANGES:
+                lines.forget_loops()
+        plain = activation.context.plain.get(around)
+        if plain is None:
+            plain = activation.context.plain[around] = {}
+        if not place.special:
+            plain[place.line] = place
+        activation.plain = plain
+        return True
 
     def _line_ran(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType]) -> None:
         watch, activation.watch = activation.watch, None
@@ -390,7 +491,8 @@ class Tracer:
                 self._start(lines, activation, header, place)
             elif not loop.waiting:
                 # Inner loops were left above; what runs now is the end of this loop's iteration.
-                self.listener.iteration_ends(lines, loop, frame)
+                if loop.index >= loop.look:
+                    self.listener.iteration_ends(lines, loop, frame)
                 loop.waiting = True
         activation.settled = around if header is None else None
         if changed:
@@ -486,20 +588,21 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
             try:
                 if event == "line":
                     raising = False
+                    number = frame.f_lineno
+                    place = activation.plain.get(number)
                     now = tracer.sequence()
                     if now != lines.seen:
                         lines.advance(now)
-                    number = frame.f_lineno
+                    if place is not None:
+                        lines.place = place
+                        place.hits += 1
+                        return
                     place = places.get(number)
                     if place is None:
                         place = tracer.new_place(context, number)
                     lines.place = place
                     place.hits += 1
-                    if (
-                        place.special or place.loops is not activation.settled
-                        or activation.watch is not None or tracer.waiting
-                    ):  # fmt: skip
-                        tracer.turn(lines, activation, place, frame)
+                    tracer.turn(lines, activation, place, frame)
                 elif event == "return":
                     suspended = generator and not raising and frame.f_code.co_code[frame.f_lasti] in yields
                     tracer.leave(lines, activation, frame, suspended)
@@ -575,15 +678,24 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
 
     threads, this_thread, frame_at = tracer.threads, threading.get_ident, sys._getframe
 
-    def line(code: CodeType, number: int) -> Any:
+    def line(code: CodeType, number: int) -> None:
         try:
             lines = threads.get(this_thread())
-            frame = frame_at(1)
             activation = lines.stack[-1] if lines is not None and lines.stack else None
+            if activation is not None and activation.code is code:
+                place = activation.plain.get(number)
+                if place is not None:
+                    now = tracer.sequence()
+                    if now != lines.seen:  # type: ignore[union-attr]
+                        lines.advance(now)  # type: ignore[union-attr]
+                    lines.place = place  # type: ignore[union-attr]
+                    place.hits += 1
+                    return
+            frame = frame_at(1)
             if activation is None or activation.code is not code or activation.key != id(frame):
                 lines, activation, frame = current(code, 2)
                 if activation is None:
-                    return None
+                    return
             now = tracer.sequence()
             if now != lines.seen:  # type: ignore[union-attr]
                 lines.advance(now)  # type: ignore[union-attr]
@@ -592,14 +704,9 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                 place = tracer.new_place(activation.context, number)
             lines.place = place  # type: ignore[union-attr]
             place.hits += 1
-            if (
-                place.special or place.loops is not activation.settled
-                or activation.watch is not None or tracer.waiting
-            ):  # fmt: skip
-                tracer.turn(lines, activation, place, frame)  # type: ignore[arg-type]
+            tracer.turn(lines, activation, place, frame)  # type: ignore[arg-type]
         except Exception:
             tracer.failed()
-        return None
 
     def returned(suspended: bool) -> Callable[[CodeType, int, Any], Any]:
         def callback(code: CodeType, offset: int, value: Any) -> Any:
