@@ -17,7 +17,6 @@ _recordings = itertools.count()
 _FIRST_NODE = 1 << 32
 _GAP = 8
 _MAX_REMEMBERED = 1 << 16
-MAX_PUT_OFF = 4096
 _MAX_SEARCHED = 64
 
 
@@ -120,7 +119,8 @@ class Kind:
 class PutOff(NamedTuple):
     """A call that was let pass without a look at its graph: sequence numbers at the call and of its newest root.
 
-    Every such call makes one, so it is kept as a plain tuple, which the metadata of its roots hold, too. `state` and
+    Every such call makes one: a plain tuple in the metadata of its roots, and its items in one flat list, since a tuple
+    for each of many calls would have Python's garbage collector run more often. `state` and
     `innermost`, the index of the innermost loop, say which iterations ran.
     """
 
@@ -136,6 +136,10 @@ class PutOff(NamedTuple):
         """The call as it is known of those whose graphs were looked at."""
         kind, iteration = self.kind, iterations(self.state, self.innermost)
         return Passed(self.number, kind.place, iteration, kind.call, False, False, kind.accumulates)
+
+
+_ITEMS = len(PutOff._fields)
+MAX_PUT_OFF = 4096 * _ITEMS
 
 
 class SavedTensor(NamedTuple):
@@ -190,7 +194,8 @@ class Reader:
         self.met = 0
         self.retaining: List[Any] = []
         self.retained_before = False
-        self.put_off: List[Tuple[Any, ...]] = []
+        # The items of the `PutOff`s, one after the other.
+        self.put_off: List[Any] = []
         self._unfolded: Dict[int, Passed] = {}
         self.put_off_until = self.put_off_lost = -1
         self._prune_at = 256
@@ -389,23 +394,28 @@ class Reader:
 
     def forget_put_off(self) -> None:
         """Forget the older half of the calls that were let pass without a look."""
-        self.put_off_lost = PutOff(*self.put_off[MAX_PUT_OFF // 2]).stamp
-        del self.put_off[: MAX_PUT_OFF // 2 + 1]
+        half = MAX_PUT_OFF // _ITEMS // 2
+        self.put_off_lost = self._put_off_at(half).stamp
+        del self.put_off[: (half + 1) * _ITEMS]
+
+    def _put_off_at(self, index: int) -> PutOff:
+        return PutOff(*self.put_off[index * _ITEMS : (index + 1) * _ITEMS])
 
     def _freed_by(self, sequence: int) -> Optional[Passed]:
         """The call, of those let pass without a look, that freed a node: None where that is not certain."""
         if sequence < self.put_off_lost:
             return None
-        low, high = 0, len(self.put_off)
+        count = len(self.put_off) // _ITEMS
+        low, high = 0, count
         while low < high:
             middle = (low + high) // 2
-            if PutOff(*self.put_off[middle]).stamp <= sequence:
+            if self._put_off_at(middle).stamp <= sequence:
                 low = middle + 1
             else:
                 high = middle
         possible: List[PutOff] = []
-        for entry in self.put_off[low : low + _MAX_SEARCHED]:
-            call = PutOff(*entry)
+        for index in range(low, min(low + _MAX_SEARCHED, count)):
+            call = self._put_off_at(index)
             shape = call.kind.shape
             if call.root < sequence:
                 continue
@@ -418,7 +428,7 @@ class Reader:
             if len(possible) > 1:
                 return None
         # Without a call of known shape it is the only one there was.
-        return self._passed_again(possible[0]) if possible and low + _MAX_SEARCHED >= len(self.put_off) else None
+        return self._passed_again(possible[0]) if possible and low + _MAX_SEARCHED >= count else None
 
     def _passed_again(self, call: PutOff) -> Passed:
         for mark in self.passed:

@@ -94,7 +94,7 @@ class Passing:
         mark = stored[key] = (
             recorder.backwards, kind, lines.loop_states[-1], lines.loop_indexes[-1], stamp, number, stamp - self.stamp,
         )  # fmt: skip
-        reader.put_off.append(mark)
+        reader.put_off += mark
         reader.put_off_until = self.stamp = stamp
         if len(reader.put_off) > MAX_PUT_OFF:
             reader.forget_put_off()
