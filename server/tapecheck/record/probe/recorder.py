@@ -68,6 +68,8 @@ class Recorder(Listener):
         self.reader: Any = None
         self.holds: Any = None
         self.device: Any = None
+        # Whether the program uses CUDA, as far as iterations told.
+        self.on_device = False
         self.began = time.monotonic()
         self.failures = 0
         self.first_failure = ""
@@ -400,7 +402,7 @@ class Recorder(Listener):
         if self.torch is None or self.disabled or self.ended:
             return
         index, counted = loop.index, loop.count
-        if counted is not None and self.device is not None:
+        if counted is not None and self.on_device:
             self._device_times(lines, loop)
         elif counted is not None and index < loop.sample and self.told is None and self.plain_run:
             if loop.written_index != index:
@@ -436,7 +438,8 @@ class Recorder(Listener):
                 self.stop_program(
                     "after %d iterations of the loop on line %d, as asked" % (counted[0], loop.text.first)
                 )
-            if self.device is not None and len(self.tracer.threads) == 1:
+            self.on_device = self.on_device or self.torch.cuda.is_initialized()
+            if self.on_device and len(self.tracer.threads) == 1:
                 # Begun after all of the above: the device would wait for it.
                 self.device.begins(loop)
         elif self.told is None and not self.limits.seconds:
