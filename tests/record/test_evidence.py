@@ -446,3 +446,22 @@ def test_what_a_custom_function_raises_belongs_to_the_call(
     assert (finding.code, finding.span.line) == (code, 21)
     labels = {label.role: label.span.line for label in finding.labels}
     assert labels[role] == 20, labels
+
+
+def test_a_run_that_ends_before_the_steps_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "clipped.py"
+    path.write_text(
+        "import torch\n"
+        "net = torch.nn.Linear(3, 1)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for step in range(3):\n"
+        "    loss = net(torch.randn(4, 3)).detach().mean().requires_grad_()\n"
+        "    loss.backward()\n"
+        "    net.weight.grad.clamp_(-1, 1)\n"
+        "    optimizer.step()\n"
+    )
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    predicted = Finding("TAPE402", "gradient-cut", "warning", Span(str(path), 5, 5, 5, 60), "predicted", "help")
+    (judged,) = confirm(str(path), request, [predicted])[1]
+    assert judged.evidence is not None and judged.evidence.verdict == "not-reached"
+    assert "the line ran once, but the run ended before an optimizer had stepped twice" in judged.evidence.detail

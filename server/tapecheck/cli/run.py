@@ -23,6 +23,7 @@ from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
+from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, suppressions
@@ -70,6 +71,9 @@ def run_script(options: argparse.Namespace) -> int:
         for line in memory_ran_out(result.tape):
             print(f"tapecheck: {line}", file=sys.stderr, flush=True)
         _with_evidence(program, result)
+        told = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]
+        if without := untrained(result.tape, {str(name) for names in told for name in names}):
+            print(f"tapecheck: {without}", file=sys.stderr, flush=True)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))

@@ -1,0 +1,244 @@
+"""What a recorded run finds by itself: what the rules say of its tape, what was raised, who never had a gradient."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable
+
+from tapecheck.record.cuts import made_leaf, only_cut
+from tapecheck.record.story import (
+    MIN_RUNS,
+    RAISING,
+    UNUSED,
+    Story,
+    iteration,
+    last_name,
+    raised_text,
+    short,
+    steps_text,
+)
+from tapecheck.record.verdicts import DECIDE
+from tapecheck.rules import ALL, Evidence, Finding, Label
+from tapecheck.rules import judge as judge_tapes
+from tapecheck.rules.reading import Run
+from tapecheck.rules.words import merged
+from tapecheck.source import SourceError, read_source
+from tapecheck.tape import Loop, Node, Raised, Span
+
+_SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
+_NAMES = {rule.code: rule for rule in ALL}
+_FOUND = {
+    "TAPE101": "this backward reached nodes whose saved tensors had been freed",
+    "TAPE102": "this backward needed a saved tensor that had been changed in place",
+    "TAPE103": "the tensor to differentiate has no graph",
+    "TAPE104": "a leaf that requires grad was changed in place",
+    "TAPE401": "the tensor to differentiate is a gradient that has no graph of its own",
+}
+
+_HELP = {
+    "TAPE101": "detach what is carried over from the earlier backward, or sum the losses and call backward once",
+    "TAPE102": "make the change after the backward that needs the old value, or change a copy",
+    "TAPE103": "leave out the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
+    "TAPE104": "make the change under `torch.no_grad()`",
+    "TAPE401": "pass `create_graph=True` to the `autograd.grad` call that made it",
+}
+
+
+def found_by_run(story: Story) -> list[Finding]:
+    """What the rules and the exceptions of the run say, marked as found by it."""
+    found = []
+    for finding in judge_tapes([story.view]):
+        if finding.code in RAISING or finding.severity == "error":
+            about = [raised for raised in story.raised if story.is_about(raised, finding)]
+            if not about:
+                continue
+            if finding.code == "TAPE103" and any(_gradient_without_graph(story, one) is not None for one in about):
+                continue
+        if finding.code == "TAPE301" and finding.facts.get("call") == "grad":
+            # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
+            continue
+        if finding.code == "TAPE201" and not finding.facts.get("backwarded") and _detached(story, finding):
+            continue
+        evidence = DECIDE[finding.code](story, finding)
+        if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
+            continue
+        detail = evidence.detail if evidence is not None else "seen in the recorded run"
+        measured = evidence.measured if evidence is not None else {}
+        when = evidence.iteration if evidence is not None else None
+        finding.evidence = Evidence("found-by-run", detail, when, measured)
+        found.append(finding)
+    for raised in story.raised:
+        if not any(story.is_about(raised, finding) for finding in found):
+            made = _from_exception(story, raised)
+            if made is not None:
+                found.append(made)
+    starved = _starved(story)
+    return merged([*found, starved] if starved is not None else found)
+
+
+def _starved(story: Story) -> Finding | None:
+    """Parameters that an optimizer stepped and that never had a gradient, where one place can have cut it off."""
+    leaves = story.reading.ledger.leaves
+    never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= MIN_RUNS]
+    if not story.whole or not never:
+        return None
+    names = [leaves[number].name or f"parameter {number}" for number in never]
+    shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    place, message = _from_leaf(story), f"{shown} never had a gradient: nothing leads back from this new leaf"
+    advice = "leave the `requires_grad` out: it hides the error and trains nothing; mend what cut the graph before"
+    if place is None:
+        files = {event.at.file for event in story.tape.events if isinstance(event, (Node, Loop))}
+        place = only_cut([(file, story.file(file)) for file in sorted(files)], names)
+        message = f"{shown} never had a gradient: the graph may be cut here, the one place of the program that can"
+        advice = "leave the cut out, or do not give these parameters to the optimizer"
+    if place is None:
+        return None
+    steps = max(story.without_gradient[number] for number in never)
+    return Finding(
+        "TAPE402", _NAMES["TAPE402"].name, "warning", place, message,
+        advice,
+        tuple(
+            Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "optimizer")
+            for event in story.reading.optimizers.values() if set(event.params) & set(never)
+        ),
+        certain=False, facts={"parameters": names},
+        evidence=Evidence(
+            "found-by-run", f"{shown} never had a gradient in {steps_text(steps)}", None,
+            {"parameters": names, "steps": steps},
+        ),
+    )  # fmt: skip
+
+
+def _from_leaf(story: Story) -> Span | None:
+    """Where the root of every backward was made a leaf of its own, so that none leads to a parameter."""
+    leaves = story.reading.ledger.leaves
+    places: set[Span | None] = set()
+    for item in story.reading.runs:
+        for root in item.backward.roots:
+            leaf = leaves.get(root.node) if root.node is not None else None
+            if leaf is None or leaf.parameter:
+                return None
+            file = item.at.file
+            places.add(made_leaf(story.file(file), root.name, file))
+    return places.pop() if len(places) == 1 else None
+
+
+def _detached(story: Story, finding: Finding) -> bool:
+    """Whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
+    name = last_name(str(finding.facts.get("holder", "")))
+    try:
+        tree = read_source(story.file(finding.span.file)).tree
+    except SourceError:
+        return False
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in ("detach", "data")
+        and any(
+            name == getattr(inner, "id", getattr(inner, "attr", None))
+            for inner in ast.walk(node.value)
+            if isinstance(inner, (ast.Name, ast.Attribute))
+        )
+        for node in ast.walk(tree)
+    )
+
+
+def _from_exception(story: Story, raised: Raised) -> Finding | None:
+    codes = story.codes(raised)
+    if codes and UNUSED in raised.message:
+        return _from_unused(story, raised)
+    if not codes:
+        return None
+    code = codes[0]
+    failed = story.problem_of(raised)
+    taken = _gradient_without_graph(story, raised) if code == "TAPE103" else None
+    if taken is not None:
+        code = "TAPE401"
+    rule = _NAMES[code]
+    detail = raised_text(story, raised)
+    labels = (*(_without_graph(taken) if taken is not None else ()), *_labels(story, raised, failed))
+    return Finding(
+        code, rule.name, "error", raised.at.span, f"{_FOUND[code]}: {short(raised.message)}", _HELP[code], labels,
+        facts={"from_exception": True},
+        evidence=Evidence("found-by-run", detail, iteration(raised.at)),
+    )  # fmt: skip
+
+
+def _from_unused(story: Story, raised: Raised) -> Finding | None:
+    """An input that the graph does not lead to, where a gradient without graph was taken through it on the way.
+
+    Which is so where the graph has the inputs of that gradient as an inner step leaves them, and only so: each
+    with a constant added or taken away.
+    """
+    failed = story.problem_of(raised)
+    if failed is None or failed.backward.inputs is None:
+        return None
+    ledger = story.reading.ledger
+    graph = ledger.ancestry(root.node for root in failed.backward.roots if root.node is not None)
+    missing = [number for number in failed.backward.inputs if number not in graph]
+    for earlier in reversed(story.reading.runs[: story.reading.runs.index(failed)]):
+        backward = earlier.backward
+        if backward.call != "grad" or backward.create != "no" or not backward.inputs:
+            continue
+        behind = ledger.ancestry(root.node for root in backward.roots if root.node is not None)
+        through = [number for number in missing if number in behind and number not in backward.inputs]
+        if not through or not _stepped(story, graph, backward.inputs):
+            continue
+        leaf = ledger.leaves.get(through[0])
+        name = f"`{leaf.name}`" if leaf is not None and leaf.name else "an input"
+        root = next((f"`{root.name}`" for root in failed.backward.roots if root.name), "the tensor")
+        return Finding(
+            "TAPE401", _NAMES["TAPE401"].name, "error", raised.at.span,
+            f"{root} does not lead to {name}: the gradient that was taken through it has no graph of its own",
+            _HELP["TAPE401"],
+            (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
+            facts={"from_exception": True},
+            evidence=Evidence("found-by-run", raised_text(story, raised), iteration(raised.at)),
+        )  # fmt: skip
+    return None
+
+
+def _stepped(story: Story, graph: Collection[int], inputs: Collection[int]) -> bool:
+    """Whether a graph has each of some tensors, and only with something added that has no graph."""
+    used: dict[int, bool] = {}
+    for number in story.reading.graph_nodes(graph):
+        node = story.reading.ledger.nodes[number]
+        for source in node.inputs:
+            if source in inputs:
+                used[source] = used.get(source, True) and node.op in _SHIFTS and len(node.inputs) == 1
+    return len(used) == len(inputs) and all(used.values())
+
+
+def _labels(story: Story, raised: Raised, failed: Run | None) -> Iterable[Label]:
+    problem = failed.traversal.problem if failed is not None else None
+    node = story.failing_node(raised, failed)
+    if node is not None:
+        yield Label(node.at.span, f"`{node.op}` was built here", "built")
+    if problem is not None and problem.freed_by is not None:
+        yield Label(problem.freed_by.at.span, "its saved tensors were freed here", "freed")
+    if problem is not None and problem.changed_by is not None:
+        yield Label(problem.changed_by.at.span, "a tensor it had saved was changed in place here", "changed")
+    for caller in raised.at.stack:
+        yield Label(caller, "called from here", "called")
+
+
+def _gradient_without_graph(story: Story, raised: Raised) -> Run | None:
+    """The autograd.grad call that a root without graph came from: an earlier one of the same place and name."""
+    failed = story.problem_of(raised)
+    if failed is None or failed.backward.call != "grad":
+        return None
+    if not any(root.node is None and root.name for root in failed.backward.roots):
+        return None
+    return next(
+        (
+            item for item in reversed(story.reading.runs)
+            if item.backward.call == "grad" and item.backward.create == "no" and item.position < failed.position
+            and item.at.span == failed.at.span
+        ),
+        None,
+    )  # fmt: skip
+
+
+def _without_graph(taken: Run) -> Iterable[Label]:
+    yield Label(taken.at.span, "not differentiable: taken here without `create_graph=True`", "cut")
+    for caller in taken.at.stack:
+        yield Label(caller, "called from here", "called")

@@ -1,0 +1,285 @@
+"""A recorded tape with the indexes that verdicts ask for, and the words in which they speak of it."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tapecheck.rules import Finding, Reading
+from tapecheck.rules.reading import Run
+from tapecheck.rules.words import line
+from tapecheck.tape import Bind, End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
+
+_LONGEST = 240
+CONSECUTIVE = 5
+"""So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
+MIN_RUNS = 3
+"""So often a line must have run for what did not happen to be told."""
+RAISING = ("TAPE101", "TAPE102", "TAPE103", "TAPE104")
+UNUSED = "appears to not have been used in the graph"
+_SECOND_TIME = "backward through the graph a second time"
+_INPLACE = "modified by an inplace operation"
+_NO_GRAPH = "does not require grad"
+_LEAF = ("leaf Variable that requires grad", "a leaf variable has been moved into the graph interior")
+
+
+@dataclass(slots=True)
+class Sample:
+    """What a holder, or all live objects together, kept after one iteration."""
+
+    index: int
+    nodes: int
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Series:
+    """Samples of one run of a loop."""
+
+    loop: int
+    holder: str
+    at: Site
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def grows(self) -> bool:
+        """Whether more is kept at every sample; the first iteration may set things up and does not count."""
+        counts = self._later
+        return len(counts) >= 2 and all(a < b for a, b in zip(counts, counts[1:], strict=False))
+
+    @property
+    def flat(self) -> bool:
+        counts = self._later
+        return len(counts) >= 2 and max(counts) == min(counts)
+
+    @property
+    def _later(self) -> list[int]:
+        return [sample.nodes for sample in self.samples if sample.index > 1]
+
+    def text(self, what: str = "nodes") -> str:
+        return ", ".join(str(getattr(sample, what)) for sample in self.samples[:5])
+
+    def measured(self) -> dict[str, Any]:
+        return {
+            "iterations": [sample.index for sample in self.samples],
+            "nodes": [sample.nodes for sample in self.samples],
+            "saved_bytes": [sample.size for sample in self.samples],
+        }
+
+
+class Story:
+    """A recorded tape with the indexes that verdicts ask for."""
+
+    def __init__(self, tape: Tape, directory: str | None) -> None:
+        self.tape = tape
+        self.directory = directory
+        self._files: dict[str, str] = {}
+        self.view = Tape(tape.producer, [event for event in tape.events if not self._sparse(event)])
+        self.reading = Reading(self.view)
+        self.raised = [event for event in tape.events if isinstance(event, Raised)]
+        # A name is bound by a few statements, again and again: one event of each will do.
+        self.binds = list({(b.name, b.at.span): b for b in tape.events if isinstance(b, Bind)}.values())
+        self.hits: dict[tuple[str, int], int] = {}
+        self.loops: dict[tuple[str, int], set[int]] = {}
+        self.held: dict[tuple[int, str, str, int], Series] = {}
+        self.live: dict[int, Series] = {}
+        self.without_gradient: dict[int, int] = {}
+        self.passed = False
+        hold: Hold | None = None
+        for event in tape.events:
+            if isinstance(event, Hold):
+                hold = event
+                key = (event.loop, event.holder, self.file(event.at.file), event.at.line)
+                series = self.held.setdefault(key, Series(event.loop, event.holder, event.at))
+                series.samples.append(Sample(event.index, 0))
+            elif isinstance(event, Measure):
+                self._measure(event, hold)
+        last = tape.events[-1] if tape.events else None
+        self.end = last if isinstance(last, End) else End("stopped")
+        self.by_file: dict[str, list[Run]] = {}
+        for item in self.reading.runs:
+            self.by_file.setdefault(self.file(item.at.file), []).append(item)
+
+    def _sparse(self, event: Any) -> bool:
+        return isinstance(event, Hold) and event.index > CONSECUTIVE
+
+    def _measure(self, event: Measure, hold: Hold | None) -> None:
+        name, _, about = event.name.partition(":")
+        value = int(event.value)
+        if name == "line-hits":
+            key = (self.file(event.at.file), event.at.line)
+            self.hits[key] = max(self.hits.get(key, 0), value)
+            self.loops.setdefault(key, set()).update(loop for loop, _ in event.at.iteration)
+        elif name in ("held-nodes", "held-bytes") and hold is not None and hold.holder == about:
+            series = self.held[(hold.loop, hold.holder, self.file(hold.at.file), hold.at.line)]
+            if name == "held-nodes":
+                series.samples[-1].nodes = value
+            else:
+                series.samples[-1].size = value
+        elif name in ("live-nodes", "live-saved-bytes") and event.at.iteration:
+            loop, index = event.at.iteration[-1]
+            series = self.live.setdefault(loop, Series(loop, "", event.at))
+            if name == "live-nodes":
+                series.samples.append(Sample(index, value))
+            elif series.samples:
+                series.samples[-1].size = value
+        elif name == "passed-calls":
+            self.passed = value > 0
+        elif name == "never-a-gradient" and about.isdigit():
+            self.without_gradient[int(about)] = value
+
+    # Places
+
+    def file(self, name: str) -> str:
+        real = self._files.get(name)
+        if real is None:
+            real = self._files[name] = real_path(name, self.directory)
+        return real
+
+    def at(self, span: Span, site: Span) -> bool:
+        """Whether something happened in the rows of a span."""
+        return (
+            self.file(span.file) == self.file(site.file)
+            and span.line <= site.end_line
+            and site.line <= max(span.end_line, span.line)
+        )
+
+    def runs_at(self, span: Span) -> list[Run]:
+        return [item for item in self.by_file.get(self.file(span.file), ()) if self.at(span, item.at.span)]
+
+    def count(self, span: Span) -> int:
+        """How often the code of a span ran."""
+        file = self.file(span.file)
+        rows = range(span.line, max(span.end_line, span.line) + 1)
+        # A call over several rows comes back to its first one: the row that ran least tells how often.
+        counted = min((hits for row in rows if (hits := self.hits.get((file, row), 0))), default=0)
+        return max(counted, len(self.runs_at(span)))
+
+    def loops_of(self, span: Span) -> set[int]:
+        """The runs of loops within which the code of a span ran, as far as that was seen."""
+        file = self.file(span.file)
+        return {loop for row in range(span.line, span.end_line + 1) for loop in self.loops.get((file, row), ())}
+
+    def bound(self, series: Series) -> list[Span]:
+        """The statements that bound the name of a holder within its loop."""
+        return [bind.at.span for bind in self.binds if bind.name == series.holder]
+
+    def problem_of(self, raised: Raised) -> Run | None:
+        return self.reading.run_of.get(raised.backward) if raised.backward is not None else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the program ran to its own end, by itself or by an exception of its own."""
+        return self.end.how == "finished"
+
+    def is_about(self, raised: Raised, finding: Finding) -> bool:
+        """Whether a finding speaks of an exception."""
+        return self.at(finding.span, raised.at.span) and finding.code in self.codes(raised)
+
+    def codes(self, raised: Raised) -> tuple[str, ...]:
+        """The rules that speak of an exception."""
+        text = raised.message
+        if raised.exception != "RuntimeError":
+            return ()
+        if _SECOND_TIME in text:
+            return ("TAPE101",)
+        if _INPLACE in text:
+            return ("TAPE102",)
+        if any(part in text for part in _LEAF):
+            return ("TAPE104",)
+        if raised.backward is not None and (_NO_GRAPH in text or UNUSED in text):
+            return ("TAPE103", "TAPE401")
+        return ()
+
+    def failing_node(self, raised: Raised, failed: Run | None) -> Node | None:
+        """The node at which a backward failed, where that is known."""
+        if raised.node is not None:
+            return self.reading.ledger.nodes.get(raised.node)
+        problem = failed.traversal.problem if failed is not None else None
+        return problem.node if problem is not None else None
+
+
+def real_path(file: str, directory: str | None) -> str:
+    return str((Path(directory or ".") / file).resolve())
+
+
+def raised_text(story: Story, raised: Raised) -> str:
+    failed = story.problem_of(raised)
+    problem = failed.traversal.problem if failed is not None else None
+    node = story.failing_node(raised, failed)
+    index, home = iteration(raised.at), raised.at.span
+    text = "raised" + (f" in iteration {index}" if index is not None else "") + (
+        " and caught" if raised.caught and not raised.left else ""
+    )
+    text += f": {short(raised.message)}"
+    if node is not None:
+        text += f"; `{node.op}` was built on {line(node.at.span, home)}"
+        built = dict(node.at.iteration).get(raised.at.iteration[-1][0]) if raised.at.iteration else None
+        if built is not None and built != index:
+            text += f" in iteration {built}"
+    if problem is not None and problem.freed_by is not None:
+        text += f" and freed by the call on {line(problem.freed_by.at.span, home)}"
+    if problem is not None and problem.changed_by is not None:
+        text += f"; what it saved was changed on {line(problem.changed_by.at.span, home)}"
+    return text
+
+
+def raised_measure(raised: Raised) -> dict[str, Any]:
+    return {"exception": raised.exception, "message": raised.message, "caught": raised.caught}
+
+
+def short(message: str) -> str:
+    first = message.split("\n")[0]
+    end = first.find(" (or directly access")
+    if end < 0:
+        end = first.find(". ")
+    if 0 < end <= _LONGEST:
+        return first[:end]
+    return first if len(first) <= _LONGEST else textwrap.shorten(first, _LONGEST, placeholder=" ...")
+
+
+def iteration(site: Site) -> int | None:
+    return site.iteration[-1][1] if site.iteration else None
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def steps_text(count: int) -> str:
+    return "the one step of its optimizer" if count == 1 else f"{count} steps of its optimizer"
+
+
+def bytes_text(size: int) -> str:
+    if size < 10_000:
+        return f"{size} bytes"
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB"
+
+
+def end_text(story: Story) -> str:
+    if story.end.how == "finished":
+        return "the program ran to its end"
+    return short(story.end.detail) if story.end.detail else "the run was stopped"
+
+
+def loop_line(story: Story, loop: int) -> str:
+    run_of_loop = story.reading.loops.get(loop)
+    event: Loop | None = run_of_loop.event if run_of_loop is not None else None
+    return str(event.at.line) if event is not None else "?"
+
+
+def last_name(name: str) -> str:
+    return name.replace("[", ".").split(".")[-1].strip("]'\"")
+
+
+def matches(recorded: str, predicted: str) -> bool:
+    """Whether two names of a parameter agree from the right: `model.fc.weight` and `self.fc.weight`."""
+    left, right = recorded.split(".")[::-1], predicted.split(".")[::-1]
+    common = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common >= min(2, len(left), len(right))

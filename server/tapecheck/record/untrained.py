@@ -1,0 +1,38 @@
+"""What a tape says of parameters that an optimizer stepped in vain, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tapecheck.record.ranks import parts
+from tapecheck.tape import End, Leaf, Measure, Named, Tape
+
+_MIN_STEPS = 3
+_SHOWN = 4
+
+
+def untrained(tape: Tape, told: Collection[str] = ()) -> str:
+    """A line on the parameters that never had a gradient when their optimizer stepped; empty where there are none.
+
+    `told` are the names of those that findings speak of. Nothing is said of a run that ended early, where a
+    gradient might still have come, nor of several ranks.
+    """
+    end = tape.events[-1] if tape.events else None
+    if parts(tape) or not isinstance(end, End) or end.how != "finished":
+        return ""
+    names: dict[int, str] = {}
+    never: dict[int, int] = {}
+    for event in tape.events:
+        if isinstance(event, Leaf):
+            names[event.id] = event.name
+        elif isinstance(event, Named):
+            names[event.leaf] = event.name
+        elif isinstance(event, Measure) and event.name.startswith("never-a-gradient:"):
+            never[int(event.name.partition(":")[2])] = int(event.value)
+    left = {number: steps for number, steps in never.items() if steps >= _MIN_STEPS and names.get(number) not in told}
+    if not left:
+        return ""
+    known = [f"`{name}`" for number in left if (name := names.get(number))][:_SHOWN]
+    others = len(left) - len(known)
+    shown = ", ".join(known) + (f" and {others} more" if known and others else "") or f"{others} parameters"
+    return f"{shown} never had a gradient in {max(left.values())} steps of an optimizer that has them"

@@ -1,0 +1,266 @@
+"""What a recorded run says of a finding, rule by rule: confirmed, refuted, not reached, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tapecheck.record.story import (
+    MIN_RUNS,
+    RAISING,
+    Story,
+    bytes_text,
+    end_text,
+    iteration,
+    last_name,
+    loop_line,
+    matches,
+    raised_measure,
+    raised_text,
+    short,
+    steps_text,
+    times,
+)
+from tapecheck.rules import Evidence, Finding
+from tapecheck.rules.reading import Run
+
+
+def _by_exception(story: Story, finding: Finding) -> Evidence | None:
+    for raised in story.raised:
+        if finding.code in story.codes(raised) and story.at(finding.span, raised.at.span):
+            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    # The line that raises may lie in a callee of the statement that the finding names, or the other way round.
+    for raised in story.raised:
+        if finding.code in story.codes(raised) and any(story.at(finding.span, caller) for caller in raised.at.stack):
+            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    return _it_did_not_happen(story, finding, "raised nothing")
+
+
+def _it_did_not_happen(story: Story, finding: Finding, instead: str) -> Evidence:
+    """Refuted where the line ran often enough or the program to its end, else not reached."""
+    ran = story.count(finding.span)
+    if not ran:
+        return _not_reached(story, finding)
+    for raised in story.raised:
+        if story.at(finding.span, raised.at.span):
+            return Evidence("refuted", f"it failed for another reason: {short(raised.message)}", iteration(raised.at))
+    if story.whole or ran >= MIN_RUNS:
+        return Evidence("refuted", f"the line ran {times(ran)} and {instead}", None, {"runs": ran})
+    return Evidence(
+        "not-reached", f"the line ran {times(ran)} and {instead}, but the run ended early ({end_text(story)})", None,
+        {"runs": ran},
+    )  # fmt: skip
+
+
+def _not_reached(story: Story, finding: Finding) -> Evidence:
+    return Evidence("not-reached", f"line {finding.span.line} did not run ({end_text(story)})")
+
+
+def _kept(story: Story, finding: Finding) -> Evidence | None:
+    ran = story.count(finding.span)
+    holder = str(finding.facts.get("holder", ""))
+    spans = [finding.span, *(label.span for label in finding.labels if label.role in ("kept", "carried"))]
+    mine = [
+        series
+        for series in story.held.values()
+        if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series)))
+        or (holder and last_name(series.holder) == last_name(holder))
+    ]
+    growing = [series for series in mine if series.grows]
+    if growing:
+        series = max(growing, key=lambda item: (last_name(item.holder) == last_name(holder), len(item.samples)))
+        last = series.samples[-1]
+        detail = (
+            f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "
+            f"of the loop on line {loop_line(story, series.loop)}"
+        )
+        if len(series.samples) > 5:
+            detail += f", {last.nodes} after iteration {last.index}"
+        detail += f", and {bytes_text(last.size)} of saved tensors" if last.size else ", and no saved tensors"
+        return Evidence("confirmed", detail, last.index, series.measured())
+    if not ran:
+        return _not_reached(story, finding)
+    loops = story.loops_of(finding.span)
+    levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
+    if levels and all(series.flat for series in levels) and ran >= MIN_RUNS:
+        series = levels[0]
+        return Evidence(
+            "refuted",
+            f"the line ran {times(ran)} and what is alive stayed the same: {series.text()} graph nodes after "
+            f"iterations {series.text('index')}",
+            None, {"nodes": [sample.nodes for sample in series.samples]},
+        )  # fmt: skip
+    return None
+
+
+def _chain(story: Story, finding: Finding) -> Evidence | None:
+    runs = story.runs_at(finding.span)
+    by_loop: dict[int, list[tuple[int, int]]] = {}
+    for item in runs:
+        for loop, index in item.at.iteration:
+            by_loop.setdefault(loop, []).append((index, len(story.reading.graph_nodes(item.traversal.executed))))
+    for loop, entries in by_loop.items():
+        counts = [count for _, count in entries]
+        if len(counts) < MIN_RUNS or len({index for index, _ in entries}) < len(entries):
+            continue
+        if all(a < b for a, b in zip(counts, counts[1:], strict=False)):
+            shown = ", ".join(map(str, counts[:5])) + (f", … {counts[-1]}" if len(counts) > 5 else "")
+            return Evidence(
+                "confirmed",
+                f"the call walked {shown} graph nodes in iterations {entries[0][0]} to {entries[-1][0]} "
+                f"of the loop on line {loop_line(story, loop)}",
+                entries[-1][0], {"nodes": counts},
+            )  # fmt: skip
+    if not runs:
+        return _not_reached(story, finding) if not story.count(finding.span) else None
+    for raised in story.raised:
+        if story.at(finding.span, raised.at.span):
+            return Evidence("refuted", f"the call failed instead: {short(raised.message)}", iteration(raised.at))
+    if len(runs) >= MIN_RUNS:
+        counts = [len(story.reading.graph_nodes(item.traversal.executed)) for item in runs]
+        return Evidence(
+            "refuted",
+            f"the call ran {times(len(runs))} and walked {', '.join(map(str, counts[:5]))} graph nodes: no growth",
+            None, {"nodes": counts},
+        )  # fmt: skip
+    return None
+
+
+def _cycle(story: Story, finding: Finding) -> Evidence | None:
+    runs = [item for item in story.runs_at(finding.span) if item.backward.create == "yes"]
+    if not runs:
+        return _not_reached(story, finding) if not story.count(finding.span) else None
+    loops = {loop for item in runs for loop, _ in item.at.iteration}
+    for loop in loops:
+        series = story.live.get(loop)
+        if series is not None and series.grows and len(series.samples) >= MIN_RUNS:
+            last = series.samples[-1]
+            return Evidence(
+                "confirmed",
+                f"{series.text()} graph nodes were alive after iterations {series.text('index')} "
+                f"of the loop on line {loop_line(story, loop)}",
+                last.index, series.measured(),
+            )  # fmt: skip
+    inner = {item.at.iteration[-1][0] for item in runs if item.at.iteration}
+    flat = [series for loop in inner if (series := story.live.get(loop)) is not None and series.flat]
+    if flat:
+        return Evidence("refuted", f"the graph nodes alive after each iteration stayed the same: {flat[0].text()}")
+    return None
+
+
+def _needless(story: Story, finding: Finding) -> Evidence | None:
+    runs = [item for item in story.runs_at(finding.span) if item.backward.retain != "no"]
+    if not runs:
+        ran = story.runs_at(finding.span)
+        if ran:
+            return Evidence("refuted", f"the call ran {times(len(ran))} and retained nothing")
+        return _not_reached(story, finding)
+    ids = {item.backward.id for item in runs}
+    for later in story.reading.runs:
+        again = [node for node, earlier in later.traversal.retraversed.items() if ids & set(earlier)]
+        if again:
+            place = f"line {later.at.line}" + (" (this same call)" if story.at(finding.span, later.at.span) else "")
+            return Evidence(
+                "refuted", f"the retained graph was needed: the call on {place} walked {len(again)} of its nodes again",
+                iteration(later.at), {"nodes": len(again)},
+            )  # fmt: skip
+    if any(raised.backward in ids for raised in story.raised):
+        return None
+    if story.whole or (len(runs) >= MIN_RUNS and story.end.how == "stopped"):
+        held = sum(1 for node in runs[-1].traversal.executed if story.reading.ledger.nodes.get(node) is not None)
+        return Evidence(
+            "confirmed",
+            f"{_ran(story, finding, runs)} and no later call walked a node with saved tensors of the graph it retained "
+            f"({held} nodes each time)",
+            None, {"runs": len(runs), "nodes": held},
+        )  # fmt: skip
+    return None
+
+
+def _ran(story: Story, finding: Finding, runs: Sequence[Run]) -> str:
+    """How often a call ran; most calls of a long run are not on the tape, so that its line tells more."""
+    counted = story.count(finding.span)
+    if counted > len(runs):
+        return f"the line ran {times(counted)}"
+    return f"the call ran {times(len(runs))}" + (" or more" if story.passed and not story.hits else "")
+
+
+def _missing_create(story: Story, finding: Finding) -> Evidence | None:
+    for raised in story.raised:
+        if "TAPE401" in story.codes(raised) and story.at(finding.span, raised.at.span):
+            return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    ran = story.count(finding.span)
+    if not ran:
+        return _not_reached(story, finding)
+    if finding.severity == "error" or finding.facts.get("kind") == "raises":
+        return _it_did_not_happen(story, finding, "raised nothing")
+    places = [label.span for label in finding.labels if label.role == "cut"]
+    grads = [
+        item for item in story.reading.runs if not places or any(story.at(place, item.at.span) for place in places)
+    ]
+    taken = [item for item in grads if item.backward.call == "grad" or places]
+    without = [item for item in taken if item.backward.create == "no"]
+    if without and any(item.backward.accumulates for item in story.reading.runs):
+        lines = ", ".join(sorted({str(item.at.line) for item in without}))
+        return Evidence(
+            "confirmed",
+            f"the gradient that it uses (line {lines}) was taken {times(len(without))} and never had a graph",
+            iteration(without[0].at), {"runs": ran},
+        )  # fmt: skip
+    if taken:
+        return Evidence("refuted", "the gradient was taken with `create_graph=True` each time")
+    return None
+
+
+def _cut(story: Story, finding: Finding) -> Evidence | None:
+    ran = story.count(finding.span)
+    if not ran:
+        return _not_reached(story, finding)
+    named = {str(name) for name in finding.facts.get("parameters", ()) or ()}
+    leaves = story.reading.ledger.leaves
+    never = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
+    if not story.whole and not never:
+        never = _never_reached(story)
+    if named:
+        mine = {n: s for n, s in never.items() if any(matches(leaves[n].name, name) for name in named)}
+        never = mine or never
+    if never:
+        names = [leaves[number].name or f"parameter {number}" for number in never]
+        shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        steps = max(never.values())
+        return Evidence(
+            "confirmed", f"{shown} never had a gradient in {steps_text(steps)}", None,
+            {"parameters": names, "steps": steps},
+        )  # fmt: skip
+    if story.reading.steps and len(story.reading.steps) >= 2:
+        return Evidence(
+            "refuted",
+            "every parameter of every optimizer had a gradient in some step of it",
+        )
+    if not story.whole:
+        return Evidence(
+            "not-reached",
+            f"the line ran {times(ran)}, but the run ended before an optimizer had stepped twice ({end_text(story)})",
+            None, {"runs": ran},
+        )  # fmt: skip
+    return None
+
+
+def _never_reached(story: Story) -> dict[int, int]:
+    reached = {number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed}
+    stepped: dict[int, int] = {}
+    for _, step in story.reading.steps:
+        optimizer = story.reading.optimizers.get(step.optimizer)
+        for leaf in optimizer.params if optimizer is not None else ():
+            stepped[leaf] = stepped.get(leaf, 0) + 1
+    return {leaf: steps for leaf, steps in stepped.items() if leaf not in reached and steps >= 2}
+
+
+DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
+    **dict.fromkeys(RAISING, _by_exception),
+    "TAPE201": _kept,
+    "TAPE202": _chain,
+    "TAPE203": _cycle,
+    "TAPE301": _needless,
+    "TAPE401": _missing_create,
+    "TAPE402": _cut,
+}
