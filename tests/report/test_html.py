@@ -105,3 +105,10 @@ def test_a_browser_draws_the_page(tmp_path: Path) -> None:
     assert done.stdout.count('class="node"') == 2, "two source lines built the graph of the call that is shown"
     assert re.search(r"line 2: [\d,]+ nodes", done.stdout) and "built here" in done.stdout
     assert "iteration 60 of the loop on line 1" in done.stdout
+
+
+def test_calls_have_the_device_time_of_their_iterations(tmp_path: Path) -> None:
+    run = page(tmp_path)
+    at = Site(Span(str(tmp_path / "train.py"), 1, 1, 1, 18), iteration=((1, 2),))
+    run.tape.events.insert(-1, Measure(at, "device-time", 12.3456, "ms"))
+    assert [call.get("device") for call in data_of(html.render(run))["calls"]] == [None, 12.346, None]
