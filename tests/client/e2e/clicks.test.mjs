@@ -137,8 +137,7 @@ scenario(
   async () => {
     const { page } = editor;
     await backward().click();
-    await page.keyboard.press('Control+.');
-    await page.locator('.action-widget .monaco-list-row.action', { hasText: 'Explain TAPE101' }).click();
+    await (await editor.quickFixes()).filter({ hasText: 'Explain TAPE101' }).click();
     const tab = page.locator('.tab', { hasText: 'backward-twice' });
     await tab.first().waitFor();
     const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
@@ -156,10 +155,7 @@ scenario(
   async () => {
     const { page } = editor;
     await backward().click();
-    await page.keyboard.press('Control+.');
-    await page
-      .locator('.action-widget .monaco-list-row.action', { hasText: 'Confirm fix by running' })
-      .click();
+    await (await editor.quickFixes()).filter({ hasText: 'Confirm fix by running' }).click();
     await editor.toasts
       .filter({ hasText: /trying a fix of train.py.*iteration/ })
       .first()
@@ -190,9 +186,7 @@ scenario(
   async () => {
     const { page } = editor;
     await backward().click();
-    await page.keyboard.press('Control+.');
-    const entries = page.locator('.action-widget .monaco-list-row.action');
-    await entries.first().waitFor();
+    await editor.quickFixes();
     await editor.screenshot('8-quick-fixes');
     await editor.screenshot('marketplace-fixes', { ...PART, height: 636 });
     await page.keyboard.press('Enter');
@@ -241,9 +235,7 @@ scenario(
     await editor.screenshot('11-notebook');
     const cell = page.locator('.notebookOverlay .view-line').filter({ hasText: '%time loss.backward' });
     await cell.locator('span span').filter({ hasText: 'backward' }).first().click();
-    await page.keyboard.press('Control+.');
-    const fix = page.locator('.action-widget .monaco-list-row.action').first();
-    await fix.waitFor();
+    await editor.quickFixes();
     await editor.screenshot('12-notebook-fixes');
     await page.keyboard.press('Enter');
     await poll(async () => (await inCells.count()) === 0, 'the squiggle to go');

@@ -225,6 +225,21 @@ export class Editor {
     await this.page.screenshot({ path: path.join(SHOTS, `${name}.png`), ...(clip ? { clip } : {}) });
   }
 
+  /** The menu of quick fixes at the cursor, opened by its key: one that is pressed too soon is lost. */
+  async quickFixes() {
+    const entries = this.page.locator('.action-widget .monaco-list-row.action');
+    await poll(
+      async () => {
+        await this.page.keyboard.press('Control+.');
+        await entries.first().waitFor({ timeout: 8000 });
+        return true;
+      },
+      'the menu of quick fixes',
+      60_000,
+    );
+    return entries;
+  }
+
   /** The message boxes that are shown. */
   get toasts() {
     return this.page.locator('.notification-toast');

@@ -124,8 +124,7 @@ scenario(
     await squiggles().first().waitFor();
     const call = page.locator('.view-line', { hasText: 'g_loss.backward' });
     await call.locator('span span', { hasText: 'backward' }).first().click();
-    await page.keyboard.press('Control+.');
-    await page.locator('.action-widget .monaco-list-row.action').first().waitFor();
+    await editor.quickFixes();
     await editor.screenshot('newcomer-6');
     await page.keyboard.press('Enter');
     await poll(async () => (await squiggles().count()) === 0, 'the squiggle to go');
