@@ -12,7 +12,15 @@ from tapecheck.interpret.comprehensions import gathered
 from tapecheck.interpret.constants import NotPlain, computed, formatted, plain, text_of
 from tapecheck.interpret.containers import known_items, next_of, rotates, set_item
 from tapecheck.interpret.methods import distinct, has_method, in_unknown_order
-from tapecheck.interpret.unknowns import LOOP_BOUND, attribute_of_unknown, bound_length, derived, remembered, resolved
+from tapecheck.interpret.unknowns import (
+    LOOP_BOUND,
+    attribute_of_unknown,
+    bound_length,
+    derived,
+    remembered,
+    resolved,
+    settle_on,
+)
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -97,7 +105,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             length.node, length.data = None, True
             length.bounds = length.bounds or (0, math.inf)
             if length.concrete is None and value.truth is False:
-                length.concrete = 0
+                settle_on(length, 0)
         return concrete(length)
     if isinstance(value, Lib):
         return remembered(m.world, ("len", value.path), "len")
@@ -118,9 +126,9 @@ def make_range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
                 value = resolved(m, value, node)
                 if isinstance(value, Unknown):
                     times = LOOP_BOUND * (step if isinstance(step, int) and step else 1)
-                    value.concrete = bound_length(value, start + times)
+                    settle_on(value, bound_length(value, start + times))
             else:
-                value.concrete = 0 if index == 0 else 1
+                settle_on(value, 0 if index == 0 else 1)
             value = concrete(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)

@@ -7,7 +7,7 @@ it still holds of earlier iterations. Both become `Hold` events at the end of an
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import flow, functions
@@ -132,7 +132,7 @@ class _Scan:
         Answers whether no graph can be there before something else is stored.
         """
         if isinstance(value, (Tensor, Unknown)):
-            kept = list(tensors_in(value)) if isinstance(value, Tensor) and value.given is not None else [value]
+            kept = tensors_in(value) if isinstance(value, Tensor) and value.given is not None else [value]
             if any(map(self.reaches_back, kept)) and self.read_across(owner, key):
                 self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
@@ -140,7 +140,7 @@ class _Scan:
             if len(self.seen) >= _MAX_SEEN:
                 return False
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
-                tensors = list(tensors_in(value))
+                tensors = tensors_in(value)
                 if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
                     self.hold(owner.stores.get(key), path, tensors, self.bound_of(value))
             elif isinstance(value, (List, Set)):
@@ -150,7 +150,7 @@ class _Scan:
             return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
         if isinstance(value, Instance) and _linked(value) and owner.stamps.get(key, -1) >= self.clock:
             # A list of linked objects grows at its end: the name refers to one object more in each iteration.
-            tensors = list(tensors_in(value))
+            tensors = tensors_in(value)
             if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
                 self.hold(owner.stores.get(key), path, tensors)
                 return False
@@ -167,12 +167,18 @@ class _Scan:
         if id(value) in self.seen or INERT.issuperset(map(type, value.items)):
             return
         self.seen.add(id(value))
-        tensors = list(tensors_in(value, into_objects=False))
+        tensors = tensors_in(value, into_objects=False)
         if any(self.reaches_back(tensor) for tensor in tensors):
             at = getattr(value, "stored_at", None) or owner.stores.get(key)
             self.hold(at, path, tensors, self.bound_of(value))
         for index, item in enumerate(value.items):
-            if isinstance(item, (Instance, List, Dict)):
+            kind = type(item)
+            if kind in INERT or id(item) in self.seen:
+                continue
+            if kind is Dict and len(self.seen) < _MAX_SEEN and INERT.issuperset(map(type, item.items.values())):
+                # Rows of numbers and texts are most of what programs collect.
+                self.seen.add(id(item))
+            elif isinstance(item, (Instance, List, Dict)):
                 self.entry(item, f"{path}[{index}]", _NoStore, index)
 
     def mapping(self, value: Dict, path: str, bound: int | None = None) -> None:
@@ -377,25 +383,35 @@ def is_leaf(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_leaf
 
 
-def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> Iterator[Any]:
+def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> list[Any]:
     """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
-    if isinstance(value, (Tensor, Unknown)):
+    found: list[Any] = []
+    _collect(value, depth, into_objects, found)
+    return found
+
+
+def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> None:
+    children: Iterable[Value]
+    kind = type(value)
+    if kind is Tensor or kind is Unknown:
         if value.node is not None:
-            yield value
-        if depth > 0 and type(value) is Tensor and value.given is not None:
-            for child in value.given.values():
-                yield from tensors_in(child, depth - 1, into_objects=into_objects)
-    elif depth > 0:
-        children: list[Value] = []
-        if isinstance(value, (tuple, list)):
-            children = list(value)
-        elif isinstance(value, (List, Set)):
-            children = value.items
-        elif isinstance(value, Dict):
-            children = list(value.items.values())
-        elif isinstance(value, Instance) and not value.module:
-            children = [*value.attrs.values(), value.facts.get("inner")] if into_objects else _recorded(value)
-        elif isinstance(value, Function):
-            children = [item for _, item in functions.defaults_of(value)]
+            found.append(value)
+        if kind is Unknown or value.given is None:
+            return
+        children = value.given.values()
+    elif isinstance(value, (tuple, list)):
+        children = value
+    elif isinstance(value, (List, Set)):
+        children = value.items
+    elif isinstance(value, Dict):
+        children = value.items.values()
+    elif isinstance(value, Instance) and not value.module:
+        children = [*value.attrs.values(), value.facts.get("inner")] if into_objects else _recorded(value)
+    elif isinstance(value, Function):
+        children = [item for _, item in functions.defaults_of(value)]
+    else:
+        return
+    if depth > 0:
         for child in children:
-            yield from tensors_in(child, depth - 1, into_objects=into_objects)
+            if type(child) not in INERT:
+                _collect(child, depth - 1, into_objects, found)

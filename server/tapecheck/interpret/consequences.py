@@ -164,6 +164,7 @@ def _parts(value: Unknown) -> tuple[Any, ...] | None:
 def _atoms(value: Value) -> dict[int, Unknown]:
     """The unknowns that a test is about in the end, by id."""
     found: dict[int, Unknown] = {}
+    opened: set[int] = set()
     stack = [value]
     while stack:
         current = stack.pop()
@@ -176,7 +177,9 @@ def _atoms(value: Value) -> dict[int, Unknown]:
             elif parts[0] == "test Is" and isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
                 stack.append(parts[1])
             elif parts[0] in _CALLS or parts[0] in _TEXT or parts[0] == "test Is":
-                stack.extend(parts[1:])
+                if id(current) not in opened:
+                    opened.add(id(current))
+                    stack.extend(parts[1:])
             else:
                 # The same expression of the same unknowns is one value, so it can stand for itself.
                 found[hash(expression(current))] = current

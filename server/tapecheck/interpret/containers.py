@@ -14,6 +14,7 @@ from tapecheck.interpret.unknowns import (
     bound_length,
     item_of_unknown,
     place_of_unknown,
+    settle_on,
 )
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -141,7 +142,7 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
         child = value
         size = attribute_of_unknown(child, "__len__()")
         if child.truth is False and size.concrete is None:
-            size.concrete = 0
+            settle_on(size, 0)
         if bound_length(size) and child.truth is None:
             child.truth = True
         fresh: dict[int, Value] = {}

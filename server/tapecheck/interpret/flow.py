@@ -246,6 +246,14 @@ def _match_class(machine: Machine, pattern: ast.MatchClass, subject: Value, env:
 def target_of(machine: Machine, node: ast.AST) -> str:
     """What the program calls the value of an expression: the target of the assignment that it is the value of, or
     the list that it extends."""
+    known: str | None = getattr(node, "_tapecheck_target", None)
+    if known is None:
+        known = _target_of(machine, node)
+        node._tapecheck_target = known  # type: ignore[attr-defined]
+    return known
+
+
+def _target_of(machine: Machine, node: ast.AST) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend":
         return text_of(node.func.value)
     module = machine.module_of(machine.envs[-1])

@@ -86,4 +86,4 @@ def _least(m: Machine, owner: List, node: ast.AST) -> Value:
     if places is not None:
         return owner.items.pop(places[0])
     taken = owner.items.pop(0)
-    return taken if not any(True for _ in tensors_in(taken)) else Unknown("item")
+    return Unknown("item") if tensors_in(taken) else taken

@@ -64,13 +64,31 @@ def place_of_unknown(owner: Value, index: Value) -> int:
     return owner.asked.setdefault(expression(index), (len(owner.asked), index))[0]
 
 
+class _Settlings:
+    """How often an unknown was settled on a constant, in any run: keys that are older may no longer hold."""
+
+    count = 0
+
+
+def settle_on(value: Unknown, constant: Value) -> None:
+    """Let an unknown stand for a constant from now on."""
+    value.concrete = constant
+    _Settlings.count += 1
+
+
 def expression(value: Value) -> Hashable:
     """What a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
     if isinstance(value, Unknown):
         if value.concrete is not None:
             return ("=", hashable(value.concrete))
         if value.parts is not None:
-            return (value.parts[0], *(expression(part) for part in value.parts[1:]))
+            known = value.key
+            if known is not None and known[0] == _Settlings.count:
+                return known[1]
+            key = (value.parts[0], *(expression(part) for part in value.parts[1:]))
+            if all(map(_steady, value.parts[1:])):
+                value.key = (_Settlings.count, key)
+            return key
         return ("?", id(value))
     if isinstance(value, CONSTANTS):
         return ("=", value)
@@ -79,6 +97,15 @@ def expression(value: Value) -> Hashable:
         if len(items) <= _MOST_ITEMS:
             return ("()", *(expression(item) for item in items))
     return ("?", id(value))
+
+
+def _steady(part: Value) -> bool:
+    """Whether the key of a value stays as it is until something is settled on: a list can change at any time."""
+    if isinstance(part, Unknown):
+        if part.concrete is not None or part.parts is None:
+            return True
+        return part.key is not None and part.key[0] == _Settlings.count
+    return isinstance(part, CONSTANTS)
 
 
 def derived(name: str, what: str, *parts: Value) -> Unknown:
@@ -105,7 +132,7 @@ def settled(value: Unknown, answer: bool) -> None:
     kind, owner, constant = value.compared
     if kind in ("Eq", "Is"):
         if answer and constant is not None and owner.concrete is None:
-            owner.concrete = constant
+            settle_on(owner, constant)
     elif isinstance(constant, (int, float)):
         low, high = owner.bounds or (-math.inf, math.inf)
         whole = is_whole(owner)
@@ -148,7 +175,7 @@ def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
         low, high = value.bounds
         times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < _MOST else times
     if value.concrete is None:
-        value.concrete = times
+        settle_on(value, times)
     return times
 
 
@@ -157,10 +184,14 @@ def resolved(machine: Machine, value: Value, node: ast.AST) -> Value:
     if not isinstance(value, Unknown):
         return value
     if value.concrete is None and value.parts is not None and len(value.parts) == 3:
+        if value.unresolved == _Settlings.count:
+            return value
         kind = getattr(ast, value.parts[0], None)
         left, right = (resolved(machine, part, node) for part in value.parts[1:])
         if kind is not None and isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
             result = machine.binary(kind(), left, right, node)
             if isinstance(result, CONSTANTS):
-                value.concrete = result
+                settle_on(value, result)
+        if value.concrete is None:
+            value.unresolved = _Settlings.count
     return value if value.concrete is None else value.concrete

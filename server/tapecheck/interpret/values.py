@@ -134,12 +134,13 @@ class Unknown:
     model, which is trained as one opaque differentiable module. `data` says that it is data: no graph.
     `owner` and `attr` say which attribute of which unknown value it is; `certain` whether it surely carries the
     graph of `node`. `parts` is what it was worked out from: the name of an operation and its operands. For the result
-    of a test `compared` says what was compared with what; `bounds` is what tests have shown of a number.
+    of a test `compared` says what was compared with what; `bounds` is what tests have shown of a number. `key` is
+    its expression and `unresolved` that it follows from nothing, as of how many settlings.
     """
 
     __slots__ = (
-        "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "leaf", "name",
-        "negated", "node", "oldest", "owner", "parts", "storage", "trained", "truth",
+        "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "leaf", "name",
+        "negated", "node", "oldest", "owner", "parts", "storage", "trained", "truth", "unresolved",
     )  # fmt: skip
 
     def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:
@@ -162,6 +163,8 @@ class Unknown:
         self.certain = True
         self.owner: Unknown | None = None
         self.attr = ""
+        self.key: tuple[int, tuple[Any, ...]] | None = None
+        self.unresolved = -1
 
     def __repr__(self) -> str:
         return f"<unknown {self.name}>"
