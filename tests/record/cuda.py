@@ -126,7 +126,8 @@ def kept_graphs(machine: Machine) -> str:
     saved = [event.value for event in measures if event.name == "live-saved-bytes"]
     allocated = [event.value for event in measures if event.name == "cuda-memory"]
     one = 2 * 4096 * 256 * 4
-    assert len(saved) >= 3, saved
+    # Before any backward was called two samples of all live objects are taken, no more.
+    assert len(saved) >= 2, saved
     assert saved[-1] - saved[0] >= one, saved
     if machine.device == "cpu":
         return f"saved tensors {shown(int(saved[0]))} to {shown(int(saved[-1]))}"
