@@ -356,4 +356,53 @@ for step in range(12):
         agent.last = train()
     pass  # count
 """,
+    "features that a hook keeps": """
+features = {}
+def keep(name):
+    def hook(module, inputs, output):
+        features.setdefault(name, []).append(output)  # grows
+    return hook
+model.register_forward_hook(keep("model"))
+for step in range(12):
+    train()
+    pass  # count
+""",
+    "the last features that a hook keeps": """
+features = {}
+def keep(name):
+    def hook(module, inputs, output):
+        features[name] = output
+    return hook
+model.register_forward_hook(keep("model"))
+for step in range(12):
+    train()
+    pass  # count
+""",
+    "an average of parameters in a dict": """
+average = {name: parameter.clone() for name, parameter in model.named_parameters()}
+for step in range(12):
+    train()
+    for name, parameter in model.named_parameters():
+        average[name] = 0.99 * average[name] + 0.01 * parameter  # grows
+    pass  # count
+""",
+    "a replay memory of records that are sampled": """
+import random
+from collections import deque
+from dataclasses import dataclass
+@dataclass
+class Transition:
+    state: torch.Tensor
+    value: torch.Tensor
+memory = deque(maxlen=10_000)
+for step in range(12):
+    state = torch.randn(3)
+    memory.append(Transition(state, model(state)))  # grows
+    batch = random.sample(list(memory), 1)
+    loss = model(torch.stack([item.state for item in batch])).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    pass  # count
+""",
 }
