@@ -76,6 +76,30 @@ def test_a_graph_that_is_needed_once_in_a_while_is_needed(record: Record) -> Non
     assert passed.succeeded and passed.retain_argument == "yes", "it was let pass and is told once it matters"
 
 
+def test_parts_of_a_call_that_passed_become_needed_one_after_the_other(record: Record) -> None:
+    program = """
+import torch
+a = torch.ones(3, requires_grad=True)
+b = torch.full((3,), 0.5, requires_grad=True)
+for step in range(12):
+    h = a + 1
+    scaled = (2 * h).sum()
+    both = (h * b).exp().sum()
+    scaled.backward(retain_graph=True)
+    both.backward()
+    if step > 9:
+        both = (h * b).exp().sum()
+        both.backward()
+        scaled.backward()
+"""
+    result = record(program)
+    assert result.how_ended == "finished" and result.backwards == 28
+    needless = [finding.span.line for finding in judge([], result.tape) if finding.code == "TAPE301"]
+    assert needless == [], "without the flag of line 9 the last line raises"
+    parts = [event for event in backwards(result) if event.succeeded]
+    assert len(parts) > len({event.id for event in parts}), "one call was told twice, a part at a time"
+
+
 def test_what_is_kept_from_calls_that_passed_is_found(record: Record) -> None:
     result = record(START + "    loss.backward()\n    losses.append(loss)" + END)
     (finding,) = judge([], result.tape)

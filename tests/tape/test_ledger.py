@@ -52,6 +52,18 @@ def test_retained_graph_is_run_again_and_noted(ledger: Ledger) -> None:
     assert again.retraversed == {2: [1]}
 
 
+def test_more_of_one_call_may_become_known_later(ledger: Ledger) -> None:
+    ledger.feed(backward(1, 2, retain="yes", succeeded=True))
+    ledger.feed(backward(2, 3))
+    more = ledger.feed(backward(1, 4, retain="yes", succeeded=True))
+    assert more is ledger.traversals[1] and set(more.executed) == {1, 2, 4}
+    assert more.retraversed == {}, "no call walks again what it walked itself"
+    assert [root.node for root in more.backward.roots] == [2, 4]
+    third = ledger.feed(backward(3, 4))
+    assert third is not None and third.problem is not None and third.problem.node is not None
+    assert third.problem.node.id == 2 and third.retraversed == {4: [1]}
+
+
 def test_inputs_limit_what_runs_and_what_is_freed(ledger: Ledger) -> None:
     ledger.feed(leaf(5, 50))
     ledger.feed(Node(6, "tanh", AT, (5,), (Saved(60, 0, "result"),), "yes"))

@@ -19,7 +19,7 @@ from tapecheck.rules import Reading
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
-from tapecheck.tape import Loop, Measure, Raised, Span, Tape
+from tapecheck.tape import Backward, Loop, Measure, Raised, Span, Tape
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _DATA = "/*DATA*/"
@@ -200,10 +200,11 @@ class _Shapes:
 def _alive(tape: Tape, lines: dict[int, int]) -> list[dict[str, Any]]:
     """What was alive after iterations, each with the number of backward calls before it."""
     found: list[dict[str, Any]] = []
-    calls = 0
+    known: set[int] = set()
     for event in tape.events:
-        if type(event).__name__ == "Backward":
-            calls += 1
+        calls = len(known)
+        if isinstance(event, Backward):
+            known.add(event.id)
         elif isinstance(event, Measure) and event.at.iteration:
             loop, index = event.at.iteration[-1]
             if event.name == "live-nodes":

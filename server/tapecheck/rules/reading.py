@@ -120,6 +120,7 @@ class Reading:
         self._binds: list[tuple[int, Bind]] = []
         self._nodes: list[int] = []
         self._node_positions: list[int] = []
+        begun: set[int] = set()
         for position, event in enumerate(tape.events):
             if tape.ledger is None:
                 self.ledger.feed(event)
@@ -129,7 +130,9 @@ class Reading:
             elif isinstance(event, Bind):
                 self._binds.append((position, event))
             elif isinstance(event, Backward):
-                self.runs.append(Run(position, self.ledger.traversals[event.id]))
+                if event.id not in begun:
+                    begun.add(event.id)
+                    self.runs.append(Run(position, self.ledger.traversals[event.id]))
             elif isinstance(event, Hold):
                 self._holds.append((position, event))
             elif isinstance(event, InPlace):

@@ -170,7 +170,7 @@ class Backward:
     that lead to these nodes and leaves, None where the call names none. `accumulates` says whether leaves get
     a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated. `succeeded` marks
     one that is known to have run to its end: a recorder that writes it later, once it matters, writes only the part of
-    its graph that does.
+    its graph that does, and once more of it does, an event with the same `id` and the roots of that part.
     """
 
     id: int

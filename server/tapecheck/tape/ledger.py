@@ -78,7 +78,8 @@ class _Freed:
 class Ledger:
     """Replays events one at a time and remembers what the engine would.
 
-    Feed every event of a tape in order; `feed` answers the traversal of a Backward and None for the rest.
+    Feed every event of a tape in order; `feed` answers the traversal of a Backward and None for the rest. A Backward
+    with the number of an earlier one is more of the same call.
     `maker_names` are the names that leaves had before they were told by a path ("Linear.weight").
     """
 
@@ -149,7 +150,13 @@ class Ledger:
         return reached
 
     def _run(self, backward: Backward) -> Traversal:
-        traversal = Traversal(backward)
+        traversal = self.traversals.get(backward.id)
+        if traversal is None:
+            traversal = Traversal(backward)
+        else:
+            more = traversal.backward.roots + backward.roots
+            traversal.backward = dataclasses.replace(traversal.backward, roots=more)
+        done = frozenset(traversal.executed)
         roots = [root.node for root in backward.roots if root.node is not None and root.graph != "no"]
         for index, root in enumerate(backward.roots):
             if root.graph == "no":
@@ -166,6 +173,8 @@ class Ledger:
             wanted, needed = set(), set(reached)
         for node in self._order(roots, reached, needed):
             certain = reached[node]
+            if node in done:
+                continue
             if node in wanted and not self._feeds(node, needed, wanted):
                 traversal.executed[node] = certain
                 continue
@@ -266,9 +275,6 @@ class Ledger:
 def replay(tape: Tape) -> tuple[Ledger, list[Traversal]]:
     """Feed a whole tape to a fresh ledger; the traversals come in the order of the backwards."""
     ledger = Ledger()
-    traversals = []
     for event in tape.events:
-        traversal = ledger.feed(event)
-        if traversal is not None:
-            traversals.append(traversal)
-    return ledger, traversals
+        ledger.feed(event)
+    return ledger, list(ledger.traversals.values())

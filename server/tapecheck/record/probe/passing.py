@@ -228,4 +228,3 @@ class Passing:
             roots=[{"node": node, "graph": "yes", "name": "", "cuts": [], "constant_terms": []} for node in nodes],
             accumulates=mark.accumulates, succeeded=True, **recorder.retaining(mark, call),
         )  # fmt: skip
-        mark.void = True
