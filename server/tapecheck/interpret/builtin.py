@@ -35,6 +35,7 @@ from tapecheck.interpret.values import (
     List,
     Module,
     Native,
+    Queue,
     Range,
     Record,
     Set,
@@ -525,6 +526,8 @@ def _type(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return Lib("torch.Tensor")
     if isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
         return NAMES.get(type(value).__name__, Lib(f"builtins.{type(value).__name__}"))
+    if isinstance(value, Queue):
+        return Unknown("type")
     if isinstance(value, (List, Dict, Set)):
         kind = "set" if isinstance(value, Set) else value.kind
         return NAMES.get(kind, Lib(f"collections.{kind}"))

@@ -158,10 +158,14 @@ class _Scan:
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
         """What a comprehension or call that is still running has taken in so far."""
+        target = flow.target_of(self.machine, node)
+        if not target:
+            # What no variable gets is gone once it is computed.
+            return
         if isinstance(kept, Dict):
-            self.mapping(kept, flow.target_of(self.machine, node))
+            self.mapping(kept, target)
         elif kept.items:
-            self.container(kept, flow.target_of(self.machine, node), _NoStore, "")
+            self.container(kept, target, _NoStore, "")
 
     def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
         if id(value) in self.seen or INERT.issuperset(map(type, value.items)):

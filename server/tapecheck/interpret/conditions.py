@@ -8,7 +8,20 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tapecheck.interpret import algebra, consequences, equality, flow, records, unknowns
-from tapecheck.interpret.values import CONSTANTS, Dict, Env, Instance, List, Range, Set, Signal, Tensor, Unknown, Value
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Dict,
+    Env,
+    Instance,
+    List,
+    Queue,
+    Range,
+    Set,
+    Signal,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -79,6 +92,8 @@ def known_truth(machine: Machine, value: Value) -> bool | None:
             return value.truth
         known = machine.world.truths.get(unknowns.expression(value)) if value.parts is not None else None
         return consequences.consequence(machine, value) if known is None and value.node is None else known
+    if isinstance(value, Queue):
+        return True
     if isinstance(value, (List, Set)):
         return True if value.items else (None if value.more else False)
     if isinstance(value, Dict):

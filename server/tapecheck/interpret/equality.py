@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Instance,
     Lib,
     List,
+    Queue,
     Range,
     Set,
     Stream,
@@ -78,8 +79,8 @@ def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | N
             return None
         return {hashable(item) for item in left.items} == {hashable(item) for item in right.items}
     if isinstance(left, List) and isinstance(right, List):
-        if left is right:
-            return True
+        if left is right or isinstance(left, Queue) or isinstance(right, Queue):
+            return left is right
         return None if left.more or right.more else _all_equal(left.items, right.items, machine)
     if isinstance(left, Range) and isinstance(right, Range):
         return left == right

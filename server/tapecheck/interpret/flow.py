@@ -259,9 +259,18 @@ def _target_of(machine: Machine, node: ast.AST) -> str:
     module = machine.module_of(machine.envs[-1])
     if module.source is not None:
         for statement in ast.walk(module.source.tree):
-            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is node:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node in _operands(statement.value):
                 return text_of(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
     return ""
+
+
+def _operands(value: ast.expr | None) -> list[ast.AST]:
+    """A value and what it is computed of by operators."""
+    found: list[ast.AST] = [] if value is None else [value]
+    for node in found:
+        if isinstance(node, ast.BinOp):
+            found += [node.left, node.right]
+    return found
 
 
 def text_of(node: ast.expr) -> str:

@@ -19,6 +19,7 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Native,
+    Queue,
     Range,
     Record,
     Set,
@@ -196,6 +197,11 @@ def star_import(torch: Torch, library: str, name: str) -> Value:
     return None
 
 
+_NO_QUEUES = frozenset(
+    ("list", "deque", "dict", "tuple", "set", "str", "int", "float", "Tensor", "NoneType", "Iterable")
+)
+
+
 def is_instance(torch: Torch, value: Value, kind: Value) -> bool | None:
     """isinstance for the values of the dry run; None where nobody knows."""
     value = concrete(value)
@@ -225,6 +231,8 @@ def is_instance(torch: Torch, value: Value, kind: Value) -> bool | None:
         return short in ("Tensor", "Variable")
     if name == "builtins.object" or short == "Hashable":
         return True
+    if isinstance(value, Queue):
+        return False if short in _NO_QUEUES else None
     for types, names in _TYPE_NAMES:
         if isinstance(value, types):
             if isinstance(value, List) and short in ("list", "deque"):

@@ -59,6 +59,8 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
         if found is not None:
             return found
     method = _METHODS.get((tuple if isinstance(owner, tuple) else type(owner), name))
+    if isinstance(owner, Queue) and name == "queue":
+        return queues.inside(owner)
     if method is None and isinstance(owner, Queue):
         method = _METHODS.get((List, name))
     if method is not None:

@@ -11,6 +11,7 @@ from tapecheck.interpret.values import (
     Args,
     Kwargs,
     List,
+    Queue,
     Tensor,
     Unknown,
     Value,
@@ -104,6 +105,10 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
             return known
+    for arg in (*args, *kwargs.values()):
+        if isinstance(arg, Queue):
+            # Whoever has it may fill it and empty it.
+            arg.more = True
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
     if function.leaf is not None:
         parts = [function.leaf, *torch.nn.replaced_parameters(function)]

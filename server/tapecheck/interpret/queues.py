@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tapecheck.interpret.algebra import ordered
 from tapecheck.interpret.carry import tensors_in
 from tapecheck.interpret.containers import append_all
-from tapecheck.interpret.values import Args, Kwargs, List, Queue, Signal, Unknown, Value, concrete
+from tapecheck.interpret.values import Args, Kwargs, List, Queue, Unknown, Value, concrete
 
 if TYPE_CHECKING:
     from tapecheck.interpret.machine import Machine
@@ -22,8 +22,9 @@ def made(order: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     """What makes a queue; one that other threads may know is not modelled."""
 
     def make(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        source = m.module_of(m.envs[-1]).source
-        if source is None or any(name in source.text for name in _THREADS):
+        own = m.module_of(m.envs[-1])
+        sources = [module.source for module in (own, *m.modules.values())]
+        if own.source is None or any(name in source.text for source in sources if source for name in _THREADS):
             return NotImplemented
         result = Queue(order)
         size = concrete(args[0] if args else kwargs.get("maxsize"))
@@ -42,22 +43,28 @@ def put(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> 
 
 def get(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not owner.items:
-        if m.handlers:
-            raise Signal("Empty")
+        # It would wait, or raise Empty: nobody knows who else puts something in.
         return Unknown("item")
     return _least(m, owner, node) if owner.order == "least" else owner.items.pop(0 if owner.order == "first" else -1)
 
 
 def size(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return m.call(m.get_attribute(owner, "__len__", node), [], {}, node)
+    return Unknown("qsize") if owner.more else m.call(m.get_attribute(owner, "__len__", node), [], {}, node)
 
 
 def empty(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return not owner.items
+    return False if owner.items and not owner.more else Unknown("empty")
 
 
 def full(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return owner.bound is not None and len(owner.items) >= owner.bound
+    return Unknown("full")
+
+
+def inside(owner: Queue) -> Value:
+    """The container behind a queue: who reaches into it may take everything out."""
+    owner.items.clear()
+    owner.more = True
+    return Unknown("queue")
 
 
 def push(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

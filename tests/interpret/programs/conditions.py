@@ -537,4 +537,33 @@ for step in range(3):
     meter.seen.append(float(loss))
 (meter.average * 1.0).backward() if torch.is_tensor(meter.average) else None
 """,
+    "a queue is no list, and true": """
+import queue
+w = torch.ones(3, requires_grad=True)
+q, r = queue.Queue(), queue.LifoQueue()
+for step in range(3):
+    loss = w.exp().sum()
+    if not q or isinstance(q, list) or q == r or q is r:
+        loss = loss.detach()
+    loss.backward()
+""",
+    "a queue's own container is emptied": """
+import queue
+w = torch.ones(3, requires_grad=True)
+q = queue.Queue()
+for step in range(12):
+    loss = w.exp().sum()
+    loss.backward()
+    q.put(loss)
+    q.queue.clear()
+""",
+    "what no variable gets is not kept": """
+w = torch.ones(3, requires_grad=True)
+def step(n):
+    loss = w.exp().sum()
+    loss.backward()
+    return loss
+best = max([step(n) for n in range(12)]).item()
+print(len([step(n) for n in range(12)]), best)
+""",
 }
