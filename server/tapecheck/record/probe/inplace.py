@@ -42,14 +42,13 @@ class Watched:
     each, the iterations that ran, the parameters by identity and which of them it changed.
     """
 
-    __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "stepping", "steps", "versions")
+    __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "steps", "versions")
 
     def __init__(self, reference: Any, number: int) -> None:
         self.reference = reference
         self.number = number
         self.ids: List[int] = []
         self.plain = self.complete = False
-        self.stepping: List[Any] = []
         self.versions: List[int] = []
         self.changed: Tuple[bool, ...] = ()
         self.steps: List[Tuple[int, Any, Any, int, List[int], Tuple[bool, ...]]] = []
@@ -219,7 +218,6 @@ class Changes:
             and _NONE not in map(type, map(_GRADIENT, params))
         ):  # fmt: skip
             # What nearly every step is, all in one piece: up to Python 3.11 tracing makes every call dear.
-            watched.stepping = params
             try:
                 watched.versions = list(map(_VERSION, params))
             except RuntimeError:
@@ -234,7 +232,6 @@ class Changes:
     def _steps(self, watched: Watched, params: List[Any]) -> None:
         """Look at the parameters before a step: their versions, and whether they have gradients."""
         recorder = self.recorder
-        watched.stepping = params
         watched.versions = _versions(params)
         missing = [grad is None for grad in map(_GRADIENT, params)]
         if watched.complete and not any(missing):
@@ -265,7 +262,10 @@ class Changes:
         watched = self.optimizers.get(id(optimizer))
         if watched is None or recorder.disabled or recorder.ended:
             return
-        params, watched.stepping = watched.stepping, []
+        # Not those from before the step: a step that raises has no end, and they would be kept alive.
+        params = list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
+        if len(params) != len(watched.versions):
+            return
         if watched.plain:
             try:
                 versions = list(map(_VERSION, params))
