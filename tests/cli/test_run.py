@@ -70,6 +70,18 @@ def test_arguments_reach_the_script_and_decide_the_verdict(script: Path) -> None
     assert refuted.returncode == confirmed.returncode == 1
 
 
+def test_rules_that_are_left_out_are_not_told_by_the_run_either(script: Path) -> None:
+    (script / "dynamic.py").write_text(
+        "import torch\nw = torch.ones(2, requires_grad=True)\n"
+        "exec('loss = w.exp().sum()')\nloss = globals()['loss']\nloss.backward()\n"
+        "try:\n    getattr(loss, ''.join(['back', 'ward']))()\nexcept RuntimeError:\n    pass\n"
+    )
+    found = run(script, "--output-format", "json", "dynamic.py")
+    assert verdicts(found)["TAPE101", 7] == "found-by-run"
+    left = run(script, "--ignore", "TAPE101", "--output-format", "json", "dynamic.py")
+    assert (verdicts(left), left.returncode) == ({}, 0)
+
+
 def test_text_shows_the_script_s_output_and_then_the_evidence(script: Path) -> None:
     done = run(script, "train.py")
     assert done.returncode == 1

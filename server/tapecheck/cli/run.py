@@ -25,9 +25,10 @@ from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
 from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
+from tapecheck.rules import ALL, chosen
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, suppressions
-from tapecheck.source.configuration import FILE
+from tapecheck.source.configuration import FILE, configuration_for
 from tapecheck.source.notebook import SUFFIX
 
 # The script's own traceback stands above it in full.
@@ -40,7 +41,7 @@ class _Program:
     """What is run: its findings, its source where it can be read, and the request that runs it.
 
     `sources` are those of all its own files by the names that the findings have; `asked` are the files whose findings
-    are shown whatever the run says of them.
+    are shown whatever the run says of them, `unwanted` are codes of rules to leave out.
     """
 
     checked: Checked
@@ -48,6 +49,7 @@ class _Program:
     request: RunRequest
     sources: dict[str, Source] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    unwanted: frozenset[str] = frozenset()
 
 
 def run_script(options: argparse.Namespace) -> int:
@@ -111,6 +113,10 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
         file = options.script
         checked, source = check_program(options.script, wanted)
     program = _Program(checked, source, RunRequest(options.script))
+    project = configuration_for(checked.path)
+    select = project.select if wanted.select is None else wanted.select
+    told = {rule.code for rule in chosen(select, (*wanted.ignore, *project.ignore))}
+    program.unwanted = frozenset(rule.code for rule in ALL if rule.code not in told)
     if source is not None:
         program.sources[checked.path] = source
         program.asked.add(checked.path)
@@ -322,11 +328,13 @@ def _write_page(path: str, page: html.Run) -> None:
 
 
 def _switched_off(finding: Finding, program: _Program) -> bool:
-    """Whether a comment in its file switches off what only the run has found."""
+    """Whether the command line, or a comment in its file, switches off what only the run has found."""
     source = program.sources.get(finding.span.file)
-    if finding.evidence is None or finding.evidence.verdict != "found-by-run" or source is None:
+    if finding.evidence is None or finding.evidence.verdict != "found-by-run":
         return False
-    return not apart([finding], suppressions(source))[0]
+    if finding.code in program.unwanted:
+        return True
+    return source is not None and not apart([finding], suppressions(source))[0]
 
 
 def _is_shown(finding: Finding, program: _Program) -> bool:

@@ -34,7 +34,12 @@ ALL: tuple[Rule, ...] = (
     GradientCut(),
 )
 
-__all__ = ["ALL", "Evidence", "Example", "Finding", "Label", "Reading", "Rule", "Severity", "judge"]
+__all__ = ["ALL", "Evidence", "Example", "Finding", "Label", "Reading", "Rule", "Severity", "chosen", "judge"]
+
+
+def chosen(select: Collection[str] | None, ignore: Collection[str]) -> list[Rule]:
+    """The rules that codes, prefixes of codes ("TAPE2") or names choose; nothing selected means all."""
+    return [rule for rule in ALL if (select is None or _named(rule, select)) and not _named(rule, ignore)]
 
 
 def judge(
@@ -44,12 +49,12 @@ def judge(
 
     `select` and `ignore` hold rule codes, prefixes of codes ("TAPE2") or names; nothing selected means all.
     """
-    chosen = [rule for rule in ALL if (select is None or _named(rule, select)) and not _named(rule, ignore)]
-    if not chosen:
+    rules = chosen(select, ignore)
+    if not rules:
         return []
     readings = [Reading(tape) for tape in tapes]
     findings = []
-    for rule in chosen:
+    for rule in rules:
         found = merged(rule.judge(readings))
         explain(rule, found, readings)
         findings += found
