@@ -45,7 +45,7 @@ def with_evidence(findings: list[Finding], evidence: Evidence) -> list[Finding]:
 
 
 CONFIRMED = Evidence("confirmed", "raised at iteration 2", 2)
-REFUTED = Evidence("refuted", "the line ran 20 times and did not raise")
+REFUTED = Evidence("refuted", "the line ran 20 times and did not raise", None, {"runs": 20})
 
 
 def test_a_text_seen_before_is_not_analysed_again() -> None:
@@ -318,6 +318,11 @@ def test_a_lens_does_not_say_what_a_run_has_refuted() -> None:
     session.recordings[PATH] = Recording(text, with_evidence([finding], REFUTED))
     told = {lens.line: lens.title for lens in session.lenses(analysis)}
     assert told[9] == "did not fail when it was run · Confirm by running"
+    another = Evidence("refuted", "it failed for another reason: the batch is empty")
+    session.recordings[PATH] = Recording(text, with_evidence([finding], another))
+    told = {lens.line: lens.title for lens in session.lenses(analysis)}
+    assert told[9] == "fails in iteration 1 · Confirm by running", "it failed when it was run"
+    session.recordings[PATH] = Recording(text, with_evidence([finding], REFUTED))
     session.documents[URI].replace(text.replace("range(10)", "range(9)"), 2)
     told = {lens.line: lens.title for lens in session.lenses(again(session))}
     assert told[9] == "fails in iteration 1 · Confirm by running", "that was another program"

@@ -437,13 +437,15 @@ class Session:
         if settings.lens_backwards:
             told: dict[int, str] = {}
             # A line that is said to fail, and did not when it was run, is not said to fail above it.
-            ran = {
-                one.finding.span: one.finding.evidence.verdict
-                for one in self.shown(analysis)
-                if one.finding.evidence is not None and not one.stale
-            }
+            ran: dict[Span, bool] = {}
+            for one in self.shown(analysis):
+                evidence = one.finding.evidence
+                if evidence is not None and not one.stale:
+                    # What failed for another reason has no count of runs that went well.
+                    well = evidence.verdict == "refuted" and "runs" in evidence.measured
+                    ran[one.finding.span] = ran.get(one.finding.span, True) and well
             for call in calls(analysis.explainer):
-                refuted = call.fate in ("fails", "may fail") and ran.get(call.span) == "refuted"
+                refuted = call.fate in ("fails", "may fail") and ran.get(call.span, False)
                 told.setdefault(call.span.line, "did not fail when it was run" if refuted else call.text)
             lenses += [Lens(line, f"{text} · {offer}") for line, text in told.items()]
         return sorted(lenses, key=lambda lens: lens.line)
