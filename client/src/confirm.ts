@@ -268,7 +268,8 @@ async function openProgram(): Promise<Program | undefined> {
         (document) => document.languageId === 'python' && document.uri.toString() === named,
       );
     const closed = loaded === undefined && uri.scheme === 'file' && uri.path.endsWith('.py');
-    const program = closed ? await vscode.workspace.openTextDocument(uri) : loaded;
+    // A tab may stand there for a file that is gone.
+    const program = closed ? await vscode.workspace.openTextDocument(uri).then(undefined, () => undefined) : loaded;
     if (program !== undefined) programs.set(named, program);
   }
   const choices = [...programs.values()].map((program) => ({

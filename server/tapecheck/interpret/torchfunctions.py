@@ -74,7 +74,10 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     def leave(machine: Machine, raised: Signal | None) -> None:
         machine.world.grad_modes[-1], machine.world.off_at = before
 
-    return Context(lambda machine: None, leave, "enable_grad" if truth else "no_grad")
+    def enter(machine: Machine) -> None:
+        machine.world.off_at = None
+
+    return Context(enter, leave, "enable_grad" if truth else "no_grad")
 
 
 def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:

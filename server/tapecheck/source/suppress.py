@@ -207,7 +207,8 @@ def ignore_file(source: Source, code: str) -> tuple[int, int, int, str] | None:
             return found
     row = 1
     if source.cells is not None:
-        free = (cell.first for cell in source.cells.parts if not cell.lines[0].lstrip().startswith("%%"))
+        first = ((cell, next((line for line in cell.lines if line.strip()), "")) for cell in source.cells.parts)
+        free = (cell.first for cell, line in first if not line.lstrip().startswith("%%"))
         row = next(free, 0)
         if row == 0:
             return None
