@@ -269,7 +269,9 @@ async function openProgram(): Promise<Program | undefined> {
       );
     const closed = loaded === undefined && uri.scheme === 'file' && uri.path.endsWith('.py');
     // A tab may stand there for a file that is gone.
-    const program = closed ? await vscode.workspace.openTextDocument(uri).then(undefined, () => undefined) : loaded;
+    const program = closed
+      ? await vscode.workspace.openTextDocument(uri).then(undefined, () => undefined)
+      : loaded;
     if (program !== undefined) programs.set(named, program);
   }
   const choices = [...programs.values()].map((program) => ({
