@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
@@ -64,8 +65,14 @@ def place_of_unknown(owner: Value, index: Value) -> int:
     return owner.asked.setdefault(expression(index), (len(owner.asked), index))[0]
 
 
+_numbers = itertools.count(1)
+
+
 class _Settlings:
-    """How often an unknown was settled on a constant, in any run: keys that are older may no longer hold."""
+    """The number of the last time that an unknown was settled on a constant, in any run and thread.
+
+    Keys from before it may no longer hold. No number comes twice: one that threads set back is one with no keys.
+    """
 
     count = 0
 
@@ -73,7 +80,7 @@ class _Settlings:
 def settle_on(value: Unknown, constant: Value) -> None:
     """Let an unknown stand for a constant from now on."""
     value.concrete = constant
-    _Settlings.count += 1
+    _Settlings.count = next(_numbers)
 
 
 def expression(value: Value) -> Hashable:
