@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapecheck.interpret.algebra import dict_update, ordered
 from tapecheck.interpret.comprehensions import gathered
 from tapecheck.interpret.constants import NotPlain, computed, formatted, plain, text_of
-from tapecheck.interpret.containers import known_items, next_of, rotates, set_item
+from tapecheck.interpret.containers import known_items, next_of, rotates
 from tapecheck.interpret.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.unknowns import (
     LOOP_BOUND,
@@ -252,23 +252,14 @@ def _set(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def make_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Dict({}, born=m.world.clock)
-    if args:
-        if isinstance(args[0], Dict):
-            result.items.update(args[0].items)
-            result.stores.update(args[0].stores)
-            result.stamps.update(args[0].stamps)
-            result.more = args[0].more
-        else:
-            pairs = known_items(m, args[0], node)
-            if pairs is None:
-                result.more = True
-            for pair in pairs or ():
-                both = known_items(m, pair, node)
-                if both is not None and len(both) == 2:
-                    set_item(m, result, both[0], both[1], node)
-                else:
-                    result.more = True
-    dict_update(m, result, [], kwargs, node)
+    first = args[0] if args else None
+    if isinstance(first, Dict):
+        # A copy: what it holds was stored where the original stored it.
+        result.items.update(first.items)
+        result.stores.update(first.stores)
+        result.stamps.update(first.stamps)
+        result.more = first.more
+    dict_update(m, result, [] if isinstance(first, Dict) else args[:1], kwargs, node)
     return result
 
 
