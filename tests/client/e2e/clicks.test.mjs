@@ -1,22 +1,19 @@
 // The same as a person does it: by mouse and keyboard, with screenshots of what is seen.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
 import { NOTEBOOK, SECOND, TRAIN } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 
 /** @type {Editor} */
 let editor;
 before(async () => {
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    extensions: EXTENSIONS,
     files: { 'train.py': TRAIN, 'train.ipynb': NOTEBOOK },
     settings: { 'tapecheck.interpreter': [tools.python] },
   });

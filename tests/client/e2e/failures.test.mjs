@@ -6,11 +6,9 @@ import path from 'node:path';
 import { after, afterEach, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
 import { TRAIN } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 const built = String(process.env.E2E_BUILT);
 const scratch = fs.mkdtempSync(path.join(built, 'fake-'));
 const LOG = path.join(scratch, 'log');

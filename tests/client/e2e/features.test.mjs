@@ -5,11 +5,9 @@ import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, isAlive, poll, scenario } from './editor.mjs';
 import { ENDLESS, FIRST, MAYBE, NOTEBOOK, RANKS, SECOND, TRAIN, UNREACHED } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 
 /**
  * VS Code asks the first cell for what is done on save, and nobody where that is not Python.
@@ -25,7 +23,7 @@ let editor;
 before(async () => {
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    extensions: EXTENSIONS,
     files: {
       'train.py': TRAIN,
       'unreached.py': UNREACHED,

@@ -5,11 +5,9 @@ import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
 import { TRAIN } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 const NEEDLESS = TRAIN.replace('loss_rebuild.backward()\n', '').replace(
   'loss_class.backward()',
   'loss_class.backward(retain_graph=True)',
@@ -21,7 +19,7 @@ before(async () => {
   const wrapper = `#!/bin/sh\nexec '${tools.python}' "$@"\n`;
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    extensions: EXTENSIONS,
     folders: ['one', 'two'],
     files: {
       'one/train.py': TRAIN,

@@ -1,21 +1,18 @@
 // The walkthrough from its first step to its last, as somebody goes through it who has just installed the extension.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 
 /** @type {Editor} */
 let editor;
 before(async () => {
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    extensions: EXTENSIONS,
     files: { 'notes.txt': 'nothing that trains\n' },
   });
 });

@@ -6,11 +6,9 @@ import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, scenario } from './editor.mjs';
 import { TRAIN } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 const built = String(process.env.E2E_BUILT);
 const bare = fs.mkdtempSync(path.join(built, 'bare-'));
 
@@ -21,7 +19,7 @@ before(async () => {
   assert.equal(made.status, 0, made.stderr);
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(built, 'driver.vsix')],
+    extensions: EXTENSIONS,
     files: { 'train.py': TRAIN },
     settings: { 'tapecheck.interpreter': [path.join(bare, 'bin/python')] },
   });

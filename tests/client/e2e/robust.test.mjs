@@ -1,15 +1,12 @@
 // What goes wrong around an editor: servers killed in the middle of a run, files of every kind, two windows.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, isAlive, poll, scenario } from './editor.mjs';
 import { ENDLESS, TRAIN } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 
 const FUNCTIONS = Array.from({ length: 4000 }, (_, index) =>
   [`def helper_${index}(x):`, '    y = x + 1', '    y = y * 2', '    return y', ''].join('\n'),
@@ -22,7 +19,7 @@ let editor;
 before(async () => {
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    extensions: EXTENSIONS,
     files: {
       'train.py': TRAIN,
       'endless.py': ENDLESS,

@@ -1,21 +1,18 @@
 // Every switch of what is shown: off, it is gone; on, it is back; without another server, and for one folder alone.
 import assert from 'node:assert/strict';
-import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, poll, scenario } from './editor.mjs';
 import { TRAIN } from './programs.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 
 /** @type {Editor} */
 let editor;
 before(async () => {
   editor = await Editor.open({
     tools,
-    extensions: [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')],
+    extensions: EXTENSIONS,
     folders: ['one', 'two'],
     files: { 'one/train.py': TRAIN, 'two/train.py': TRAIN },
     settings: { 'tapecheck.interpreter': [tools.python] },

@@ -44,6 +44,19 @@ export function findTools() {
   return { tools: { node24, codeServer, chromium, python } };
 }
 
+/**
+ * The same for a suite, which cannot do without them.
+ * @returns {Tools}
+ */
+export function neededTools() {
+  const found = findTools();
+  if ('missing' in found) throw new Error(found.missing.join('; '));
+  return found.tools;
+}
+
+/** The extension under test, and the one by which the tests reach the extension host. */
+export const EXTENSIONS = [String(process.env.VSIX), path.join(String(process.env.E2E_BUILT), 'driver.vsix')];
+
 /** @param {(string | undefined)[]} files */
 function first(...files) {
   return files.find((file) => file && existsSync(file));

@@ -4,11 +4,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, scenario } from './editor.mjs';
-import { findTools } from './tools.mjs';
+import { EXTENSIONS, neededTools } from './tools.mjs';
 
-const found = findTools();
-if ('missing' in found) throw new Error(found.missing.join('; '));
-const { tools } = found;
+const tools = neededTools();
 const built = String(process.env.E2E_BUILT);
 
 /** @type {Editor} */
@@ -22,7 +20,7 @@ before(async () => {
   editor = await Editor.open({
     tools,
     trusted: false,
-    extensions: [String(process.env.VSIX), path.join(built, 'driver.vsix')],
+    extensions: EXTENSIONS,
     files: {
       'train.py': `import pathlib\npathlib.Path(${JSON.stringify(path.join(trap, 'script'))}).touch()\n`,
       '.venv/bin/python': `#!/bin/sh\n${sprung('venv')}\n`,
