@@ -25,7 +25,8 @@ if __package__ in (None, ""):
 
 from tapecheck.check import check
 from tapecheck.record import RunRequest, RunResult, judge, run
-from tapecheck.record.memory import memory_ran_out, shown
+from tapecheck.record.memory import memory_ran_out
+from tapecheck.record.words import bytes_text
 from tapecheck.rules.finding import Finding
 from tapecheck.source import read_source
 from tapecheck.tape import End, Measure
@@ -130,11 +131,11 @@ def kept_graphs(machine: Machine) -> str:
     assert len(saved) >= 2, saved
     assert saved[-1] - saved[0] >= one, saved
     if machine.device == "cpu":
-        return f"saved tensors {shown(int(saved[0]))} to {shown(int(saved[-1]))}"
+        return f"saved tensors {bytes_text(int(saved[0]))} to {bytes_text(int(saved[-1]))}"
     assert len(allocated) == len(saved), (allocated, saved)
     assert all(more >= less for more, less in zip(allocated, saved, strict=True)), (allocated, saved)
     assert allocated[-1] - allocated[0] >= one, allocated
-    return f"saved {shown(int(saved[-1]))} of {shown(int(allocated[-1]))} allocated"
+    return f"saved {bytes_text(int(saved[-1]))} of {bytes_text(int(allocated[-1]))} allocated"
 
 
 _TRAINING = """
@@ -164,7 +165,7 @@ def same_peak(machine: Machine) -> str:
     text = textwrap.dedent(_TRAINING) + "print(torch.cuda.max_memory_allocated())\n"
     plain, (result, _) = machine.plain(text), machine.record(text)
     assert result.stdout == plain, (result.stdout[-40:], plain[-40:])
-    return f"{shown(int(plain.split()[-1]))} with and without"
+    return f"{bytes_text(int(plain.split()[-1]))} with and without"
 
 
 def mixed_precision(machine: Machine) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tapecheck.record import RunResult
-from tapecheck.record.memory import memory_ran_out, shown
+from tapecheck.record.memory import memory_ran_out
 from tapecheck.tape import End, Measure, Tape
 
 PROGRAM = """
@@ -68,7 +68,3 @@ def test_nothing_is_said_of_other_errors(record: Callable[..., RunResult]) -> No
     """)
     assert list(memory_ran_out(result.tape)) == []
     assert list(memory_ran_out(Tape("x", [End("finished")]))) == []
-
-
-def test_bytes_as_people_say_them() -> None:
-    assert [shown(size) for size in (12, 4096, 3_100_000, 2 << 30)] == ["12 bytes", "4.1 kB", "3.1 MB", "2.1 GB"]

@@ -15,9 +15,9 @@ from tapecheck.record.story import (
     last_name,
     raised_text,
     short,
-    steps_text,
 )
 from tapecheck.record.verdicts import DECIDE
+from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.reading import Run
@@ -83,7 +83,7 @@ def _starved(story: Story) -> Finding | None:
     if not story.whole or not never:
         return None
     names = [leaves[number].name or f"parameter {number}" for number in never]
-    shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    shown = names_text(names)
     place, message = _from_leaf(story), f"{shown} never had a gradient: nothing leads back from this new leaf"
     advice = "leave the `requires_grad` out: it hides the error and trains nothing; mend what cut the graph before"
     if place is None:

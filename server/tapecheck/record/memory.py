@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tapecheck.record.words import bytes_text
 from tapecheck.tape import Measure, Tape
 
 
@@ -13,7 +14,7 @@ def memory_ran_out(tape: Tape) -> Iterator[str]:
     for event in tape.events:
         if not isinstance(event, Measure) or not event.name.startswith("memory-"):
             continue
-        size = shown(int(event.value))
+        size = bytes_text(int(event.value))
         where = f"{event.at.file}:{event.at.line}"
         if event.name == "memory-ran-out":
             total = int(event.value)
@@ -28,11 +29,3 @@ def memory_ran_out(tape: Tape) -> Iterator[str]:
             yield f"  {size} are parameters"
         elif event.name == "memory-of-tensors":
             yield f"  {size} are other tensors: data, gradients, optimizer states, results"
-
-
-def shown(size: int) -> str:
-    """Bytes as people say them."""
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= step:
-            return f"{size / step:.1f} {unit}"
-    return f"{size} bytes"

@@ -244,20 +244,6 @@ def iteration(site: Site) -> int | None:
     return site.iteration[-1][1] if site.iteration else None
 
 
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def steps_text(count: int) -> str:
-    return "the one step of its optimizer" if count == 1 else f"{count} steps of its optimizer"
-
-
-def bytes_text(size: int) -> str:
-    if size < 10_000:
-        return f"{size} bytes"
-    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} kB"
-
-
 def end_text(story: Story) -> str:
     if story.end.how == "finished":
         return "the program ran to its end"

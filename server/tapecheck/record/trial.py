@@ -11,6 +11,7 @@ from typing import Any, Union
 from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
 from tapecheck.record.evidence import judge
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
+from tapecheck.record.words import bytes_text
 from tapecheck.tape import Measure, Raised
 
 SEED = 0
@@ -77,7 +78,7 @@ class Trial:
         else:
             parts.append("the parameters are identical" if same else "the parameters are not the same")
         if before.memory and after.memory:
-            parts.append(f"peak memory {before.memory / 1e6:.0f} MB before, {after.memory / 1e6:.0f} MB after")
+            parts.append(f"peak memory {bytes_text(before.memory)} before, {bytes_text(after.memory)} after")
         if before.seconds is not None and after.seconds is not None:
             parts.append(f"{_time(before.seconds)} an iteration before, {_time(after.seconds)} after")
         return "; ".join(parts)
@@ -163,7 +164,7 @@ def _ending(side: Side) -> str:
 
 
 def _memory(count: int) -> str:
-    return f"{count / 1e6:.0f} MB" if count else "not known"
+    return bytes_text(count) if count else "not known"
 
 
 def _seconds(seconds: float | None) -> str:

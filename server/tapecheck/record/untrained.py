@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tapecheck.record.ranks import parts
+from tapecheck.record.words import names_text
 from tapecheck.tape import End, Leaf, Measure, Named, Tape
 
 _MIN_STEPS = 3
-_SHOWN = 4
 
 
 def untrained(tape: Tape, told: Collection[str] = ()) -> str:
@@ -32,7 +32,6 @@ def untrained(tape: Tape, told: Collection[str] = ()) -> str:
     left = {number: steps for number, steps in never.items() if steps >= _MIN_STEPS and names.get(number) not in told}
     if not left:
         return ""
-    known = [f"`{name}`" for number in left if (name := names.get(number))][:_SHOWN]
-    others = len(left) - len(known)
-    shown = ", ".join(known) + (f" and {others} more" if known and others else "") or f"{others} parameters"
+    known = [name for number in left if (name := names.get(number))]
+    shown = names_text(known, len(left) - len(known))
     return f"{shown} never had a gradient in {max(left.values())} steps of an optimizer that has them"

@@ -8,7 +8,6 @@ from tapecheck.record.story import (
     MIN_RUNS,
     RAISING,
     Story,
-    bytes_text,
     end_text,
     iteration,
     last_name,
@@ -17,9 +16,8 @@ from tapecheck.record.story import (
     raised_measure,
     raised_text,
     short,
-    steps_text,
-    times,
 )
+from tapecheck.record.words import bytes_text, names_text, steps_text, times
 from tapecheck.rules import Evidence, Finding
 from tapecheck.rules.reading import Run
 
@@ -225,10 +223,9 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
         never = mine or never
     if never:
         names = [leaves[number].name or f"parameter {number}" for number in never]
-        shown = ", ".join(f"`{name}`" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         steps = max(never.values())
         return Evidence(
-            "confirmed", f"{shown} never had a gradient in {steps_text(steps)}", None,
+            "confirmed", f"{names_text(names)} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},
         )  # fmt: skip
     if story.reading.steps and len(story.reading.steps) >= 2:
