@@ -465,3 +465,31 @@ def test_a_run_that_ends_before_the_steps_says_so(tmp_path: Path) -> None:
     (judged,) = confirm(str(path), request, [predicted])[1]
     assert judged.evidence is not None and judged.evidence.verdict == "not-reached"
     assert "the line ran once, but the run ended before an optimizer had stepped twice" in judged.evidence.detail
+
+
+def test_a_chain_names_what_carries_it_and_how_to_cut_that(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+        from torch import nn
+
+        class Memory:
+            def __init__(self):
+                self.cell, self.kept = nn.RNNCell(3, 5), {"now": {"h": torch.zeros(2, 5)}}
+
+            def advance(self, x):
+                self.kept = {"now": {"h": self.cell(x, self.kept["now"]["h"])}}
+                return self.kept["now"]["h"]
+
+        memory, plain = Memory(), nn.RNNCell(3, 5)
+        for step in range(6):
+            memory.advance(torch.randn(2, 3)).sum().backward(retain_graph=True)
+        state = torch.zeros(2, 5)
+        for step in range(6):
+            state = plain(torch.randn(2, 3), state)
+            state.sum().backward(retain_graph=True)
+    """)
+    inside, itself = judge([], result.tape)
+    assert (inside.code, inside.span.line, itself.code, itself.span.line) == ("TAPE202", 14, "TAPE202", 18)
+    assert "`memory.kept` (line 9) carries the graph along" in inside.message
+    assert "`.detach()` each tensor in `memory.kept`" in inside.help
+    assert "`state = state.detach()`" in itself.help

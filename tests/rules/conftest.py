@@ -153,10 +153,10 @@ class Builder:
     def cleared(self, line: int, leaf: int, to_none: Any = "yes", detached: Any = "no") -> None:
         self.tape.events.append(GradientCleared(self.site(line), leaf, to_none, detached))
 
-    def hold(self, line: int, holder: str, *nodes: int, bound: int | None = None) -> None:
+    def hold(self, line: int, holder: str, *nodes: int, bound: int | None = None, inside: bool = False) -> None:
         """At the end of the running iteration of the innermost loop."""
         loop, index = self.iteration[-1]
-        self.tape.events.append(Hold(self.site(line), loop, index, holder, nodes, bound))
+        self.tape.events.append(Hold(self.site(line), loop, index, holder, nodes, bound, inside))
 
     def escape(self, line: int, *nodes: int, to: str = "return") -> None:
         self.tape.events.append(Escape(self.site(line), nodes, to))

@@ -30,6 +30,34 @@ def test_each_backward_walks_all_earlier_iterations(build: Any, found: Any) -> N
     assert finding.facts["argument"]["line"] == 5
 
 
+def test_what_a_container_carries_is_detached_there_and_not_the_container(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            state = build.node(3, w, state, saves=[0])
+            build.hold(3, "self.states", state, inside=True)
+            build.backward(5, build.node(4, state, op="SumBackward0", name="loss"), retain="yes")
+    (finding,) = found(build)
+    assert "`self.states` (line 3) carries the graph along" in finding.message
+    assert "`.detach()` each tensor in `self.states`" in finding.help
+
+
+def test_a_state_of_several_tensors_is_detached_part_by_part(build: Any, found: Any) -> None:
+    w = build.leaf(1)
+    state = w
+    with build.loop(2) as begin:
+        for _ in range(3):
+            begin()
+            state = build.node(3, w, state, saves=[0])
+            build.bind(3, "state", state)
+            build.tape.events[-1] = replace(build.tape.events[-1], item=0)
+            build.backward(5, build.node(4, state, op="SumBackward0", name="loss"), retain="yes")
+    (finding,) = found(build)
+    assert "`state = tuple(part.detach() for part in state)`" in finding.help
+
+
 def test_create_graph_can_hide_it_too(build: Any, found: Any) -> None:
     w = build.leaf(1)
     state = w

@@ -69,6 +69,18 @@ class Series:
         }
 
 
+@dataclass(slots=True)
+class Kept:
+    """What the graph of one retaining call held when it ran, and where it went: None while it did not.
+
+    `seconds` from the call until then.
+    """
+
+    size: int
+    gone_at: Site | None = None
+    seconds: float | None = None
+
+
 class Story:
     """A recorded tape with the indexes that verdicts ask for."""
 
@@ -86,6 +98,7 @@ class Story:
         self.held: dict[tuple[int, str, str, int], Series] = {}
         self.live: dict[int, Series] = {}
         self.without_gradient: dict[int, int] = {}
+        self.kept: dict[int, Kept] = {}
         self.passed = False
         hold: Hold | None = None
         for event in tape.events:
@@ -127,6 +140,11 @@ class Story:
                 series.samples[-1].size = value
         elif name == "passed-calls":
             self.passed = value > 0
+        elif name == "retained-bytes":
+            self.kept[int(about)] = Kept(value)
+        elif name == "retained-until" and int(about) in self.kept:
+            kept = self.kept[int(about)]
+            kept.gone_at, kept.seconds = event.at, event.value
         elif name == "never-a-gradient" and about.isdigit():
             self.without_gradient[int(about)] = value
 

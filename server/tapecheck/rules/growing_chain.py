@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.origin import Origin
 from tapecheck.rules.reading import Chain, Reading, iteration_in
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import call_text, called_from, line, quoted, span_facts
@@ -161,7 +163,7 @@ for chunk in torch.randn(5, 3, 20, 4):
             if len(far.runs_by_site.get(home, ())) >= len(reading.runs_by_site[home])
         )
         carrier = _carrier(reading, chain)
-        name, at = carrier if carrier is not None else ("", None)
+        name, at, node = carrier if carrier is not None else ("", None, 0)
         verb = "walks" if certain else "may walk"
         lengths = ", ".join(map(str, chain.lengths))
         message = (
@@ -180,7 +182,7 @@ for chunk in torch.randn(5, 3, 20, 4):
         if oldest is not None and (at is None or oldest.line != at.line):
             labels.append(Label(oldest.span, "nodes of the first iteration, walked again in every later one", "built"))
         labels += called_from(reading, last.at, last.at)
-        cut = f"`{name} = {name}.detach()`" if name else "`.detach()` on the carried value"
+        cut = _cutting(name, reading.elements_of(name, node)) if name else "`.detach()` on the carried value"
         retain = last.backward.retain_span
         drop = "drop `retain_graph=True`" if retain is not None else "the graph need not be retained then"
         return Finding(
@@ -197,8 +199,15 @@ for chunk in torch.randn(5, 3, 20, 4):
         )  # fmt: skip
 
 
-def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site] | None:
-    """The value that leads from the last backward's own iteration to the one before."""
+def _cutting(name: str, elements: Literal["", "tuple", "list"]) -> str:
+    """What cuts the graph of a carried value, of which a tuple's or container's elements have each their own."""
+    if elements == "list":
+        return f"`.detach()` each tensor in `{name}`"
+    return f"`{Origin('carried', name, elements=elements).detaching}`"
+
+
+def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site, int] | None:
+    """The value that leads from the last backward's own iteration to the one before: its name, place and node."""
     last = chain.runs[-1]
     now = iteration_in(last.at, chain.loop)
     roots = [root.node for root in last.backward.roots if root.node is not None]
@@ -208,7 +217,8 @@ def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site] | None:
     for number in reading.path(roots, min(old)):
         iteration = reading.iteration_of(number, chain.loop)
         if iteration and iteration < now:
-            return reading.carried_by(number, chain.loop, iteration, last.position)
+            found = reading.carried_by(number, chain.loop, iteration, last.position)
+            return (*found, number) if found is not None else None
     return None
 
 

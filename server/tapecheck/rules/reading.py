@@ -342,7 +342,8 @@ class Reading:
         bound = [bind for _, bind in self.binds.get(node, ()) if bind.name == name]
         if bound:
             return "tuple" if all(bind.item is not None for bind in bound) else ""
-        return "list" if any(node in hold.nodes and len(hold.nodes) > 1 for _, hold in self._holds) else ""
+        holds = [hold for _, hold in self._holds if node in hold.nodes]
+        return "list" if any(hold.inside or len(hold.nodes) > 1 for hold in holds) else ""
 
     @cached_property
     def _names_at(self) -> dict[tuple[str, int], list[str]]:

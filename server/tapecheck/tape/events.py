@@ -286,7 +286,7 @@ class Hold:
 
     `at` is the line that stored it, `holder` names it as the user would ("total", "self.losses"), `nodes`
     are the nodes that its tensors refer to directly, `bound` the most elements its container keeps, None
-    where nothing limits it.
+    where nothing limits it. `inside` says that those tensors are known to be elements of the holder.
     """
 
     at: Site
@@ -295,6 +295,7 @@ class Hold:
     holder: str
     nodes: tuple[int, ...]
     bound: int | None = None
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def next_sample(index: int) -> int:
 class Holder(NamedTuple):
     """Who keeps a tensor: what the user calls it, the name it is stored under, and the bound of its container.
 
-    Entries of a dictionary are told apart by their `key` where the text names it.
+    Entries of a dictionary are told apart by their `key` where the text names it. `inside`: what it keeps is in a
+    container that has that name, and not under the name itself.
     """
 
     text: str
@@ -63,6 +64,7 @@ class Holder(NamedTuple):
     function: str
     bound: Optional[int]
     key: str = ""
+    inside: bool = False
 
 
 class HoldFinder:
@@ -177,6 +179,8 @@ class HoldFinder:
         place = self._stored(recorder, holder, newest)
         at = recorder.site(place or newest or loop.place, lines.iteration(), self._statement(holder, place))
         fields: Dict[str, Any] = {"bound": holder.bound} if holder.bound is not None else {}
+        if holder.inside:
+            fields["inside"] = True
         nodes = list(self.reader.walk_all(held.values(), _MAX_NODES))
         self._write_binds(recorder, lines, loop, holder, nodes)
         recorder.writer.event(
@@ -301,7 +305,8 @@ class HoldFinder:
         kind = type(value)
         if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
             bound = getattr(value, "maxlen", None) if issubclass(kind, collections.deque) else None
-            inside = holder._replace(container=True, bound=bound if bound is not None else holder.bound)
+            bound = bound if bound is not None else holder.bound
+            inside = holder._replace(container=True, bound=bound, inside=True)
             items = list(value)
             if len(items) > 2 * _ENDS:
                 # What a loop adds lies at the end, what it started with at the beginning.
@@ -313,10 +318,10 @@ class HoldFinder:
             for key, item in list(value.items()):
                 if type(key) is str and key in named:
                     yield item, holder._replace(
-                        text="%s[%r]" % (holder.text, key), container=True, key=holder.key or key
+                        text="%s[%r]" % (holder.text, key), container=True, key=holder.key or key, inside=False
                     )  # fmt: skip
                 else:
-                    yield item, holder._replace(container=True)
+                    yield item, holder._replace(container=True, inside=True)
         elif issubclass(kind, FunctionType):
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
                 yield from _cell(name, cell)

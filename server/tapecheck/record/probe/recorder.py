@@ -28,6 +28,7 @@ from .inplace import Changes
 from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
 from .passing import WRITTEN_FIRST, Passing
+from .retained import Retained
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
 from .writer import Writer, span
@@ -80,6 +81,7 @@ class Recorder(Listener):
         self.cleared_at: Any = None
         self.changes = Changes(self)
         self.passing = Passing(self)
+        self.retained = Retained(self)
         self.last_backward = threading.local()
         self.first_sequence = -1
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
@@ -614,6 +616,9 @@ class Recorder(Listener):
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
             began, met = time.process_time(), self.reader.met
             self.write_backward(mark, roots, inputs, user)
+            self.retained.write()
+            if retain and not create:
+                self.retained.watch(mark.number, self.last_backward.site, nodes_of(roots))
             calls = self.passing.calls.get(lines.place) if lines.place is not None else None
             if calls is not None:
                 calls.nodes = self.reader.met - met
@@ -745,6 +750,7 @@ class Recorder(Listener):
         lines = self.tracer.lines()
         if self.passing.count or self.passing.iterations:
             self.passing.write_passes(lines)
+        self.retained.write()
         for key in self.tracer.watched:
             count = self.hits.get(key, 0)
             if count & (count - 1):
