@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.record import RunRequest, RunResult, confirm, judge
 from tapecheck.rules import ALL, Finding
+from tapecheck.source import read_source
 from tapecheck.tape import Span, read_tape, write_tape
 from tests.record.harness import PYTHON, QUIET
 
@@ -408,6 +410,69 @@ def test_iterations_of_another_loop_are_not_told_as_those_of_this_one(record: Ca
     assert finding.evidence is not None
     assert finding.evidence.detail.startswith("raised in iteration 2: ")
     assert "was built on line 6 and freed" in finding.evidence.detail
+
+
+def test_growth_is_told_of_the_loop_that_the_finding_names(tmp_path: Path) -> None:
+    path = tmp_path / "average.py"
+    path.write_text(
+        "import torch\n"
+        "model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(4)))\n"
+        "average = {name: value.detach().clone() for name, value in model.named_parameters()}\n"
+        "for step in range(8):\n"
+        "    model(torch.ones(2)).sum().backward()\n"
+        "    for name, value in model.named_parameters():\n"
+        "        average[name] = average[name] * 0.9 + value * 0.1\n"
+    )
+    source = read_source(str(path))
+    (predicted,) = check(source).findings
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+    (judged,) = confirm(str(path), request, [predicted])[1]
+    assert (judged.code, judged.span.line) == ("TAPE201", 7)
+    assert judged.evidence is not None and "of the loop on line 4, " in judged.evidence.detail
+
+
+def test_what_is_stored_now_and_then_is_confirmed_by_its_steps(tmp_path: Path) -> None:
+    path = tmp_path / "now_and_then.py"
+    path.write_text(
+        "import torch\n"
+        "w, kept, window = torch.ones(2, requires_grad=True), [], []\n"
+        "for step in range(14):\n"
+        "    loss = (w * w).sum()\n"
+        "    loss.backward()\n"
+        "    if step % 3 == 0:\n"
+        "        kept.append(loss)\n"
+        "        window = [*window, loss][-2:]\n"
+    )
+    request = RunRequest(str(path), python=PYTHON, cwd=str(tmp_path), env=QUIET)
+
+    def predicted(line: int, holder: str) -> Finding:
+        span = Span(str(path), line, 9, line, 20)
+        return Finding("TAPE201", "graph-kept-across-iterations", "hint", span, "", "", facts={"holder": holder})
+
+    kept, window = confirm(str(path), request, [predicted(7, "kept"), predicted(8, "window")])[1]
+    assert kept.evidence is not None and kept.evidence.verdict == "confirmed"
+    assert kept.evidence.measured["nodes"] == sorted(kept.evidence.measured["nodes"])
+    assert window.evidence is None or window.evidence.verdict != "confirmed"
+
+
+def test_a_parameter_that_is_changed_while_graphs_are_recorded_is_found(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+
+
+        def average(teacher, student):
+            for old, new in zip(teacher.parameters(), student.parameters()):
+                old.mul_(0.9).add_(new, alpha=0.1)
+
+
+        student, teacher = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1).requires_grad_(False)
+        for step in range(9):
+            student(torch.ones(2)).sum().backward()
+            average(teacher, student)
+    """)
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE201", 6)
+    assert finding.message.startswith("`teacher.weight` keeps the graph of every iteration of the loop on line 10")
 
 
 CUSTOM = """

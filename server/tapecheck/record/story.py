@@ -50,6 +50,13 @@ class Series:
         return len(counts) >= 2 and all(a < b for a, b in zip(counts, counts[1:], strict=False))
 
     @property
+    def grows_in_steps(self) -> bool:
+        """Whether more is kept again and again, up to the last sample, and never less: it is stored now and then."""
+        counts = self._later
+        pairs = list(zip(counts, counts[1:], strict=False))
+        return all(a <= b for a, b in pairs) and sum(a < b for a, b in pairs) >= 2 and pairs[-1][0] < pairs[-1][1]
+
+    @property
     def flat(self) -> bool:
         counts = self._later
         return len(counts) >= 2 and max(counts) == min(counts)
@@ -179,6 +186,12 @@ class Story:
         """The runs of loops within which the code of a span ran, as far as that was seen."""
         file = self.file(span.file)
         return {loop for row in range(span.line, span.end_line + 1) for loop in self.loops.get((file, row), ())}
+
+    def is_loop(self, loop: int, span: Span) -> bool:
+        """Whether a run of a loop is one of the loop that begins at a span."""
+        known = self.reading.loops.get(loop)
+        at = known.event.at.span if known is not None else None
+        return at is not None and at.line == span.line and self.file(at.file) == self.file(span.file)
 
     def bound(self, series: Series) -> list[Span]:
         """The statements that bound the name of a holder within its loop."""

@@ -66,9 +66,18 @@ def _kept(story: Story, finding: Finding) -> Evidence | None:
         if any(story.at(span, place) for span in spans for place in (series.at.span, *story.bound(series)))
         or (holder and last_name(series.holder) == last_name(holder))
     ]
-    growing = [series for series in mine if series.grows]
+    growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     if growing:
-        series = max(growing, key=lambda item: (last_name(item.holder) == last_name(holder), len(item.samples)))
+        # A loop within the one that the finding tells of grows, too, by what one iteration of that adds.
+        named = {label.span for label in finding.labels if label.role == "path"}
+        series = max(
+            growing,
+            key=lambda item: (
+                last_name(item.holder) == last_name(holder),
+                any(story.is_loop(item.loop, span) for span in named),
+                len(item.samples),
+            ),
+        )
         last = series.samples[-1]
         detail = (
             f"`{series.holder}` kept {series.text()} graph nodes after iterations {series.text('index')} "

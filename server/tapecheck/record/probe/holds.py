@@ -329,7 +329,13 @@ class HoldFinder:
             yield value.__self__, holder
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
             for name, item in list(members(value).items()):
-                if name in ("_parameters", "_backward_hooks"):
+                if name == "_backward_hooks":
+                    continue
+                if name == "_parameters" and isinstance(item, dict):
+                    # A parameter that was changed in place outside `no_grad` has a graph; it is no leaf any more.
+                    for inner_name, inner_item in list(item.items()):
+                        if inner_item is not None and not inner_item.is_leaf:
+                            yield inner_item, _attribute(holder, str(inner_name))
                     continue
                 if name in ("_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks") and isinstance(item, dict):
                     for inner_name, inner_item in list(item.items()):
