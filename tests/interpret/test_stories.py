@@ -126,3 +126,30 @@ for step in range(3):
     optimizer.step()
 """)
     assert (finding.code, finding.span.line) == ("TAPE402", 12)
+
+
+def test_a_tensor_that_is_written_into_keeps_the_graph_of_what_was_written() -> None:
+    finding = only_finding("""
+model = nn.Linear(3, 3)
+memory = torch.zeros(10, 3)
+for step in range(10):
+    out = model(torch.randn(3)) + memory[:step].sum(0)
+    memory[step] = out
+    out.pow(2).sum().backward()
+""")
+    assert finding.code == "TAPE101"
+    assert "`memory` still refers to the graph of iteration 1" in finding.message
+    assert "`memory = memory.detach()`" in finding.help
+    assert [label.span.line for label in finding.labels if "keeps its graph" in label.message] == [9]
+
+
+def test_parameters_changed_while_recording_are_to_be_changed_without() -> None:
+    finding = only_finding("""
+student, teacher = nn.Linear(3, 1), nn.Linear(3, 1).requires_grad_(False)
+for step in range(10):
+    for average, parameter in zip(teacher.parameters(), student.parameters()):
+        average.mul_(0.9).add_(parameter, alpha=0.1)
+""")
+    assert (finding.code, finding.span.line) == ("TAPE201", 8)
+    assert finding.message.startswith("`teacher.weight` keeps the graph of every iteration of the loop on line 6")
+    assert "make this change under `torch.no_grad()`" in finding.help

@@ -133,7 +133,7 @@ class _Scan:
         """
         if isinstance(value, (Tensor, Unknown)):
             kept = tensors_in(value) if isinstance(value, Tensor) and value.given is not None else [value]
-            if any(map(self.reaches_back, kept)) and self.read_across(owner, key):
+            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_parameter(value)):
                 self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
         if isinstance(value, (tuple, List, Dict, Set)):
@@ -222,7 +222,8 @@ class _Scan:
                 return True
             if kind is Instance and value.module and value.cls is None and "container" not in value.facts:
                 # A layer of the library holds parameters only.
-                return True
+                if not self.world.parameters_changed:
+                    return True
         if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
             return False
         self.seen.add(id(value))
@@ -305,6 +306,10 @@ class _Scan:
         if owner.stamps.get(key, -1) < self.clock:
             return bool(owner.stamps)
         return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
+
+    def changed_parameter(self, value: Tensor | Unknown) -> bool:
+        """Whether this iteration changed a module's parameter in place, which nothing ever stores anew."""
+        return isinstance(value, Tensor) and value.parameter and bool(value.changed and value.changed[0] >= self.clock)
 
     def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))

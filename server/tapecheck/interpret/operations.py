@@ -259,6 +259,7 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
         whole = target
         _adopt(torch, target, built)
     target.changed = whole.changed = (world.clock, world.site(node))
+    world.parameters_changed |= target.parameter or whole.parameter
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
     for view in list(whole.storage.views or ())[:_MAX_VIEWS]:

@@ -36,8 +36,14 @@ def assign(machine: Machine, target: ast.expr, value: Value, env: Env, statement
         set_attribute(machine, machine.eval(target.value, env), target.attr, value, statement)
         name_tensor(machine, target, value)
     elif isinstance(target, ast.Subscript):
-        name_tensor(machine, target, value)
-        set_item(machine, machine.eval(target.value, env), machine.eval(target.slice, env), value, statement)
+        owner = machine.eval(target.value, env)
+        # What is written into a tensor becomes part of it: it is the tensor that has a graph from then on.
+        written = isinstance(owner, Tensor)
+        if not written:
+            name_tensor(machine, target, value)
+        set_item(machine, owner, machine.eval(target.slice, env), value, statement)
+        if written and isinstance(target.value, (ast.Name, ast.Attribute)):
+            name_tensor(machine, target.value, owner)
     elif isinstance(target, ast.Starred):
         assign(machine, target.value, value, env, statement)
     elif isinstance(target, (ast.Tuple, ast.List)):

@@ -247,7 +247,7 @@ for step in range(5):
         labels += called_from(reading, store, store)
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
         return Finding(
-            self.code, self.name, severity, home, message, _help(growth, holder, kept, freeing is not None),
+            self.code, self.name, severity, home, message, _help(reading, growth, holder, kept, freeing is not None),
             tuple(labels), certain,
             facts={
                 "holder": held.holder,
@@ -532,6 +532,16 @@ def _store(reading: Reading, growth: _Growth) -> Site:
     return held.holds[index].at
 
 
+def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
+    """Whether the statement that stores is an op that writes into the held tensor, and nothing is bound there."""
+    place = growth.held.last.at.span
+    binds = reading.binds_in(growth.held.holder, 0, len(reading.tape.events))
+    bound = any(bind.at.span.line == place.line for bind in binds)
+    return not bound and any(
+        change.at.span.file == place.file and change.at.span.line == place.line for _, change in reading.changes
+    )
+
+
 def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
     """The kept nodes of iterations before the last."""
     last = growth.steps[-1]
@@ -573,8 +583,10 @@ def _freed_in_loop(reading: Reading, growth: _Growth, node: Node) -> Run | None:
     return run if run is not None and (end is None or run.position < end) else None
 
 
-def _help(growth: _Growth, name: str, kept: bool, backwarded: bool) -> str:
+def _help(reading: Reading, growth: _Growth, name: str, kept: bool, backwarded: bool) -> str:
     holder = quoted(name, "it")
+    if growth.chain and not backwarded and _changed_in_place(reading, growth):
+        return f"make this change under `torch.no_grad()`: {holder} then keeps no graph"
     if growth.chain:
         if backwarded or not kept:
             return (

@@ -68,10 +68,19 @@ def trace(reading: Reading, run: Run, node: Node, other: Run | None, change: InP
         if carried is not None:
             loop_id, iteration = carried
             loop = reading.loops.get(loop_id)
-            reader = reading.site(way[step - 1]) if step else None
-            found = reading.carried_by(number, loop, iteration, run.position, reader) if loop is not None else None
+            found, kept = None, step
+            if loop is not None:
+                # What that iteration made of it later, past its backward, is what was kept.
+                while kept and _index(reading.site(way[kept - 1]), loop_id) == iteration:
+                    kept -= 1
+                for at_step in dict.fromkeys((kept, step)):
+                    reader = reading.site(way[at_step - 1]) if at_step else None
+                    found = reading.carried_by(way[at_step], loop, iteration, run.position, reader)
+                    if found is not None:
+                        kept = at_step
+                        break
             name, at = found if found is not None else ("", site)
-            several = reading.elements_of(name, number) if name else ""
+            several = reading.elements_of(name, way[kept]) if name else ""
             return Origin("carried", name, at, iteration, number, summed and step > 0, several)
         if _built_before(site, run.at) and _runs_again(run, other):
             found = reading.name(number, run.position)
@@ -117,6 +126,10 @@ def _earlier_iteration(site: Site, now: Site) -> tuple[int, int] | None:
         if number in current and index < current[number]:
             return number, index
     return None
+
+
+def _index(site: Site | None, loop: int) -> int | None:
+    return dict(site.iteration).get(loop) if site is not None else None
 
 
 def _built_before(site: Site, now: Site) -> bool:

@@ -405,4 +405,39 @@ for step in range(12):
     optimizer.step()
     pass  # count
 """,
+    "a teacher that is averaged while graphs are recorded": """
+import copy
+class Teacher:
+    def __init__(self, student):
+        self.model = copy.deepcopy(student)
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+    def update(self, student):
+        for average, parameter in zip(self.model.parameters(), student.parameters()):
+            average.mul_(0.9).add_(parameter, alpha=0.1)  # grows
+teacher = Teacher(model)
+for step in range(12):
+    train()
+    teacher.update(model)
+    pass  # count
+""",
+    "a teacher that is averaged without graphs": """
+import copy
+teacher = copy.deepcopy(model).requires_grad_(False)
+for step in range(12):
+    train()
+    with torch.no_grad():
+        for average, parameter in zip(teacher.parameters(), model.parameters()):
+            average.mul_(0.9).add_(parameter, alpha=0.1)
+    pass  # count
+""",
+    "a layer that is changed and thrown away with each iteration": """
+for step in range(12):
+    layer = nn.Linear(3, 1).requires_grad_(False)
+    layer.weight.mul_(0.9).add_(model.weight)
+    layer.weight.mul_(0.9).add_(model.weight)
+    train()
+    del layer
+    pass  # count
+""",
 }
