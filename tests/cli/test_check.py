@@ -358,3 +358,26 @@ def test_the_project_says_which_rules_it_wants(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nselect = ["TAPE3"]\n')
     assert tapecheck("check", "train.py", cwd=tmp_path).returncode == 0
     assert tapecheck("check", "--select", "TAPE1", "train.py", cwd=tmp_path).returncode == 1
+
+
+def test_what_a_file_does_in_those_it_imports_is_told_below_the_report(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        trainer="def fit(model, x):\n    loss = model(x).pow(2).sum()\n    loss.backward()\n    loss.backward()\n",
+        train="import torch\nfrom trainer import fit\nfit(torch.nn.Linear(3, 1), torch.ones(2, 3))\n",
+    )
+    told = "In files that are imported, by what is done with them: 1 finding.\n  trainer.py:4:5: error[TAPE101]: "
+    done = tapecheck("check", "train.py", cwd=tmp_path)
+    assert done.stdout.decode().startswith(f"Nothing found in 1 file.\n{told}") and done.returncode == 0
+    as_json = tapecheck("check", "--output-format", "json", "train.py", cwd=tmp_path)
+    assert rows(as_json) == [] and as_json.stderr.decode().startswith(told)
+    assert b"imported" not in tapecheck("check", "--ignore", "TAPE101", "train.py", cwd=tmp_path).stdout
+
+
+def test_what_an_imported_file_says_itself_or_switches_off_is_told_once(tmp_path: Path) -> None:
+    write(tmp_path, model=TWICE, train="import torch\nimport model\nprint(model.w)\n")
+    both = tapecheck("check", "train.py", "model.py", cwd=tmp_path).stdout
+    assert both.count(b"TAPE101") == 1 and b"imported" not in both
+    assert b"imported" in tapecheck("check", "train.py", cwd=tmp_path).stdout
+    write(tmp_path, model=TWICE.removesuffix("\n") + "  # tapecheck: ignore[TAPE101]\n")
+    assert b"imported" not in tapecheck("check", "train.py", cwd=tmp_path).stdout

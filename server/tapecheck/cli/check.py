@@ -16,10 +16,12 @@ from tapecheck.cli.shared import (
     NOTHING_FOUND,
     UsageError,
     colour_wanted,
+    real_path,
     report_width,
     write,
 )
 from tapecheck.report import Checked, Problem, Sources, json, text
+from tapecheck.rules.finding import Finding
 from tapecheck.source.configuration import configuration_for
 
 
@@ -34,7 +36,32 @@ def check_paths(options: argparse.Namespace) -> int:
         print("tapecheck: no Python files found under the given paths", file=sys.stderr)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     write_report(files, sources, options, evidence=recorded)
+    if elsewhere := in_imported_files(files):
+        if options.output_format == "json":
+            # The list is of the files that were asked for; programs that read it should get nothing else.
+            write(text.elsewhere(elsewhere), sys.stderr)
+        else:
+            write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
     return exit_status(files)
+
+
+def in_imported_files(files: list[Checked]) -> list[Finding]:
+    """What checked files do in the files that they import, without what those say by themselves or switch off."""
+    from tapecheck.check import apart
+    from tapecheck.source import SourceError, read_source, suppressions
+
+    known = {(item.code, real_path(item.span.file), item.span.line) for file in files for item in file.findings}
+    found: list[Finding] = []
+    for finding in (finding for file in files for finding in file.elsewhere):
+        place = (finding.code, real_path(finding.span.file), finding.span.line)
+        if place in known:
+            continue
+        known.add(place)
+        try:
+            found += apart([finding], suppressions(read_source(finding.span.file)))[0]
+        except SourceError:
+            continue
+    return found
 
 
 def wanted_rules(options: argparse.Namespace) -> Wanted:

@@ -155,6 +155,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
         [problem(one) for one in checked.problems],
         {cell_name(path, cell.number): list(cell.lines) for cell in cells.parts},
         checked.trials,
+        checked.elsewhere,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tapecheck.check import apart
 from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
-from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, write
+from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, real_path, write
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
@@ -179,25 +179,25 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
         if not Path(name).is_file():
             raise UsageError(f"{name}: no such file")
     began = time.monotonic()
-    known = {_real(name) for name in program.sources}
+    known = {real_path(name) for name in program.sources}
     elsewhere = list(checked.elsewhere)
     # Tests that arguments name, unless other files are asked for.
     named = [] if options.confirm else [argument.partition("::")[0] for argument in options.arguments]
-    asked = {_real(name) for name in [*options.confirm, *named] if name.endswith(".py")}
+    asked = {real_path(name) for name in [*options.confirm, *named] if name.endswith(".py")}
     left = 0
     for name in [*options.confirm, *files_of(first, options.arguments)]:
-        if _real(name) in known:
+        if real_path(name) in known:
             continue
-        if time.monotonic() - began > _CHECK_SECONDS and _real(name) not in asked:
+        if time.monotonic() - began > _CHECK_SECONDS and real_path(name) not in asked:
             left += 1
             continue
-        known.add(_real(name))
+        known.add(real_path(name))
         other, source = check_program(name, wanted)
         if source is None or source.cells is not None:
             continue
         program.sources[name] = source
         elsewhere += other.elsewhere
-        if _real(name) in asked:
+        if real_path(name) in asked:
             program.asked.add(name)
             checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
         checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
@@ -211,10 +211,10 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
 def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
     """Add what one file's code does in another one of the program, unless that file's own check says it, too."""
     checked = program.checked
-    names = {_real(name): name for name in program.sources}
-    known = {(item.code, _real(item.span.file), item.span.line) for item in checked.findings}
+    names = {real_path(name): name for name in program.sources}
+    known = {(item.code, real_path(item.span.file), item.span.line) for item in checked.findings}
     for finding in findings:
-        place = _real(finding.span.file)
+        place = real_path(finding.span.file)
         if place not in names or (finding.code, place, finding.span.line) in known:
             continue
         if apart([finding], suppressions(program.sources[names[place]]))[0]:
@@ -222,10 +222,6 @@ def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
             checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
             checked.findings = [*checked.findings, finding]
             checked.fixes = [*checked.fixes, []]
-
-
-def _real(name: str) -> str:
-    return str(Path(name).resolve())
 
 
 def _file_of(module: str) -> str | None:
@@ -316,7 +312,7 @@ def _mended(program: _Program, request: RunRequest, index: int) -> RunRequest | 
         return None
     if file == checked.path and not request.module:
         return dataclasses.replace(request, text=text)
-    return dataclasses.replace(request, instead={_real(file): text})
+    return dataclasses.replace(request, instead={real_path(file): text})
 
 
 def _write_page(path: str, page: html.Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TextIO
 
 from tapecheck.report.text import DEFAULT_WIDTH
@@ -50,6 +51,11 @@ def write(report: str, stream: TextIO | None = None) -> None:
 
 def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def real_path(name: str) -> str:
+    """A file's absolute name, whatever links and dots lead to it."""
+    return str(Path(name).resolve())
 
 
 def reader_left() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_WIDTH = 120
 _NARROWEST = 40
 _CONTEXT = 1
+_ELSEWHERE = 10
 _SEVERITIES = ("error", "warning", "info", "hint")
 
 
@@ -53,6 +55,29 @@ def render(
             paths.add(file.path)
         found.extend(file.findings)
     return "".join(f"{piece}\n" for piece in pieces) + _summary(found, len(paths), seen, problems, paint)
+
+
+def elsewhere(findings: list[Finding], *, colour: bool = False) -> str:
+    """A line for each of some findings in files that were not asked for, under a line that says so."""
+    paint = Paint(colour)
+    rows = [f"In files that are imported, by what is done with them: {_count(len(findings), 'finding')}."]
+    for finding in findings[:_ELSEWHERE]:
+        span = finding.span
+        message = printable(finding.message.splitlines()[0])
+        kind = paint(finding.severity, f"{finding.severity}[{finding.code}]")
+        rows.append(f"  {printable(_shown(span.file))}:{span.line}:{span.column}: {kind}: {message}")
+    if len(findings) > _ELSEWHERE:
+        rows.append(f"  and {len(findings) - _ELSEWHERE} more")
+    return "\n".join(rows) + "\n"
+
+
+def _shown(file: str) -> str:
+    """A file as seen from the working directory, where it lies below it."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive of Windows
+        return file
+    return file if relative.startswith(os.pardir) else relative
 
 
 def render_finding(
