@@ -106,3 +106,81 @@ def test_what_is_kept_from_calls_that_passed_is_found(record: Record) -> None:
     assert (finding.code, finding.span.line) == ("TAPE201", BUILT + 2)
     assert finding.evidence is not None and finding.evidence.measured["nodes"][-1] >= 7 * 21
     assert any(isinstance(event, Measure) and event.name == "passed-calls" for event in result.tape.events)
+
+
+def test_a_step_that_was_let_pass_is_named_when_it_made_a_graph_stale(record: Record) -> None:
+    stale = "    if step == 44:\n        late = model(torch.randn(5, 4)).mean()\n    loss.backward()"
+    result = record(START + stale + END + "    if step == 44:\n        late.backward()\n")
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE102", BUILT + 7)
+    assert finding.evidence is not None and f"what it saved was changed on line {BUILT + 4}" in finding.evidence.detail
+
+
+def test_parameters_that_a_step_leaves_alone_are_not_said_to_be_changed(record: Record) -> None:
+    # Steps pass without a look by then; this one leaves the last layer alone, which a statement changes.
+    frozen = """
+    loss.backward()
+    if step == 48:
+        model[2].requires_grad_(False).weight.grad = None
+        model[2].bias.grad = None
+        late = model(torch.randn(5, 4)).mean()
+        optimizer.step()
+        other = model(torch.randn(5, 4)).mean()
+        with torch.no_grad():
+            model[2].weight.mul_(2)
+        late.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    result = record(START + frozen)
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE102", BUILT + 11)
+    assert finding.evidence is not None and f"what it saved was changed on line {BUILT + 10}" in finding.evidence.detail
+
+
+RAISING_STEP = """
+    loss.backward()
+    if step == 40:
+        optimizer.param_groups[0]["lr"] = "much"
+        try:
+            optimizer.step()
+        except TypeError:
+            optimizer.param_groups[0]["lr"] = 0.01
+        kept = model(torch.randn(5, 4)).exp().sum()
+    else:
+        optimizer.step()
+    optimizer.zero_grad()
+    if step == 42:
+        kept.backward()
+        kept.backward()
+"""
+
+
+def test_lines_that_run_after_a_step_that_raised_are_not_taken_for_others(record: Record) -> None:
+    result = record(START + RAISING_STEP)
+    (finding,) = [finding for finding in judge([], result.tape) if finding.severity == "error"]
+    assert finding.span.line in (BUILT + 13, BUILT + 14)
+    built = {event.at.span.line for event in result.tape.events if isinstance(event, Node)}
+    assert built <= {BUILT, BUILT + 8, 1}, "line 1 stands for what is not known"
+
+
+HOOKED_STEP = """
+import torch
+w = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.01)
+kept = []
+def keep(optimizer, args, words):
+    kept.append((w * 2).exp().sum())
+optimizer.register_step_post_hook(keep)
+for step in range(30):
+    loss = w.exp().sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_what_the_hooks_of_an_optimizer_build_is_theirs(record: Record) -> None:
+    result = record(HOOKED_STEP)
+    (finding,) = [finding for finding in judge([], result.tape) if finding.code == "TAPE201"]
+    assert finding.span.line == 6

@@ -105,15 +105,19 @@ class Shape:
 
 
 class Kind:
-    """What calls that are let pass without a look at their graphs have in common: where they are, how they look."""
+    """What calls that are let pass without a look at their graphs have in common: where they are, how they look.
 
-    __slots__ = ("accumulates", "call", "place", "shape")
+    `depth` is how many of torch's frames lie between the engine and a call that is given nothing, 0 for any other.
+    """
+
+    __slots__ = ("accumulates", "call", "depth", "place", "shape")
 
     def __init__(self, place: Any, call: Tuple[Any, int, int], accumulates: bool, shape: Shape) -> None:
         self.place = place
         self.call = call
         self.accumulates = accumulates
         self.shape = shape
+        self.depth = 0
 
 
 class PutOff(NamedTuple):

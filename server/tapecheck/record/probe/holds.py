@@ -123,6 +123,7 @@ class HoldFinder:
                 known = self.reader.known(node)
                 if known is not None and known.oldest < loop.began:
                     holders.setdefault(holder, {})[known.id] = node
+            recorder.passing.kept = recorder.passing.kept or bool(holders)
             for holder, held in holders.items():
                 self._write(recorder, lines, loop, holder, held)
                 held.clear()
@@ -240,12 +241,18 @@ class HoldFinder:
         return best[1] if best is not None else None
 
     def _stores(self, holder: Holder) -> Iterator[Tuple[SourceText, Store]]:
-        """The statements that store under a holder's name, in its function where it is a local variable."""
+        """The statements that store under a holder's name, in its function where it is a local variable.
+
+        What a module's variable holds may be put into it in any function that has no variable of that name.
+        """
         for text in self.sources.texts():
-            for store in text.stores.get(holder.name, ()):
+            stores = text.stores.get(holder.name, ())
+            local = {store.function for store in stores if store.how == "assign" and not store.attribute}
+            for store in stores:
                 if store.attribute == holder.attribute and (
                     store.attribute or not holder.function or store.function == holder.function
-                ) and (not store.key or not holder.key or store.key == holder.key):
+                    or (holder.function == "<module>" and store.how == "container" and store.function not in local)
+                ) and (not store.key or not holder.key or store.key == holder.key):  # fmt: skip
                     yield text, store
 
     def _statement(self, holder: Holder, place: Optional[Place]) -> Any:

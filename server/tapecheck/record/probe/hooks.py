@@ -26,26 +26,34 @@ class Engine:
 
     @property
     def run_backward(self) -> Any:
+        recorder = self._recorder
+        tracer = recorder.tracer
+        paused = tracer.trace is not None and tracer.pause()
         try:
             # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
             if self._transform() is None:
+                if tracer.paused is not None:
+                    tracer.overslept()
                 frame = sys._getframe(1)
-                local = frame.f_locals
-                roots = local.get("t_outputs")
-                args = local.get("args")
-                if type(roots) is tuple and args is not None and len(args) > 3 and not args[1] and not args[3]:
-                    # What nearly all calls are, told at once.
-                    accumulates = local["kwargs"].get("accumulate_grad", True)
-                    self._recorder.backward(frame, list(roots), None, False, bool(args[2]), accumulates)
-                else:
-                    _announce(self._recorder, frame)
+                lines = tracer.only
+                calls = None if lines is None else recorder.passing.regular.get(lines.place)
+                if calls is None or not recorder.passing.passes_regular(calls, lines, frame):
+                    _announce(recorder, frame)
         except Exception:
-            self._recorder.failed()
+            recorder.failed()
+        if paused:
+            tracer.go_on()
         return self._engine.run_backward
 
 
 def _announce(recorder: Any, frame: FrameType) -> None:
     local = frame.f_locals
+    roots, args = local.get("t_outputs"), local.get("args")
+    if type(roots) is tuple and args is not None and len(args) > 3 and not args[1] and not args[3]:
+        # What nearly all calls are, told at once.
+        accumulates = local["kwargs"].get("accumulate_grad", True)
+        recorder.backward(frame, list(roots), None, False, bool(args[2]), accumulates)
+        return
     if "args" in local and "t_outputs" in local:
         # torch >= 2.4: _engine_run_backward(t_outputs, grads, retain, create, inputs, ..., accumulate_grad=)
         args, words = local["args"], local.get("kwargs") or {}
@@ -85,17 +93,38 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     handles: List[Any] = []
     optimizers = importlib.import_module("torch.optim.optimizer")
 
+    tracer, changes = recorder.tracer, recorder.changes
+    around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
+
     def before(optimizer: Any, args: Any, words: Any) -> None:
+        paused = tracer.trace is not None and tracer.pause()
+        alone = False
         try:
-            recorder.changes.before_step(optimizer)
+            if tracer.paused is not None:
+                tracer.overslept()
+            alone = changes.before_step(optimizer)
         except Exception:
             recorder.failed()
+        if not paused:
+            return
+        if alone and len(args) == 1 and not words and _unhooked(optimizer, around_all):
+            # Until `after` all that runs is torch's own: up to half of the calls of an iteration.
+            tracer.paused = tracer.only
+        if tracer.paused is None:
+            tracer.go_on()
 
     def after(optimizer: Any, args: Any, words: Any) -> None:
+        paused = tracer.paused is not None and tracer.paused is tracer.lines()
+        if paused:
+            tracer.paused = None
+        else:
+            paused = tracer.trace is not None and tracer.pause()
         try:
-            recorder.changes.after_step(optimizer)
+            changes.after_step(optimizer)
         except Exception:
             recorder.failed()
+        if paused:
+            tracer.go_on()
 
     if hasattr(optimizers, "register_optimizer_step_pre_hook"):
         handles.append(optimizers.register_optimizer_step_pre_hook(before))
@@ -122,6 +151,12 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
             handle.remove()
 
     return undo
+
+
+def _unhooked(optimizer: Any, around_all: List[Any]) -> bool:
+    """Whether no hook runs around an optimizer's step but the recorder's own."""
+    own = (getattr(optimizer, "_optimizer_step_%s_hooks" % when, True) for when in ("pre", "post"))
+    return all(len(hooks) == 1 for hooks in around_all) and not any(own)
 
 
 def _watch_saved_tensor_hooks(torch: Any, recorder: Any) -> None:

@@ -21,6 +21,8 @@ _VERSION = operator.attrgetter("_version")
 _GRADIENT = operator.attrgetter("grad")
 _PARAMS = operator.itemgetter("params")
 _NONE = type(None)
+# Steps are let pass after so many that moved the same, and never more than this many in a row.
+_REGULAR, _MOST_UNSEEN = 4, 31
 
 
 class Change(NamedTuple):
@@ -38,18 +40,25 @@ class Change(NamedTuple):
 class Watched:
     """An optimizer: the parameters it had at its last step, what is known of them, and its steps not yet looked at.
 
-    `complete` says that each of its parameters had a gradient once, `steps` holds the sequence number and the place of
-    each, the iterations that ran, the parameters by identity and which of them it changed.
+    `complete` says that each of its parameters had a gradient once, `own` that its class is torch's, `steps` holds the
+    sequence number and the place of each, the iterations that ran, the parameters by identity and which of them it
+    changed. Steps that were like each other `regular` times are let pass: `wait` more of them, `unseen` so far, each of
+    which should have moved the versions on from `versions` by `moves`; whether that is so the next look tells.
     """
 
-    __slots__ = ("changed", "complete", "ids", "number", "plain", "reference", "steps", "versions")
+    __slots__ = (
+        "changed", "complete", "ids", "moves", "number", "own", "passing", "plain", "reference", "regular", "steps",
+        "unseen", "versions", "wait",
+    )  # fmt: skip
 
     def __init__(self, reference: Any, number: int) -> None:
         self.reference = reference
         self.number = number
         self.ids: List[int] = []
-        self.plain = self.complete = False
+        self.plain = self.complete = self.own = self.passing = False
+        self.regular = self.wait = self.unseen = 0
         self.versions: List[int] = []
+        self.moves: List[int] = []
         self.changed: Tuple[bool, ...] = ()
         self.steps: List[Tuple[int, Any, Any, int, List[int], Tuple[bool, ...]]] = []
 
@@ -139,8 +148,11 @@ class Changes:
 
     def _look_at_steps(self, watched: Watched) -> None:
         """Tell the steps of an optimizer apart by what they changed."""
-        steps, watched.steps = watched.steps, []
         optimizer = watched.reference()
+        if watched.unseen:
+            now = [] if optimizer is None else _params_of(optimizer)
+            self._verify(watched, now if list(map(id, now)) == watched.ids else [])
+        steps, watched.steps = watched.steps, []
         if optimizer is None:
             return
         params = {id(p): p for group in optimizer.param_groups for p in group["params"]}
@@ -190,29 +202,38 @@ class Changes:
         lines = self.recorder.tracer.lines()
         self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
 
-    def before_step(self, optimizer: Any) -> None:
-        """An optimizer is about to step."""
+    def before_step(self, optimizer: Any) -> bool:
+        """An optimizer is about to step; whether all that runs until it has is torch's own code."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
-            return
+            return False
         watched = self.optimizers.get(id(optimizer))
         passed = getattr(recorder.last_backward, "mark", None) is not None
+        if watched is not None and watched.wait > 0 and passed and watched.reference() is optimizer:
+            watched.wait -= 1
+            watched.passing = True
+            return watched.own
         if watched is None or watched.reference() is not optimizer or not passed:
             if recorder.pid != os.getpid():
-                return
+                return False
             with recorder.group() as lines:
                 recorder.flush_raised(caught=True)
                 recorder.tracer.catch_up(lines)
                 recorder.declare_loops(lines)
                 watched = self._optimizer(optimizer, lines)
                 recorder.writer.event("Step", at=recorder.here(lines), optimizer=watched.number)
-        params = list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
+        params = _params_of(optimizer)
         ids = list(map(id, params))
+        if watched.unseen:
+            self._verify(watched, params if ids == watched.ids else [])
+        watched.passing = False
         if ids != watched.ids:
             watched.ids = ids
             watched.complete = False
+            watched.regular = 0
             plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
             watched.plain = all(type(p) in plain for p in params)
+            watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
         if (
             watched.plain and watched.complete and recorder.seed is None
             and _NONE not in map(type, map(_GRADIENT, params))
@@ -223,11 +244,26 @@ class Changes:
             except RuntimeError:
                 watched.versions = _versions(params)
             recorder.had_gradient.update(ids)
-        elif watched.plain:
-            self._steps(watched, params)
         else:
-            with recorder.torch._C.DisableTorchFunction():
+            watched.regular = 0
+            if watched.plain:
                 self._steps(watched, params)
+            else:
+                with recorder.torch._C.DisableTorchFunction():
+                    self._steps(watched, params)
+        return watched.own
+
+    def _verify(self, watched: Watched, params: List[Any]) -> None:
+        """Forget the steps that were let pass unless the versions moved on as those steps should have moved them."""
+        unseen, watched.unseen = watched.unseen, 0
+        versions = _versions(params)
+        least = [version + unseen * move for version, move in zip(watched.versions, watched.moves)]
+        if len(versions) != len(least) or any(map(operator.lt, versions, least)):
+            watched.regular = 0
+            del watched.steps[-unseen:]
+        if versions:
+            watched.versions = versions
+        self.recorder.had_gradient.update(watched.ids)
 
     def _steps(self, watched: Watched, params: List[Any]) -> None:
         """Look at the parameters before a step: their versions, and whether they have gradients."""
@@ -262,34 +298,51 @@ class Changes:
         watched = self.optimizers.get(id(optimizer))
         if watched is None or recorder.disabled or recorder.ended:
             return
+        if watched.passing:
+            watched.passing = False
+            watched.unseen += 1
+            self._stepped(watched, watched.changed)
+            return
         # Not those from before the step: a step that raises has no end, and they would be kept alive.
-        params = list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
+        params = _params_of(optimizer)
         if len(params) != len(watched.versions):
             return
         if watched.plain:
-            try:
-                versions = list(map(_VERSION, params))
-            except RuntimeError:
-                versions = _versions(params)
+            versions = _versions(params)
         else:
             with recorder.torch._C.DisableTorchFunction():
                 versions = _versions(params)
+        moves = list(map(operator.sub, versions, watched.versions))
+        watched.regular = watched.regular + 1 if moves == watched.moves else 0
+        watched.moves = moves
         if versions != watched.versions:
-            tracer = recorder.tracer
-            lines = tracer.threads.get(threading.get_ident()) or tracer.lines()
-            changed = tuple(map(operator.ne, versions, watched.versions))
+            changed = tuple(map(bool, moves))
             if changed == watched.changed:
                 changed = watched.changed
             watched.changed = changed
-            steps = watched.steps
-            steps.append(
-                (tracer.sequence(), lines.place, lines.loop_states[-1], lines.loop_indexes[-1], watched.ids, changed)
-            )
-            if len(steps) > 2 * _MAX_PENDING:
-                del steps[:_MAX_PENDING]
+            self._stepped(watched, changed)
+            if watched.regular >= _REGULAR and watched.plain and recorder.seed is None:
+                watched.wait = min(1 << (watched.regular - _REGULAR), _MOST_UNSEEN)
+        watched.versions = versions
         if getattr(recorder.last_backward, "mark", None) is None:
             with recorder.group():
                 self.write()
+
+    def count_gradients(self) -> None:
+        """Count the parameters of optimizers whose steps were let pass among those that had gradients."""
+        for watched in self.optimizers.values():
+            if watched.unseen:
+                self.recorder.had_gradient.update(watched.ids)
+
+    def _stepped(self, watched: Watched, changed: Tuple[bool, ...]) -> None:
+        tracer = self.recorder.tracer
+        lines = tracer.threads.get(threading.get_ident()) or tracer.lines()
+        steps = watched.steps
+        steps.append(
+            (tracer.sequence(), lines.place, lines.loop_states[-1], lines.loop_indexes[-1], watched.ids, changed)
+        )
+        if len(steps) > 2 * _MAX_PENDING:
+            del steps[:_MAX_PENDING]
 
     def _optimizer(self, optimizer: Any, lines: ThreadLines) -> Watched:
         recorder = self.recorder
@@ -313,6 +366,10 @@ class Changes:
             "Optimizer", id=number, at=recorder.site(place, iteration), name=type(optimizer).__name__, params=params
         )
         return watched
+
+
+def _params_of(optimizer: Any) -> List[Any]:
+    return list(itertools.chain.from_iterable(map(_PARAMS, optimizer.param_groups)))
 
 
 def _first_after(history: List[Change], sequence: int) -> Change:

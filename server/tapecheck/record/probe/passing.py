@@ -5,19 +5,19 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from types import FrameType
-from typing import Any, Dict, List, Optional
+from types import CodeType, FrameType
+from typing import Any, Dict, List, Optional, Tuple
 
 from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, PutOff, Shape
 from .holds import SAMPLED, next_sample
 from .hooks import nodes_of, roots_of
-from .tracing import Place, ThreadLines
+from .tracing import Place, RunningLoop, ThreadLines
 
 WRITTEN_FIRST = 8
 _ALWAYS_WRITTEN = 5
-_MANY, _WRITTEN_OF_MANY = 1000, 3
+_MANY, _WRITTEN_OF_MANY = 1000, 2
 _ALLOWANCE_SECONDS, _SHARE = 0.1, 0.01
-_QUIET = 4
+_QUIET = 3
 _MOST_PUT_OFF = 32
 _MAX_SHAPE = 1 << 20
 _MAX_MEETINGS = 10_000
@@ -26,30 +26,84 @@ _MAX_MEETINGS = 10_000
 class Calls:
     """The backward calls of one place: how many, how many in a row told nothing new, how many more need no look.
 
-    From call `look` on, one may have to be written again; `kind` is there while calls may pass without a look.
+    From call `look` on, one may have to be written again; `kind` is there while calls may pass without a look. `bare`
+    is a call with the depth that its `Kind` has.
     """
 
-    __slots__ = ("count", "kind", "look", "nodes", "place", "quiet", "wait")
+    __slots__ = ("bare", "count", "kind", "look", "nodes", "place", "quiet", "wait")
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.count = self.look = self.nodes = self.quiet = self.wait = 0
         self.kind: Optional[Kind] = None
+        self.bare: Optional[Tuple[Tuple[CodeType, int, int], int]] = None
 
 
 class Passing:
     """Which backward calls of one recorded run were let pass: `count` calls, in `iterations` not on the tape either.
 
-    `stamp` is the sequence number at the last call, `spent` the CPU seconds that those on the tape took.
+    `stamp` is the sequence number at the last call, `spent` the CPU seconds that those on the tape took, `kept` says
+    that something was found to keep graphs over iterations. `regular` are the places whose calls may pass by
+    `passes_regular`.
     """
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.calls: Dict[Place, Calls] = {}
+        self.regular: Dict[Optional[Place], Calls] = {}
+        self.kept = False
         self.meetings: Dict[Any, int] = {}
         self.count = self.iterations = self.told = 0
         self.told_at = self.spent = 0.0
         self.stamp = -1
+
+    def passes_regular(self, calls: Calls, lines: ThreadLines, frame: FrameType) -> bool:
+        """Let a call of a place in `regular` pass without a look even at its root, which costs more than all of this.
+
+        False, and nothing is changed, where any more has to be known.
+        """
+        recorder, kind, own = self.recorder, calls.kind, frame.f_code
+        if (
+            kind is None or calls.wait <= 0 or calls.count + 1 >= calls.look or recorder.told is not None or self.kept
+            or recorder.disabled or recorder.ended or lines.thread != threading.get_ident() or not lines.stack
+        ):  # fmt: skip
+            return False
+        user: Optional[FrameType] = frame
+        for _ in range(kind.depth):
+            user = user.f_back if user is not None else None
+        reader = recorder.reader
+        if (
+            user is None or user.f_code is not lines.stack[-1].code or user.f_lasti != kind.call[2]
+            or reader.retaining or reader.retained_before
+        ):  # fmt: skip
+            return False
+        if recorder.limited:
+            recorder.check_limits()
+        stamp = recorder.tracer.sequence()
+        if stamp != lines.seen:
+            lines.advance(stamp)
+        self._put_off(calls, kind, lines, own, stamp, stamp - 1)
+        return True
+
+    def _put_off(self, calls: Calls, kind: Kind, lines: ThreadLines, own: Any, stamp: int, root: int) -> Any:
+        """Remember a call that passes without a look at its graph."""
+        recorder = self.recorder
+        reader, kept = recorder.reader, recorder.last_backward
+        calls.count += 1
+        calls.wait -= 1
+        recorder.backwards += 1
+        mark = (
+            recorder.backwards, kind, lines.loop_states[-1], lines.loop_indexes[-1], stamp, root, stamp - self.stamp,
+        )  # fmt: skip
+        reader.put_off += mark
+        reader.put_off_until = self.stamp = stamp
+        if len(reader.put_off) > MAX_PUT_OFF:
+            reader.forget_put_off()
+        kept.id, kept.code, kept.mark = recorder.backwards, own, mark
+        self.count += 1
+        if not self.count & 15 and time.monotonic() - self.told_at > 1.0:
+            self._tell()
+        return mark
 
     def passes_unseen(self, frame: FrameType, roots: List[Any], accumulates: bool) -> bool:
         """Let a backward pass without a look at its graph, where those before it from the same line were all alike.
@@ -88,21 +142,7 @@ class Passing:
         stored, key = node.metadata, reader.key
         if key in stored:
             return False
-        calls.count += 1
-        calls.wait -= 1
-        recorder.backwards += 1
-        mark = stored[key] = (
-            recorder.backwards, kind, lines.loop_states[-1], lines.loop_indexes[-1], stamp, number, stamp - self.stamp,
-        )  # fmt: skip
-        reader.put_off += mark
-        reader.put_off_until = self.stamp = stamp
-        if len(reader.put_off) > MAX_PUT_OFF:
-            reader.forget_put_off()
-        kept = recorder.last_backward
-        kept.id, kept.code, kept.mark = recorder.backwards, own, mark
-        self.count += 1
-        if not self.count & 15 and time.monotonic() - self.told_at > 1.0:
-            self._tell()
+        stored[key] = self._put_off(calls, kind, lines, own, stamp, number)
         return True
 
     def passes(
@@ -141,12 +181,30 @@ class Passing:
         reader.retains(getattr(kept, "mark", None))
         if not self._walks(calls, nodes, mark, stamp, window):
             return False
+        if calls.kind is not None and calls.kind.call is call:
+            if calls.bare is None or calls.bare[0] != call:
+                calls.bare = (call, self._depth(frame, user, call))
+            calls.kind.depth = calls.bare[1]
+            self.regular[place] = calls
         self.stamp = stamp
         kept.id, kept.code, kept.mark = mark.number, frame.f_code, mark
         self.count += 1
         if time.monotonic() - self.told_at > 1.0:
             self._tell()
         return True
+
+    def _depth(self, frame: FrameType, user: FrameType, call: Tuple[Any, int, int]) -> int:
+        """How many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other call."""
+        text, _ = self.recorder.call(call)
+        if text is None or not text.bare or text.function != "backward":
+            return 0
+        depth, step = 0, frame
+        while step is not user and step.f_back is not None:
+            depth, step = depth + 1, step.f_back
+            if step is not user and step.f_code.co_filename not in self.recorder.tracer.foreign:
+                return 0
+        # Tensor.backward, torch.autograd.backward and what calls the engine: a library in between may give it more.
+        return depth if depth <= 3 else 0
 
     def _tell(self) -> None:
         self.told_at = time.monotonic()
@@ -177,7 +235,7 @@ class Passing:
                 calls.quiet += 1
                 if offsets is not None:
                     calls.kind = Kind(calls.place, mark.call, mark.accumulates, Shape(window, offsets))
-                    calls.wait = min(1 << (calls.quiet - _QUIET), _MOST_PUT_OFF)
+                    calls.wait = min(1 << 2 * (calls.quiet - _QUIET), _MOST_PUT_OFF)
         return True
 
     def _met_before(self, place: Place, ends: List[Any]) -> bool:
@@ -192,8 +250,25 @@ class Passing:
                 return False
         return True
 
+    def settle(self, loop: RunningLoop, ended: int) -> None:
+        """Count those of a training loop's iterations, up to the one that `ended` last, that are not on the tape."""
+        if loop.count is not None and ended > loop.settled:
+            runs = int(loop.written_index > ended)
+            loop.count[0] += ended - loop.settled
+            self.iterations += ended - loop.settled - (loop.declared - runs)
+            loop.settled, loop.declared = ended, runs
+            # One that was counted is not written any more.
+            loop.written_index = max(loop.written_index, ended)
+
+    def settle_all(self) -> None:
+        """Count those of all loops that run."""
+        for lines in list(self.recorder.tracer.threads.values()):
+            for loop in lines.running():
+                self.settle(loop, loop.index if loop.waiting else loop.index - 1)
+
     def write_passes(self, lines: ThreadLines) -> None:
         """Say how many calls and iterations were let pass so far."""
+        self.settle_all()
         self.told = self.count
         at, event = self.recorder.here(lines), self.recorder.writer.event
         event("Measure", at=at, name="passed-calls", value=self.count, unit="calls")
@@ -203,8 +278,7 @@ class Passing:
         """A backward that was let pass failed: write it after all, with what it came upon."""
         recorder = self.recorder
         if type(mark) is tuple:
-            known = recorder.reader.unfold(nodes_of(roots_of(frame))[0].metadata)
-            mark = known if type(known) is Passed else PutOff(*mark).passed()
+            mark = self._unfolded(mark, nodes_of(roots_of(frame))[0])
         kept = recorder.last_backward
         kept.place, kept.iteration, kept.mark = mark.place, mark.iteration, None
         mark.void = True
@@ -217,6 +291,18 @@ class Passing:
         with recorder.group() as lines:
             recorder.declare_loops(lines)
             recorder.write_backward(mark, roots_of(frame), None, user)
+
+    def _unfolded(self, call: Any, root: Any) -> Passed:
+        """A call that was let pass without a look, marked at its root so that its nodes are found to be its own."""
+        reader = self.recorder.reader
+        known = reader.unfold(root.metadata) if root is not None else None
+        if type(known) is Passed:
+            return known
+        mark = PutOff(*call).passed()
+        if root is not None and known is None:
+            mark.put_off = True
+            root.metadata[reader.key] = mark
+        return mark
 
     def write_passed(self, mark: Passed, nodes: List[int]) -> None:
         """Write a backward that was let pass and turns out to matter, for those of its nodes that do."""

@@ -30,11 +30,13 @@ from .names import describe, leaf_names, resolve
 from .passing import WRITTEN_FIRST, Passing
 from .retained import Retained
 from .sources import CallText, Extent, Sources, call_end
-from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer
+from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer, iterations
 from .writer import Writer, span
 
 _DEPTH_AS_IT_IS = 15_000
 _NEVER = 1 << 62
+# So many iterations may end before the clock is looked at.
+_UNTIMED = 16
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -62,6 +64,8 @@ class Recorder(Listener):
         self.limits = limits
         # Whether iterations need no more than to be counted.
         self.plain_run = not limits.iterations
+        # Whether every backward may be the last.
+        self.limited = bool(limits.backwards or limits.seconds)
         self.tracer = Tracer(sources, self)
         self.tracer.watched = dict(watch)
         self.tracer.failed = self.failed
@@ -78,7 +82,6 @@ class Recorder(Listener):
         self.training_iterations: Dict[Any, List[int]] = {}
         self.training_loops: Set[Any] = set()
         self.had_gradient: Set[int] = set()
-        self.cleared_at: Any = None
         self.changes = Changes(self)
         self.passing = Passing(self)
         self.retained = Retained(self)
@@ -246,6 +249,7 @@ class Recorder(Listener):
             )
         if loop.index and loop.written_index != loop.index:
             loop.written_index = loop.index
+            loop.declared += 1
             self.writer.event("Iteration", loop=loop.id, index=loop.index)
 
     # Living nodes
@@ -369,8 +373,6 @@ class Recorder(Listener):
     def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any:
         if place.watched:
             self._count(lines, place)
-        if place.clears:
-            self.cleared_at = (place, lines.iteration())
         if not place.written or self.torch is None or self.disabled:
             return None
         found = []
@@ -407,12 +409,9 @@ class Recorder(Listener):
         if counted is not None and self.on_device:
             self._device_times(lines, loop)
         elif counted is not None and index < loop.sample and self.told is None and self.plain_run:
-            if loop.written_index != index:
-                self.passing.iterations += 1
-                loop.written_index = index
-            counted[0] += 1
             if self.limits.seconds:
                 self.check_limits()
+            loop.look = min(loop.sample, index + _UNTIMED)
             return
         looked_at = loop.entry <= WRITTEN_FIRST or loop.entry in SAMPLED
         built = lines.seen != loop.began
@@ -424,14 +423,11 @@ class Recorder(Listener):
                 if built:
                     self.holds.iteration_ended(self, lines, loop, frame)
         if index == 1 and loop.count is None and loop.text in self.training_loops:
-            loop.count = self.training_iterations.setdefault(loop.text, [0])
+            self.count_iterations(loop)
         counted = loop.count
         loop.sample = next_sample(index)
         if counted is not None:
-            if loop.written_index != index:
-                self.passing.iterations += 1
-                loop.written_index = index
-            counted[0] += 1
+            self.passing.settle(loop, index)
             if self.seed is not None:
                 self.plain_run = False
                 now = time.monotonic()
@@ -444,10 +440,18 @@ class Recorder(Listener):
             if self.on_device and len(self.tracer.threads) == 1:
                 # Begun after all of the above: the device would wait for it.
                 self.device.begins(loop)
+            elif self.plain_run and self.told is None:
+                loop.look = min(loop.sample, index + _UNTIMED) if self.limits.seconds else loop.sample
         elif self.told is None and not self.limits.seconds:
             loop.look = next_sample(index) if looked_at else _NEVER
         if self.limits.seconds:
             self.check_limits()
+
+    def count_iterations(self, loop: RunningLoop) -> None:
+        """Count the iterations of a training loop from the one that runs on."""
+        loop.count = self.training_iterations.setdefault(loop.text, [0])
+        loop.look, loop.settled = 0, loop.index - 1
+        loop.declared = int(loop.written_index == loop.index)
 
     def _device_times(self, lines: ThreadLines, loop: RunningLoop) -> None:
         """Mark the end of an iteration on the device, and write how long those took that the device is done with."""
@@ -462,6 +466,7 @@ class Recorder(Listener):
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
+        self.passing.settle(loop, loop.index if loop.waiting else loop.index - 1)
         if (lines.seen != loop.began and not loop.waiting) or loop.written:
             with self.group():
                 for running in lines.running():
@@ -587,7 +592,7 @@ class Recorder(Listener):
         """A backward is about to run; `frame` is torch's frame that calls the engine."""
         if self.disabled or self.ended:
             return
-        if self.limits.backwards or self.limits.seconds:
+        if self.limited:
             self.check_limits()
         if inputs is None and not retain and not create and self.passing.passes_unseen(frame, roots, accumulates):
             return
@@ -609,7 +614,8 @@ class Recorder(Listener):
             if running:
                 text = running[-1].text
                 self.training_loops.add(text)
-                running[-1].count = self.training_iterations.setdefault(text, [0])
+                if running[-1].count is None:
+                    self.count_iterations(running[-1])
                 running[-1].look = 0
             self._note_cleared(lines)
             call = (user.f_code, user.f_lineno, user.f_lasti)
@@ -702,6 +708,7 @@ class Recorder(Listener):
 
     def _note_cleared(self, lines: ThreadLines) -> None:
         """Leaves whose `.grad` was dropped since the last backward."""
+        self.changes.count_gradients()
         gone = []
         for key in self.had_gradient:
             entry = self.reader.leaves.get(key)
@@ -715,7 +722,9 @@ class Recorder(Listener):
         for key, number in gone:
             self.had_gradient.discard(key)
             if number is not None:
-                place, iteration = self.cleared_at or (lines.place, lines.iteration())
+                place, iteration = lines.place, lines.iteration()
+                if lines.cleared is not None:
+                    place, iteration = lines.cleared[0], iterations(lines.cleared[1], lines.cleared[2])
                 self.writer.event("GradientCleared", at=self.site(place, iteration), leaf=number, to_none="yes")
 
     def _user_frame(self, frame: FrameType) -> Optional[FrameType]:
@@ -748,6 +757,7 @@ class Recorder(Listener):
 
     def _summary(self) -> None:
         lines = self.tracer.lines()
+        self.passing.settle_all()
         if self.passing.count or self.passing.iterations:
             self.passing.write_passes(lines)
         self.retained.write()

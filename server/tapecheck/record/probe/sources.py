@@ -42,7 +42,10 @@ class Store(NamedTuple):
 
 
 class CallText(NamedTuple):
-    """A call: its extent, the text of what is called on, its `retain_graph` argument and that argument's text."""
+    """A call: its extent, the text of what is called on, its `retain_graph` argument and that argument's text.
+
+    `bare` says that nothing is given to it at all.
+    """
 
     extent: Extent
     function: str
@@ -50,6 +53,7 @@ class CallText(NamedTuple):
     arguments: Tuple[str, ...]
     retain: Optional[Extent]
     retains: bool
+    bare: bool
 
 
 class SourceText:
@@ -215,6 +219,7 @@ class _Reader:
             tuple(_dotted(item) for item in node.args),
             extent,
             value is not None,
+            not node.args and not node.keywords,
         )
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
             self.text.calls.setdefault(line, []).append(call)

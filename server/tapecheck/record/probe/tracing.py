@@ -36,7 +36,7 @@ class Place:
         self.written: Tuple[Tuple[str, ...], ...] = context.function.text.inplace.get(line, ())
         self.watched = False
         self.clears = line in context.function.text.clears
-        self.observed = bool(self.written or self.clears)
+        self.observed = bool(self.written)
         self.special = self.observed or self.header is not None
 
     def watch(self) -> None:
@@ -99,6 +99,8 @@ class Context:
         self.plain: Dict[Tuple[LoopText, ...], Dict[int, Place]] = {(): {}}
 
 
+_NONE_PLAIN: Dict[int, Place] = {}
+
 # The running loops but for the innermost one, each with its iteration; the number of the innermost, 0 for none.
 State = Tuple[Tuple[Tuple[int, int], ...], int]
 
@@ -113,20 +115,23 @@ class RunningLoop:
     """A loop that is running: `index` is the iteration that runs, 0 before the first.
 
     The listener is told of the end of iteration `look` and of all later ones, and sets it anew; `sample` is the
-    listener's own.
+    listener's own. `declared` of the iterations since `settled` are on the tape. `header` is the line that ended the
+    last iteration, `plain` are the lines that may begin the next one where that is all they do.
     """
 
     __slots__ = (
-        "began", "count", "entered", "entry", "id", "index", "look", "place", "sample", "text", "waiting", "written",
-        "written_index",
+        "began", "count", "declared", "entered", "entry", "header", "id", "index", "look", "place", "plain", "sample",
+        "settled", "text", "waiting", "written", "written_index",
     )  # fmt: skip
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
         self.id = number
         self.text = text
         self.place = place
-        self.index = self.look = self.sample = 0
+        self.index = self.look = self.sample = self.settled = self.declared = 0
         self.waiting = True
+        self.header = place
+        self.plain = _NONE_PLAIN
         self.began = began
         self.entered = began
         self.written = False
@@ -140,16 +145,18 @@ class Activation:
 
     `settled` are the loops around the line that ran last, None while one of them waits for its next iteration: a
     line within the same loops says nothing new about them. `plain` are the lines of which, as things stand, nothing
-    needs to be known but that they run.
+    needs to be known but that they run, `turning` is the innermost loop where its iterations end and begin with nothing
+    else to be done.
     """
 
-    __slots__ = ("code", "context", "key", "loops", "plain", "settled", "watch")
+    __slots__ = ("code", "context", "key", "loops", "plain", "settled", "turning", "watch")
 
     def __init__(self, context: Context, key: int) -> None:
         self.context = context
         self.code = context.function.code
         self.loops: List[RunningLoop] = []
         self.settled: Optional[Tuple[LoopText, ...]] = ()
+        self.turning: Optional[RunningLoop] = None
         self.plain: Dict[int, Place] = context.plain[()]
         self.watch: Any = None
         self.key = key
@@ -168,15 +175,20 @@ class Activation:
             plain[place.line] = place
 
 
-_NONE_PLAIN: Dict[int, Place] = {}
-
-
 class ThreadLines:
     """Sequence numbers and running calls of one thread."""
 
-    def __init__(self, seen: int) -> None:
+    __slots__ = (
+        "cleared", "loop_indexes", "loop_starts", "loop_states", "place", "places", "seen", "stack", "starts",
+        "suspended", "thread",
+    )  # fmt: skip
+
+    def __init__(self, seen: int, thread: int) -> None:
         self.seen = seen
+        self.thread = thread
         self.place: Optional[Place] = None
+        # The line that ran last of those that clear gradients, with the iterations that ran.
+        self.cleared: Optional[Tuple[Place, State, int]] = None
         self.stack: List[Activation] = []
         self.starts = array("Q")
         self.places: List[Optional[Place]] = []
@@ -196,6 +208,10 @@ class ThreadLines:
                 del self.starts[: _MAX_RANGES // 2]
                 del places[: _MAX_RANGES // 2]
         self.seen = now
+
+    def clears(self, place: Place) -> None:
+        """A line runs that clears gradients."""
+        self.cleared = (place, self.loop_states[-1], self.loop_indexes[-1])
 
     def mark_loops(self) -> None:
         """Remember which iterations run from the current sequence number on."""
@@ -275,6 +291,11 @@ class Tracer:
         self.entries: Dict[LoopText, int] = {}
         self.waiting = False
         self.failed: Callable[[], None] = lambda: None
+        # The function given to `sys.settrace`, and the record of the thread that goes without it for a while.
+        self.trace: Optional[Callable[[FrameType, str, Any], Any]] = None
+        self.paused: Optional[ThreadLines] = None
+        # The record of the only thread, None where there are several.
+        self.only: Optional[ThreadLines] = None
         self._next_loop = 1
         self._stop: Callable[[], None] = lambda: None
 
@@ -285,7 +306,8 @@ class Tracer:
         thread = threading.get_ident()
         lines = self.threads.get(thread)
         if lines is None:
-            lines = self.threads[thread] = ThreadLines(self.sequence())
+            lines = self.threads[thread] = ThreadLines(self.sequence(), thread)
+            self.only = lines if len(self.threads) == 1 else None
         return lines
 
     def function(self, code: CodeType) -> Optional[Function]:
@@ -358,7 +380,7 @@ class Tracer:
             resumed = lines.suspended.pop(key, None)
             if resumed is not None and resumed.context.function is function:
                 if self.waiting:
-                    resumed.plain = _NONE_PLAIN
+                    resumed.plain, resumed.turning = _NONE_PLAIN, None
                 lines.stack.append(resumed)
                 if resumed.loops:
                     lines.mark_loops()
@@ -372,11 +394,13 @@ class Tracer:
         return activation
 
     def wait(self) -> None:
-        """Have the listener told when the next line runs."""
+        """Have the listener told when the next line runs, and of the end of every iteration that runs."""
         self.waiting = True
         for lines in list(self.threads.values()):
             for activation in lines.stack:
-                activation.plain = _NONE_PLAIN
+                activation.plain, activation.turning = _NONE_PLAIN, None
+                for loop in activation.loops:
+                    loop.look = 0
 
     def _context(self, function: Function, caller: Optional[Place]) -> Context:
         if caller is None or caller.context.depth >= _MAX_STACK:
@@ -399,6 +423,7 @@ class Tracer:
 
     def turn(self, lines: ThreadLines, activation: Activation, place: Place, frame: FrameType) -> None:
         """A line runs that ends something or begins something: an iteration, a loop, a change in place."""
+        activation.turning = None
         if activation.watch is not None:
             self._line_ran(lines, activation, frame)
         if self.waiting:
@@ -407,11 +432,14 @@ class Tracer:
         running = activation.loops
         if not running and not place.special and not place.loops:
             activation.settled = place.loops
-        elif self._next(lines, running, activation, place, frame):
-            if not place.observed:
-                return
-        else:
+        elif not self._next(lines, running, activation, place, frame):
             self._loops(lines, activation, place, frame)
+        elif not place.observed:
+            if place.clears:
+                lines.clears(place)
+            return
+        if place.clears:
+            lines.clears(place)
         if place.observed:
             activation.watch = self.listener.line_runs(lines, place, frame)
         activation.sort_out(place)
@@ -432,8 +460,11 @@ class Tracer:
             if loop.index >= loop.look:
                 self.listener.iteration_ends(lines, loop, frame)
             loop.waiting = True
+            loop.header = place
             activation.settled = None
             activation.plain = _NONE_PLAIN
+            if not place.observed and not any(other.waiting for other in running[:-1]):
+                activation.turning = loop
             return True
         around = place.loops
         if not loop.waiting or len(around) != len(running) or around[-1] is not loop.text:
@@ -460,7 +491,40 @@ class Tracer:
             plain = activation.context.plain[around] = {}
         if not place.special:
             plain[place.line] = place
-        activation.plain = plain
+        activation.plain = loop.plain = plain
+        if not place.observed and not loop.header.observed:
+            activation.turning = loop
+        return True
+
+    def turned(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, number: int) -> bool:
+        """What `_next` does, where a line of a loop that is `turning` does nothing but that; else False."""
+        if loop.waiting:
+            place = loop.plain.get(number)
+            seen = lines.seen
+            if place is None or lines.loop_states[-1][1] != loop.id or lines.loop_starts[-1] == seen:
+                return False
+            loop.waiting = False
+            loop.index = index = loop.index + 1
+            loop.began = seen
+            lines.loop_starts.append(seen)
+            lines.loop_indexes.append(index)
+            states = lines.loop_states
+            states.append(states[-1])
+            if len(states) > _MAX_RANGES:
+                lines.forget_loops()
+            activation.settled = place.loops
+            activation.plain = loop.plain
+        else:
+            place = loop.header
+            if place.line != number or loop.index >= loop.look:
+                return False
+            loop.waiting = True
+            activation.settled = None
+            activation.plain = _NONE_PLAIN
+        lines.place = place
+        place.hits += 1
+        if place.clears:
+            lines.clears(place)
         return True
 
     def _line_ran(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType]) -> None:
@@ -548,6 +612,42 @@ class Tracer:
 
     # Observing
 
+    def pause(self) -> bool:
+        """Have this thread go on without events: under `sys.settrace` every instruction and every call is dear.
+
+        Only for code that is known not to be the user's; whoever paused says `go_on`. False where nothing was paused.
+        """
+        trace = self.trace
+        if trace is None or sys.gettrace() is not trace:
+            return False
+        sys.settrace(None)
+        return True
+
+    def go_on(self) -> None:
+        """The end of a pause."""
+        if self.trace is not None and sys.gettrace() is None:
+            sys.settrace(self.trace)
+
+    def overslept(self) -> None:
+        """The end of a pause whose end was missed, since an exception took another way: nobody knows what ran."""
+        lines = self.paused
+        if lines is None or lines is not self.lines():
+            return
+        self.paused = lines.place = None
+        self.catch_up(lines)
+        alive: Set[int] = set()
+        frame: Optional[FrameType] = sys._getframe(1)
+        while frame is not None:
+            alive.add(id(frame))
+            frame = frame.f_back
+        for activation in [call for call in lines.stack if call.key not in alive]:
+            while activation.loops:
+                self._leave(lines, activation)
+            lines.stack.remove(activation)
+        for activation in lines.stack:
+            activation.plain, activation.turning = _NONE_PLAIN, None
+        self.go_on()
+
     def start(self, frames: Sequence[FrameType] = ()) -> None:
         """Begin to observe; `frames` are user frames that run already, outermost first."""
         if hasattr(sys, "monitoring"):
@@ -596,6 +696,11 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
                     if place is not None:
                         lines.place = place
                         place.hits += 1
+                        if place.clears:
+                            lines.clears(place)
+                        return
+                    loop = activation.turning
+                    if loop is not None and tracer.turned(lines, activation, loop, number):
                         return
                     place = places.get(number)
                     if place is None:
@@ -619,10 +724,12 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
     running = list(frames)
     for frame in running:
         frame.f_trace = entered(frame, "call", None)
+    tracer.trace = entered
     sys.settrace(entered)
     threading.settrace(entered)
 
     def stop() -> None:
+        tracer.trace = None
         if sys.gettrace() is entered:
             sys.settrace(None)
         threading.settrace(None)
@@ -683,13 +790,18 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             lines = threads.get(this_thread())
             activation = lines.stack[-1] if lines is not None and lines.stack else None
             if activation is not None and activation.code is code:
+                now = tracer.sequence()
+                if now != lines.seen:  # type: ignore[union-attr]
+                    lines.advance(now)  # type: ignore[union-attr]
                 place = activation.plain.get(number)
                 if place is not None:
-                    now = tracer.sequence()
-                    if now != lines.seen:  # type: ignore[union-attr]
-                        lines.advance(now)  # type: ignore[union-attr]
                     lines.place = place  # type: ignore[union-attr]
                     place.hits += 1
+                    if place.clears:
+                        lines.clears(place)  # type: ignore[union-attr]
+                    return
+                loop = activation.turning
+                if loop is not None and tracer.turned(lines, activation, loop, number):  # type: ignore[arg-type]
                     return
             frame = frame_at(1)
             if activation is None or activation.code is not code or activation.key != id(frame):
