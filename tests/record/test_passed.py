@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from tapecheck.record import RunResult, judge
+from tapecheck.record.probe import graph
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.tape import Backward, Measure, Node, Raised, Span
 
@@ -184,3 +188,29 @@ def test_what_the_hooks_of_an_optimizer_build_is_theirs(record: Record) -> None:
     result = record(HOOKED_STEP)
     (finding,) = [finding for finding in judge([], result.tape) if finding.code == "TAPE201"]
     assert finding.span.line == 6
+
+
+def test_where_retained_graphs_are_kept_a_call_does_not_look_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every call of a loop that keeps them would cost more than the one before it."""
+    import torch
+
+    reader, looked = graph.Reader(torch, 1000), [0]
+    count = graph._references
+
+    def counting(marks: list[Any]) -> list[int]:
+        looked[0] += len(marks)
+        return count(marks)
+
+    monkeypatch.setattr(graph, "_references", counting)
+    refer: list[dict[str, Any]] = []
+    for number in range(2000):
+        mark = graph.Passed(number, None, (), (None, 0, 0), True, False, True)
+        reader._keep(mark)
+        # A node of its graph, which lives as long as the program keeps it.
+        refer.append({"mark": mark})
+        del mark, refer[: max(0, len(refer) - 500)]
+        assert reader.retains()
+    assert looked[0] < 2000 * 30
+    assert 500 <= len(reader.retaining) <= 520, "those whose graphs went are forgotten"
+    refer.clear()
+    assert not reader.retains() and not reader.retaining

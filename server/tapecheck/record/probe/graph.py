@@ -18,6 +18,7 @@ _FIRST_NODE = 1 << 32
 _GAP = 8
 _MAX_REMEMBERED = 1 << 16
 _MAX_SEARCHED = 64
+_FEW = 16
 
 
 class TensorRef:
@@ -203,6 +204,7 @@ class Reader:
         self._unfolded: Dict[int, Passed] = {}
         self.put_off_until = self.put_off_lost = -1
         self._prune_at = 256
+        self._look_through_at = 64
         self._unreferred = 0
         self._unreferred = _references([Walk(False)])[0]
         self._ids: Set[int] = set()
@@ -518,13 +520,21 @@ class Reader:
 
     def retains(self, but: Any = None) -> bool:
         """Whether a node that a retaining call walked is, or may be, alive."""
-        if self.retaining:
+        retaining = self.retaining
+        if retaining:
             most = self._unreferred + 1
-            counts = _references(self.retaining)
-            self.retaining = [
-                mark for mark, count in zip(self.retaining, counts) if mark is but or count > most
-            ]  # fmt: skip
-        return bool(self.retaining) or self.retained_before
+            # That one lives is enough to know: where all do, looking at each at every call would cost more each time.
+            oldest = retaining[:_FEW] if len(retaining) < self._look_through_at else []
+            for index, count in enumerate(_references(oldest)):
+                if count > most + 1 or oldest[index] is but:
+                    del retaining[:index]
+                    return True
+            oldest.clear()
+            counts = _references(retaining)
+            retaining = [mark for mark, count in zip(retaining, counts) if mark is but or count > most]
+            self.retaining = retaining
+            self._look_through_at = 2 * len(retaining) + 64
+        return bool(retaining) or self.retained_before
 
     def _was_freed(self, node: Any) -> bool:
         """Whether a node that was walked held anything: reading what was freed raises, what never was is None."""
