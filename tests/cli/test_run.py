@@ -127,6 +127,7 @@ def test_the_tape_is_kept_where_it_is_wanted(script: Path) -> None:
         ("raise ValueError('own')", "the script ended with an exception: ValueError: own"),
         ("raise SystemExit(3)", "the script ran to its end (0 iterations, 0 backward calls, "),
         ("raise MemoryError('no room')", "the script ended with an exception: MemoryError: no room"),
+        ("raise MemoryError", "the script ended with an exception: MemoryError (0 iterations, "),
     ],
 )
 def test_how_a_script_died_is_said_and_is_no_error(script: Path, ending: str, said: str) -> None:
@@ -135,6 +136,20 @@ def test_how_a_script_died_is_said_and_is_no_error(script: Path, ending: str, sa
     done = run(script, "dies.py")
     assert f"tapecheck: {said}" in done.stderr
     assert (done.returncode, done.stdout) == (0, "up\nNothing found in 1 file.\n")
+
+
+def test_what_a_run_does_not_decide_is_said_to_be_undecided(script: Path) -> None:
+    (script / "early.py").write_text(
+        "import torch\n"
+        "w = torch.ones(3, requires_grad=True)\n"
+        "for step in range(6):\n"
+        "    (w * w).sum().backward(retain_graph=True)\n"
+        "    if w.grad[0] > 5:\n"
+        "        raise ValueError\n"
+    )
+    done = run(script, "--select", "TAPE301", "early.py")
+    assert done.stdout.count("info[TAPE301]") == done.stdout.count("= run: undecided: ") == 1
+    assert "ended with an exception: ValueError (3 iterations" in done.stderr and done.returncode == 0
 
 
 def test_a_script_that_python_cannot_parse(script: Path) -> None:

@@ -76,10 +76,11 @@ def wanted_rules(options: argparse.Namespace) -> Wanted:
 
 
 def write_report(
-    files: list[Checked], sources: Sources, options: argparse.Namespace, *, evidence: bool = False
+    files: list[Checked], sources: Sources, options: argparse.Namespace, *, evidence: bool = False, run: bool = False
 ) -> None:
     """Print findings and problems to standard output in the wanted format.
 
+    `evidence` says that findings may have some, `run` that all of them were held against a run.
     With JSON, problems are said on standard error too, since people read that and programs the other.
     """
     if options.output_format == "json":
@@ -89,7 +90,7 @@ def write_report(
                 print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
         return
     colour = colour_wanted(options.color)
-    write(text.render(files, sources, colour=colour, width=report_width()))
+    write(text.render(files, sources, colour=colour, width=report_width(), recorded=run))
 
 
 def exit_status(files: list[Checked]) -> int:

@@ -86,7 +86,7 @@ def run_script(options: argparse.Namespace) -> int:
     if options.output_format == "html":
         write(html.render(page))
     else:
-        write_report([checked], Sources(), options, evidence=True)
+        write_report([checked], Sources(), options, evidence=True, run=True)
     if result.how_ended == "cancelled":
         return INTERRUPTED
     status = exit_status([checked])
@@ -359,7 +359,8 @@ def _ending(result: RunResult, request: RunRequest) -> str:
         "cancelled": "the script was interrupted",
         "died": "the script died",
     }
-    detail = result.detail if len(result.detail) <= _LONGEST else result.detail[: _LONGEST - 3] + "..."
+    said = result.detail.removesuffix(": ")  # an exception without a message
+    detail = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
     if result.how_ended == "timeout":
         detail = f"after {request.timeout:g} seconds (--timeout 0 runs it to its end)"
     return f"{ways[result.how_ended]}: {detail} ({seen})"

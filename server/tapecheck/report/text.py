@@ -20,6 +20,7 @@ DEFAULT_WIDTH = 120
 _NARROWEST = 40
 _CONTEXT = 1
 _ELSEWHERE = 10
+_UNDECIDED = "undecided: what was seen of this run speaks neither for it nor against it"
 _SEVERITIES = ("error", "warning", "info", "hint")
 
 
@@ -29,10 +30,12 @@ def render(
     *,
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
+    recorded: bool = False,
 ) -> str:
     """Every problem and finding, file by file, each followed by an empty line; ends with a summary line.
 
-    `width` is the terminal's number of columns: longer source lines are cut around what is underlined.
+    `width` is the terminal's number of columns: longer source lines are cut around what is underlined. `recorded` says
+    that the findings were held against a run: one without evidence is then said to be undecided.
     """
     paint = Paint(colour)
     pieces: list[str] = []
@@ -49,8 +52,9 @@ def render(
         for index, finding in enumerate(file.findings):
             pieces.append(
                 render_finding(
-                    finding, sources, fixes=file.fixes_of(index), trial=file.trial_of(index), paint=paint, width=width
-                )
+                    finding, sources, fixes=file.fixes_of(index), trial=file.trial_of(index), paint=paint, width=width,
+                    recorded=recorded,
+                )  # fmt: skip
             )
             paths.add(file.path)
         found.extend(file.findings)
@@ -88,6 +92,7 @@ def render_finding(
     trial: Tried | None = None,
     paint: Paint | None = None,
     width: int = DEFAULT_WIDTH,
+    recorded: bool = False,
 ) -> str:
     """One finding: header, excerpts with all labels, help, what a recorded run said, the preferred fix and its run."""
     paint = paint or Paint()
@@ -122,6 +127,8 @@ def render_finding(
     tail.append(("help", finding.help))
     if finding.evidence is not None:
         tail.append(("run", f"{finding.evidence.verdict}: {finding.evidence.detail}"))
+    elif recorded:
+        tail.append(("run", _UNDECIDED))
     preferred = fixes[0] if fixes else None
     if preferred is not None:
         tail.append((f"fix ({preferred.applicability})", _fix_line(preferred)))
