@@ -74,3 +74,30 @@ def test_blocks_functions_and_exceptions(write: Write, tmp_path: Path) -> None:
         timeout=120, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert "TAPE201" in checked.stdout and "script.py:11" in checked.stdout
+
+
+OLDER = """
+import tapecheck, torch
+
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+try:
+    with tapecheck.record() as tape:
+        with torch.enable_grad():
+            loss.backward()
+            loss.backward()
+finally:
+    print(tape)
+"""
+
+
+def test_a_graph_older_than_the_block_and_an_exception_that_leaves_it(write: Write, tmp_path: Path) -> None:
+    env = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, write(OLDER)], cwd=tmp_path, env=env,
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "Trying to backward" in done.stderr
+    assert "built on a line that was not recorded and freed by the backward on line 8" in done.stdout
+    assert "1 | import" not in done.stdout and "found-by-run: raised: " in done.stdout
+    assert "caught" not in done.stdout and "swallowed" not in done.stdout

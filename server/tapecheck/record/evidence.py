@@ -70,7 +70,13 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
             _explains(story, item, finding) for item in confirmed
         ):
             judged.append(finding)
-    return judged
+    return [_of_known_places(finding) for finding in judged]
+
+
+def _of_known_places(finding: Finding) -> Finding:
+    """A finding without the labels of places that the recorder did not see: graphs older than the recording."""
+    known = tuple(label for label in finding.labels if not label.span.is_unknown)
+    return finding if len(known) == len(finding.labels) else dataclasses.replace(finding, labels=known)
 
 
 def _same(story: Story, left: Finding, right: Finding) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from tapecheck.rules import Finding, Reading
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import line
-from tapecheck.tape import Bind, End, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
+from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
 
 _LONGEST = 240
 CONSECUTIVE = 5
@@ -95,9 +96,10 @@ class Story:
         self.tape = tape
         self.directory = directory
         self._files: dict[str, str] = {}
-        self.view = Tape(tape.producer, [event for event in tape.events if not self._sparse(event)])
+        events = _told_once(tape.events)
+        self.view = Tape(tape.producer, [event for event in events if not self._sparse(event)])
         self.reading = Reading(self.view)
-        self.raised = [event for event in tape.events if isinstance(event, Raised)]
+        self.raised = [event for event in events if isinstance(event, Raised)]
         # A name is bound by a few statements, again and again: one event of each will do.
         self.binds = list({(b.name, b.at.span): b for b in tape.events if isinstance(b, Bind)}.values())
         self.hits: dict[tuple[str, int], int] = {}
@@ -230,6 +232,19 @@ class Story:
             return self.reading.ledger.nodes.get(raised.node)
         problem = failed.traversal.problem if failed is not None else None
         return problem.node if problem is not None else None
+
+
+def _told_once(events: list[Event]) -> list[Event]:
+    """The events with each exception once: one that seemed caught, by a `with` or a `finally`, may end the program."""
+    raised = [event for event in events if isinstance(event, Raised) and event.backward is not None]
+    again: set[int] = set()
+    settled: dict[int, Event] = {}
+    for last in raised:
+        for event in raised if not last.caught else ():
+            if event.caught and (event.backward, event.message) == (last.backward, last.message):
+                settled[id(event)] = dataclasses.replace(event, caught=False, left=False)
+                again.add(id(last))
+    return [settled.get(id(event), event) for event in events if id(event) not in again]
 
 
 def real_path(file: str, directory: str | None) -> str:

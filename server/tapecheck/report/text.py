@@ -52,9 +52,14 @@ def render(
         for index, finding in enumerate(file.findings):
             pieces.append(
                 render_finding(
-                    finding, sources, fixes=file.fixes_of(index), trial=file.trial_of(index), paint=paint, width=width,
+                    finding,
+                    sources,
+                    fixes=file.fixes_of(index),
+                    trial=file.trial_of(index),
+                    paint=paint,
+                    width=width,
                     recorded=recorded,
-                )  # fmt: skip
+                )
             )
             paths.add(file.path)
         found.extend(file.findings)

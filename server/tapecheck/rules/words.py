@@ -92,6 +92,8 @@ def quoted(name: str, otherwise: str) -> str:
 
 def line(span: Span, home: Span) -> str:
     """A place in words, as seen from another: "line 16", or "models.py:16" in another file."""
+    if span.is_unknown:
+        return "a line that was not recorded"
     if span.file == home.file:
         return f"line {span.line}"
     return f"{span.file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{span.line}"

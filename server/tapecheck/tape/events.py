@@ -41,6 +41,11 @@ class Span:
     end_line: int
     end_column: int
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a recorder did not see the place: it then writes an empty one at the beginning of the script."""
+        return self.line == self.column == self.end_line == self.end_column == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
