@@ -721,6 +721,65 @@ def test_what_does_not_hold_is_not_offered() -> None:
     assert fixes_for(report, finding, check=lambda source: report) == []
 
 
+def test_a_tensors_method_is_not_called_on_an_object_or_a_number() -> None:
+    """Neither objects of the user's classes nor numbers have a `.detach()`; the tensors beside them do."""
+    sums = SETUP + """
+class Terms:
+    def __init__(self):
+        self.terms = []
+
+    def __iadd__(self, value):
+        self.terms.append(value)
+        return self
+
+
+model = nn.Linear(3, 1)
+terms = Terms()
+for step in range(4):
+    terms += model(torch.randn(4, 3)).pow(2).mean()
+    torch.stack(terms.terms).sum().backward()
+"""
+    states = SETUP + """
+from dataclasses import dataclass, replace
+
+
+@dataclass
+class Carry:
+    h: torch.Tensor
+    c: torch.Tensor
+
+
+cell = nn.LSTMCell(3, 4)
+carry = Carry(torch.zeros(2, 4), torch.zeros(2, 4))
+for step in range(4):
+    h, c = cell(torch.randn(2, 3), (carry.h, carry.c))
+    carry = replace(carry, h=h, c=c)
+    h.pow(2).mean().backward()
+"""
+    for text, wrong in ((sums, "terms.detach()"), (states, "carry.detach()")):
+        report = report_of(text)
+        for fix in fixes_for(report, finding_of(report, "TAPE101")):
+            assert wrong not in fixed(text, fix), fix.title
+    kept = SETUP + """
+model = nn.Linear(3, 1)
+history = []
+
+
+def record(**values):
+    history.append({name: value for name, value in values.items()})
+
+
+for step in range(5):
+    loss = model(torch.randn(4, 3)).pow(2).mean()
+    loss.backward()
+    record(loss=loss, number=loss.item())
+"""
+    report = report_of(kept)
+    offered = fixes_for(report, finding_of(report, "TAPE201"))
+    assert offered
+    assert all("value.detach()" not in fixed(kept, fix) for fix in offered)
+
+
 def test_without_libcst_there_are_no_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = SETUP + CARRIED["a name"][0]
     report = report_of(text)

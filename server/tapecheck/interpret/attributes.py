@@ -16,7 +16,6 @@ from tapecheck.interpret.values import (
     Module,
     Native,
     Record,
-    Signal,
     Super,
     Tensor,
     Unknown,
@@ -100,8 +99,8 @@ def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.A
         fallback = find_method(machine, owner, "__getattr__")
         if fallback is not None:
             return machine.call(fallback, [name], {}, node)
-    if machine.handlers and complete(machine, owner):
-        raise Signal("AttributeError")
+    if complete(machine, owner):
+        machine.wrong("AttributeError", node)
     value = Unknown(name)
     attrs[name] = value
     return value
@@ -143,7 +142,7 @@ def class_attribute(machine: Machine, cls: Class, name: str, receiver: Value, no
 
 def bind(machine: Machine, value: Value, receiver: Value, node: ast.AST) -> Value:
     instance = isinstance(receiver, (Instance, Record))
-    if isinstance(value, Function):
+    if isinstance(value, Function) or (isinstance(value, Native) and value.method):
         return Bound(value, receiver) if instance else value
     if isinstance(value, Wrapped):
         if value.kind == "staticmethod":

@@ -133,7 +133,7 @@ class _Scan:
         """
         if isinstance(value, (Tensor, Unknown)):
             kept = tensors_in(value) if isinstance(value, Tensor) and value.given is not None else [value]
-            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_parameter(value)):
+            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_in_module(value, owner)):
                 self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
         if isinstance(value, (tuple, List, Dict, Set)):
@@ -221,8 +221,8 @@ class _Scan:
             if value.quiet == self.world.kept:
                 return True
             if kind is Instance and value.module and value.cls is None and "container" not in value.facts:
-                # A layer of the library holds parameters only.
-                if not self.world.parameters_changed:
+                # A layer of the library holds leaves only, as long as none was changed in place.
+                if not self.world.leaves_changed:
                     return True
         if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
             return False
@@ -307,9 +307,11 @@ class _Scan:
             return bool(owner.stamps)
         return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
 
-    def changed_parameter(self, value: Tensor | Unknown) -> bool:
-        """Whether this iteration changed a module's parameter in place, which nothing ever stores anew."""
-        return isinstance(value, Tensor) and value.parameter and bool(value.changed and value.changed[0] >= self.clock)
+    def changed_in_module(self, value: Tensor | Unknown, owner: Any) -> bool:
+        """Whether this iteration changed a module's parameter or buffer in place, which nothing ever stores anew."""
+        if not isinstance(value, Tensor) or value.changed is None or (owner.stamps and not value.parameter):
+            return False
+        return value.changed[0] >= self.clock
 
     def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def contextmanager(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`@contextmanager`: a generator function whose one yield stands for the block."""
     function = args[0] if args else Unknown("function")
-    return Native("contextmanager", lambda m2, given, named, at: _managed(m2, function, given, named, at))
+    return Native("contextmanager", lambda m2, given, named, at: _managed(m2, function, given, named, at), method=True)
 
 
 def _managed(m: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -64,6 +64,7 @@ def _managed(m: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.
         return Native(
             "contextmanager",
             lambda m3, a, k, n: _within(m3, _managed(m3, function, args, kwargs, n), inner, a, k, n),
+            method=True,
         )
 
     manager.attrs.update(
@@ -93,7 +94,9 @@ def _within(m: Machine, manager: Value, function: Value, args: Args, kwargs: Kwa
 
 def decorated(manager: Instance, function: Value) -> Native:
     """A function under a context manager used as decorator (ContextDecorator)."""
-    return Native("decorated", lambda m, args, kwargs, node: _within(m, manager, function, args, kwargs, node))
+    return Native(
+        "decorated", lambda m, args, kwargs, node: _within(m, manager, function, args, kwargs, node), method=True
+    )
 
 
 def suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -70,13 +70,14 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
     if isinstance(owner, List) and name == "maxlen":
         return owner.bound
     if isinstance(owner, (List, Set, Dict)):
-        _expects_tensor(machine, name, node)
+        expects_tensor(machine, name, node)
         return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
     if isinstance(owner, (str, int, float, bytes)):
         if isinstance(owner, (int, float)) and name in ("real", "imag"):
             return getattr(owner, name)
         if name in ("value", "name"):
             return owner if name == "value" else Unknown("text")
+        expects_tensor(machine, name, node)
         return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
     if isinstance(owner, Native) and owner.name in TYPE_NAMES:
         if name == "fromkeys":
@@ -85,7 +86,9 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
             return owner.name
         # `str.lower` as a function: the method of its first argument.
         return Native(
-            name, lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at)
+            name,
+            lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at),
+            method=True,
         )
     if owner is None:
         machine.wrong("AttributeError", node)
@@ -101,14 +104,20 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
     if isinstance(owner, tuple) and name in _PARTS and _PARTS[name] < len(owner):
         return owner[_PARTS[name]]
     if isinstance(owner, tuple):
-        _expects_tensor(machine, name, node)
+        expects_tensor(machine, name, node)
     return Unknown(name)
 
 
-def _expects_tensor(machine: Machine, name: str, node: ast.AST) -> None:
-    """A tensor's method asked of a container that has none: an exception, if the dry run is right about it."""
-    if name in ("backward", "detach", "item", "requires_grad", "grad", "grad_fn", "clone", "mean", "pow"):
+def expects_tensor(machine: Machine, name: str, node: ast.AST) -> None:
+    """A tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
+    if name in _OF_TENSORS:
         machine.world.mistakes.add(("AttributeError", machine.world.span(node)))
+
+
+_OF_TENSORS = frozenset((
+    "backward", "clone", "detach", "detach_", "grad", "grad_fn", "item", "mean", "pow", "requires_grad",
+    "requires_grad_",
+))  # fmt: skip
 
 
 _PARTS = {

@@ -345,7 +345,11 @@ class Modules:
 
     def _module_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         result = Dict({}, born=self.world.clock)
+        themselves = concrete(kwargs.get("keep_vars", args[2] if len(args) > 2 else False)) is True
         for name, tensor in self.named_parameters(owner):
+            if themselves:
+                result.items[name] = tensor
+                continue
             shared = self.world.data(name)
             shared.storage = tensor.storage
             result.items[name] = shared

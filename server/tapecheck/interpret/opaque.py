@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import arguments, unknowns
+from tapecheck.interpret import arguments, methods, unknowns
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -60,6 +60,9 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             child = unknowns.attribute_of_unknown(owner, name)
             child.node, child.oldest, child.data = None, None, name != "grad"
             return child
+    if owner.name in ("number", "len") and name not in ("item", "mean"):
+        # NumPy's numbers and arrays have these two.
+        methods.expects_tensor(torch.machine, name, node)
     return unknowns.attribute_of_unknown(owner, name)
 
 

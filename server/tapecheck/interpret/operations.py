@@ -259,7 +259,6 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
         whole = target
         _adopt(torch, target, built)
     target.changed = whole.changed = (world.clock, world.site(node))
-    world.parameters_changed |= target.parameter or whole.parameter
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
     for view in list(whole.storage.views or ())[:_MAX_VIEWS]:
@@ -268,6 +267,7 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
 
 
 def _adopt(torch: Torch, tensor: Tensor, built: Tensor) -> None:
+    torch.world.leaves_changed = torch.world.leaves_changed or tensor.is_leaf or tensor.node is None
     tensor.node, tensor.graph, tensor.oldest = built.node, built.graph, built.oldest
     torch.world.kept += 1
     tensor.is_leaf = False

@@ -334,10 +334,14 @@ class Bound:
 
 @dataclass(eq=False, slots=True)
 class Native:
-    """A callable that the dry run itself provides."""
+    """A callable that the dry run itself provides.
+
+    `method` says that it stands for a function of Python's: in a class, it is bound to the object it is read from.
+    """
 
     name: str
     call: Callable[[Machine, Args, Kwargs, ast.AST], Value]
+    method: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -100,8 +100,8 @@ class World:
         # Counts what may have put a graph into an object: stores to attributes, tensors changed in place. Objects of
         # imported modules outlive a world, so no two worlds count the same numbers.
         self.kept = next(_WORLDS) << 32
-        self.parameters_changed = False
-        """Whether an op in place has given a parameter a graph: then modules hold more than leaves."""
+        self.leaves_changed = False
+        """Whether an op in place has given a graph to a tensor that had none: then modules may hold more than leaves."""
         self.grad_modes: list[Fact] = ["yes"]
         self.off_at: Span | None = None
         """The call of `set_grad_enabled` that has switched recording off, while it is in force."""

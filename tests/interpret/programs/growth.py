@@ -440,4 +440,63 @@ for step in range(12):
     del layer
     pass  # count
 """,
+    "a method that is a context manager and keeps what the block puts into its box": """
+import contextlib
+class Meter:
+    def __init__(self):
+        self.values = []
+    @contextlib.contextmanager
+    def track(self, name):
+        box = {}
+        try:
+            yield box
+        finally:
+            self.values.append((name, box.get("loss")))  # grows
+meter = Meter()
+for step in range(12):
+    with meter.track(f"step {step}") as box:
+        box["loss"] = train()
+    pass  # count
+""",
+    "a method that is a context manager and keeps the number": """
+import contextlib
+class Meter:
+    def __init__(self):
+        self.values = []
+    @contextlib.contextmanager
+    def track(self, name):
+        box = {}
+        try:
+            yield box
+        finally:
+            self.values.append((name, box["loss"].item()))
+meter = Meter()
+for step in range(12):
+    with meter.track(f"step {step}") as box:
+        box["loss"] = train()
+    pass  # count
+""",
+    "a layer that averages another one in place": """
+average = nn.Linear(3, 1).requires_grad_(False)
+for step in range(12):
+    train()
+    for kept, parameter in zip(average.parameters(), model.parameters()):
+        kept.lerp_(parameter, 0.1)  # grows
+    pass  # count
+""",
+    "a layer that averages another one's numbers in place": """
+average = nn.Linear(3, 1).requires_grad_(False)
+for step in range(12):
+    train()
+    for kept, parameter in zip(average.parameters(), model.parameters()):
+        kept.lerp_(parameter.detach(), 0.1)
+    pass  # count
+""",
+    "a buffer of a layer that is averaged in place and read once": """
+norm = nn.BatchNorm1d(3)
+for step in range(12):
+    train()
+    norm.running_mean.mul_(0.9).add_(model.weight[0], alpha=0.1)  # grows
+    pass  # count
+""",
 }

@@ -803,4 +803,41 @@ y.backward()
 if a.kind == "SUM" and a.sizes == [2, 4]:
     y.backward()  # raises
 """,
+    "a method of dict as the attributes of a class": """
+class Config(dict):
+    __getattr__ = dict.__getitem__
+config = Config(keep=True, drop=False)
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+y.backward(retain_graph=config.keep)
+y.backward(retain_graph=config.drop)
+y.backward()  # raises
+""",
+    "a context manager is a method as any other": """
+import contextlib
+class Log:
+    def __init__(self, kept):
+        self.kept = kept
+    @contextlib.contextmanager
+    def keeping(self, *, last=False):
+        yield self.kept and not last
+log = Log(True)
+w = torch.ones(3, requires_grad=True)
+y = w.exp().sum()
+with log.keeping() as keep:
+    y.backward(retain_graph=keep)
+with log.keeping(last=True) as keep:
+    y.backward(retain_graph=keep)
+y.backward()  # raises
+""",
+    "a state dict of the parameters themselves": """
+net = nn.Linear(3, 1)
+averages = {}
+for step in range(2):
+    for name, value in net.state_dict(keep_vars=True).items():
+        averages[name] = value.exp()
+loss = sum(value.sum() for value in averages.values())
+loss.backward()
+loss.backward()  # raises
+""",
 }
