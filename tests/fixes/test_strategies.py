@@ -780,6 +780,19 @@ for step in range(5):
     assert all("value.detach()" not in fixed(kept, fix) for fix in offered)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "word"),
+    [
+        ("torch.set_grad_enabled(False)\n", "torch.set_grad_enabled(True)\n", "`set_grad_enabled(False)`"),
+        ("with torch.no_grad():\n    ", "", "`no_grad`"),
+        ("with torch.inference_mode():\n    ", "", "`inference_mode`"),
+    ],
+)
+def test_what_switches_recording_off_is_called_by_its_name(before: str, after: str, word: str) -> None:
+    text = f"{SETUP}net = nn.Linear(3, 1)\n{before}y = net(torch.randn(2, 3))\n{after}y.sum().backward()\n"
+    assert any(f"Take out {word} on line" in fix.title for fix in fixes_of(text, "TAPE103"))
+
+
 def test_without_libcst_there_are_no_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = SETUP + CARRIED["a name"][0]
     report = report_of(text)

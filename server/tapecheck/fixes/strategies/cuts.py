@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tapecheck.fixes import rewrite
@@ -18,6 +19,9 @@ _WORDS = {
     "detach": "`.detach()`", "data": "`.data`", "item": "`.item()`", "copy": "the copy by `torch.tensor`",
     "no_grad": "`no_grad`", "checkpoint": "the reentrant checkpoint", "numpy": "the way through numpy",
 }  # fmt: skip
+
+
+_SWITCH = re.compile(r"\b(set_grad_enabled\(False\)|inference_mode|no_grad)")
 
 
 def remove_cut(context: Context) -> Iterator[Candidate]:
@@ -116,7 +120,10 @@ def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
         line, word = cut.at.line, _WORDS.get(cut.how, "the cut")
         if cut.how == "no_grad" and changes:
             # The block or decorator that goes, not the op under it.
-            line = code.index.place(min(change.start for change in changes))[0]
+            first = min(changes, key=lambda change: change.start)
+            line = code.index.place(first.start)[0]
+            switch = _SWITCH.search(code.text, first.start, max(first.end, first.start))
+            word = f"`{switch.group()}`" if switch is not None else word
         elif cut.how == "copy" and isinstance(call := code.expression_at(cut.at.span), ast.Call):
             word = f"the copy by `{code.segment(call.func)}`" if dotted(call.func) is not None else "the copy"
         parts.append(f"{word} on line {line}")
