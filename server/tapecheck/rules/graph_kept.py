@@ -435,7 +435,14 @@ def _explained(reading: Reading, growth: _Growth) -> bool:
 
 
 def _by_depth(reading: Reading, growth: _Growth) -> bool:
-    """Whether each iteration applies other parameters: a loop over layers, part of one forward pass."""
+    """Whether each iteration applies other parameters: a loop over layers, part of one forward pass.
+
+    One that runs a backward itself, in each iteration, is a loop over models that are trained one after the other.
+    """
+    loop = growth.held.loop
+    trained = {iteration_in(run.at, loop) for run in reading.runs if run.backward.call == "backward"}
+    if trained.issuperset(growth.steps):
+        return False
     used: dict[int, set[int]] = {}
     for number in growth.reached:
         iteration = reading.iteration_of(number, growth.held.loop)
@@ -470,7 +477,7 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
             continue
         old = {node for node in reached[index] if 0 < reading.iteration_of(node, loop) <= index}
         for run in later:
-            walked = old & run.traversal.executed.keys()
+            walked = _walked(reading, run, old)
             if not walked:
                 continue
             # A backward in the last iteration through what all of them made: the loop was one window.
@@ -490,6 +497,16 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
             if direct & gone.keys():
                 return True
     return False
+
+
+def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
+    """The nodes that a backward runs through; not those at which it only takes a gradient."""
+    executed = run.traversal.executed.keys()
+    walked = nodes & executed
+    for target in walked & set(run.backward.inputs or ()):
+        if executed.isdisjoint(reading.sources(target)):
+            walked.discard(target)
+    return walked
 
 
 def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:

@@ -246,6 +246,7 @@ def _carries(context: Context, part: ast.expr) -> bool:
 def _scalar(context: Context, part: ast.expr) -> bool:
     """Whether a value is known to be one number: a backward without a gradient argument started from it."""
     name = dotted(part)
+    averages = not _unreduced(context.code)
     for tape in context.tapes:
         roots: set[int] = set()
         bound: set[int] = set()
@@ -258,13 +259,23 @@ def _scalar(context: Context, part: ast.expr) -> bool:
                 bound.add(event.node)
             elif isinstance(event, Node) and context.code.expression_at(event.at.span) is part:
                 bound.add(event.id)
-                if "loss" in event.op or "entropy" in event.op:
+                if averages and ("loss" in event.op or "entropy" in event.op):
                     roots.add(event.id)
-            elif isinstance(event, Node) and ("loss" in event.op or "entropy" in event.op):
+            elif averages and isinstance(event, Node) and ("loss" in event.op or "entropy" in event.op):
                 roots.add(event.id)
         if bound and bound <= roots:
             return True
     return False
+
+
+def _unreduced(code: Code) -> bool:
+    """Whether some loss may be asked for one value per sample: `reduction="none"`."""
+    return any(
+        isinstance(node, ast.keyword)
+        and node.arg in ("reduction", "reduce")
+        and not (isinstance(node.value, ast.Constant) and node.value.value in ("mean", "sum", "batchmean", True))
+        for node in ast.walk(code.tree)
+    )
 
 
 def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
