@@ -499,4 +499,29 @@ for step in range(12):
     norm.running_mean.mul_(0.9).add_(model.weight[0], alpha=0.1)  # grows
     pass  # count
 """,
+    "scores of models that are trained one after the other": """
+scores = []
+for net in [nn.Linear(3, 1) for _ in range(12)]:
+    own = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.randn(4, 3)).pow(2).mean().backward()
+    own.step()
+    scores.append(net(torch.randn(4, 3)).pow(2).mean())  # grows
+    pass  # count
+""",
+    "a state that moves by its own gradient and by what a model makes of it": """
+x = torch.randn(4, 3, requires_grad=True)
+for step in range(12):
+    y = model(x)
+    (gradient,) = torch.autograd.grad(y.pow(2).sum(), x)
+    x = 0.9 * x + 0.1 * y + 0.01 * gradient  # grows
+    pass  # count
+""",
+    "a state that moves by its own gradient and is cut": """
+x = torch.randn(4, 3, requires_grad=True)
+for step in range(12):
+    y = model(x)
+    (gradient,) = torch.autograd.grad(y.pow(2).sum(), x)
+    x = (0.9 * x + 0.1 * y + 0.01 * gradient).detach().requires_grad_()
+    pass  # count
+""",
 }
