@@ -133,7 +133,7 @@ class _Scan:
         """
         if isinstance(value, (Tensor, Unknown)):
             kept = tensors_in(value) if isinstance(value, Tensor) and value.given is not None else [value]
-            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_in_module(value, owner)):
+            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_there(value, owner)):
                 self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
         if isinstance(value, (tuple, List, Dict, Set)):
@@ -307,7 +307,7 @@ class _Scan:
             return bool(owner.stamps)
         return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
 
-    def changed_in_module(self, value: Tensor | Unknown, owner: Any) -> bool:
+    def changed_there(self, value: Tensor | Unknown, owner: Any) -> bool:
         """Whether this iteration changed a module's parameter or buffer in place, which nothing ever stores anew."""
         if not isinstance(value, Tensor) or value.changed is None or (owner.stamps and not value.parameter):
             return False

@@ -101,7 +101,7 @@ class World:
         # imported modules outlive a world, so no two worlds count the same numbers.
         self.kept = next(_WORLDS) << 32
         self.leaves_changed = False
-        """Whether an op in place has given a graph to a tensor that had none: then modules may hold more than leaves."""
+        """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.grad_modes: list[Fact] = ["yes"]
         self.off_at: Span | None = None
         """The call of `set_grad_enabled` that has switched recording off, while it is in force."""
