@@ -138,6 +138,15 @@ def test_how_a_script_died_is_said_and_is_no_error(script: Path, ending: str, sa
     assert (done.returncode, done.stdout) == (0, "up\nNothing found in 1 file.\n")
 
 
+def test_a_page_that_cannot_be_written_costs_the_page_alone(script: Path) -> None:
+    (script / "clean.py").write_text("print('hello')\n")
+    done = run(script, "--html", "clean.py/page.html", "clean.py")
+    assert (done.returncode, done.stdout) == (2, "hello\nNothing found in 1 file.\n")
+    assert "tapecheck: cannot write clean.py/page.html: " in done.stderr
+    done = run(script, "--max-iterations", "few", "clean.py")
+    assert done.returncode == 2 and "argument --max-iterations: few is no whole number" in done.stderr
+
+
 def test_what_a_run_does_not_decide_is_said_to_be_undecided(script: Path) -> None:
     (script / "early.py").write_text(
         "import torch\n"
@@ -282,7 +291,7 @@ def test_ctrl_c_ends_the_script_and_still_reports(script: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert any(row["code"] == "TAPE201" for row in json.loads(out))
-    assert "tapecheck: the script was interrupted" in err
+    assert "tapecheck: the script was interrupted (" in err
 
 
 LIBRARY = """\

@@ -180,18 +180,24 @@ def _command(text: str) -> list[str]:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number
 
 
 def _limit(text: str) -> float | None:
-    return _seconds(text) if float(text) else None
+    return None if text.strip("0.") == "" and "0" in text else _seconds(text)
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds") from None
     # Written so that "nan", of which no comparison holds, is refused too.
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")

@@ -81,12 +81,13 @@ def run_script(options: argparse.Namespace) -> int:
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
-    if options.html is not None:
-        _write_page(options.html, page)
     if options.output_format == "html":
         write(html.render(page))
     else:
         write_report([checked], Sources(), options, evidence=True, run=True)
+    # After the report, which is not lost where the page cannot be written.
+    if options.html is not None:
+        _write_page(options.html, page)
     if result.how_ended == "cancelled":
         return INTERRUPTED
     status = exit_status([checked])
@@ -363,4 +364,6 @@ def _ending(result: RunResult, request: RunRequest) -> str:
     detail = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
     if result.how_ended == "timeout":
         detail = f"after {request.timeout:g} seconds (--timeout 0 runs it to its end)"
+    if result.how_ended == "cancelled":
+        return f"{ways[result.how_ended]} ({seen})"
     return f"{ways[result.how_ended]}: {detail} ({seen})"

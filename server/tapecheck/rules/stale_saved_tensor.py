@@ -190,7 +190,11 @@ loss.backward()
         version = problem.saved.version
         labels = [
             Label(node.at.span, f"{quoted(saved, 'it')} was saved here, at version {version}", "built"),
-            Label(change.at.span, f"changed in place here by {culprit}", "changed"),
+            Label(
+                change.at.span,
+                "changed in place here" if " " in change.how else f"changed in place here by {culprit}",
+                "changed",
+            ),
         ]
         if origin.kind == "carried" and origin.at is not None:
             if origin.name:
@@ -271,6 +275,9 @@ def _culprit(reading: Reading, change: InPlace) -> str:
         if called:
             return f"`{called}()`"
         return f"`{optimizer}.step()`" if optimizer else "the optimizer's step"
+    if " " in change.how:
+        # A recorded run sees that a statement changed a tensor, and not by which op.
+        return f"an {change.how}"
     return f"`{change.how}`" if change.how else "an in-place operation"
 
 
