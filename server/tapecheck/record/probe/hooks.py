@@ -48,12 +48,6 @@ class Engine:
 
 def _announce(recorder: Any, frame: FrameType) -> None:
     local = frame.f_locals
-    roots, args = local.get("t_outputs"), local.get("args")
-    if type(roots) is tuple and args is not None and len(args) > 3 and not args[1] and not args[3]:
-        # What nearly all calls are, told at once.
-        accumulates = local["kwargs"].get("accumulate_grad", True)
-        recorder.backward(frame, list(roots), None, False, bool(args[2]), accumulates)
-        return
     if "args" in local and "t_outputs" in local:
         # torch >= 2.4: _engine_run_backward(t_outputs, grads, retain, create, inputs, ..., accumulate_grad=)
         args, words = local["args"], local.get("kwargs") or {}
