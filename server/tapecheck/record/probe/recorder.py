@@ -35,8 +35,8 @@ from .writer import Writer, span
 
 _DEPTH_AS_IT_IS = 15_000
 _NEVER = 1 << 62
-# So many iterations may end before the clock is looked at.
-_UNTIMED = 16
+# So many iterations may end before the clock is looked at, where as many took less than these seconds.
+_UNTIMED, _SHORT = 16, 0.1
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -75,7 +75,7 @@ class Recorder(Listener):
         self.device: Any = None
         # Whether the program uses CUDA, as far as iterations told.
         self.on_device = False
-        self.began = time.monotonic()
+        self.began = self.checked = time.monotonic()
         self.failures = 0
         self.first_failure = ""
         self.backwards = 0
@@ -194,9 +194,10 @@ class Recorder(Listener):
 
     def check_limits(self) -> None:
         limits = self.limits
+        self.checked = time.monotonic()
         if limits.backwards and self.backwards >= limits.backwards:
             self.stop_program("after %d backward calls, as asked" % self.backwards)
-        if limits.seconds and time.monotonic() - self.began > limits.seconds:
+        if limits.seconds and self.checked - self.began > limits.seconds:
             self.stop_program("after %g seconds, as asked" % limits.seconds)
 
     # Sites
@@ -409,9 +410,7 @@ class Recorder(Listener):
         if counted is not None and self.on_device:
             self._device_times(lines, loop)
         elif counted is not None and index < loop.sample and self.told is None and self.plain_run:
-            if self.limits.seconds:
-                self.check_limits()
-            loop.look = min(loop.sample, index + _UNTIMED)
+            loop.look = self._next_look(index, loop.sample)
             return
         looked_at = loop.entry <= WRITTEN_FIRST or loop.entry in SAMPLED
         built = lines.seen != loop.began
@@ -441,11 +440,19 @@ class Recorder(Listener):
                 # Begun after all of the above: the device would wait for it.
                 self.device.begins(loop)
             elif self.plain_run and self.told is None:
-                loop.look = min(loop.sample, index + _UNTIMED) if self.limits.seconds else loop.sample
-        elif self.told is None and not self.limits.seconds:
-            loop.look = next_sample(index) if looked_at else _NEVER
+                loop.look = self._next_look(index, loop.sample)
+        elif self.told is None:
+            loop.look = self._next_look(index, loop.sample if looked_at else _NEVER)
         if self.limits.seconds:
             self.check_limits()
+
+    def _next_look(self, index: int, sample: int) -> int:
+        """The iteration after which to look next: `sample`, or an earlier one where the run may end by the clock."""
+        if not self.limits.seconds:
+            return sample
+        before = self.checked
+        self.check_limits()
+        return min(sample, index + (_UNTIMED if self.checked - before < _SHORT else 1))
 
     def count_iterations(self, loop: RunningLoop) -> None:
         """Count the iterations of a training loop from the one that runs on."""
