@@ -104,6 +104,22 @@ for step in range(12):
     assert len(parts) > len({event.id for event in parts}), "one call was told twice, a part at a time"
 
 
+def test_of_several_retaining_calls_each_is_needed_by_what_comes_later(record: Record) -> None:
+    program = """
+import torch
+a = torch.ones(3, requires_grad=True)
+for step in range(30):
+    loss = (a * 2).sum()
+    loss.backward(retain_graph=True)
+    loss.backward(retain_graph=True)
+    if step == 28:
+        loss.backward()
+"""
+    result = record(program)
+    assert result.how_ended == "finished" and result.backwards == 61
+    assert judge([], result.tape) == [], "without the flag of line 7 the last line raises"
+
+
 def test_what_is_kept_from_calls_that_passed_is_found(record: Record) -> None:
     result = record(START + "    loss.backward()\n    losses.append(loss)" + END)
     (finding,) = judge([], result.tape)

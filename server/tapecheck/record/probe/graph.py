@@ -65,11 +65,13 @@ class Passed:
 
     The nodes it walked carry this mark. Once one of them matters again (it is walked once more, fails or is held), it
     is written with all there is to say of it, and this backward, too. With `put_off` only its roots carry the mark
-    so far.
+    so far. Nodes that several retaining calls walked carry the mark of the newest, and `earlier` is that of the one
+    before.
     """
 
     __slots__ = (
-        "accumulates", "call", "create", "iteration", "number", "oldest", "place", "put_off", "retain", "void",
+        "accumulates", "call", "create", "earlier", "iteration", "number", "oldest", "place", "put_off", "retain",
+        "void",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +89,28 @@ class Passed:
         self.void = False
         # The sequence number of the oldest node that its graph holds, -1 where that is not known.
         self.oldest = -1
+        self.earlier: Optional[Passed] = None
+
+    def after(self, earlier: Optional[Passed]) -> Passed:
+        """The mark of this call for nodes that an earlier one walked, too.
+
+        Of several from one line the newest is enough: that it walked them again is what there is to say of the others.
+        """
+        made = Passed(
+            self.number, self.place, self.iteration, self.call, self.retain, self.create, self.accumulates
+        )  # fmt: skip
+        made.void = self.void
+        if earlier is None:
+            return made
+        made.oldest = earlier.oldest
+        if earlier.place is self.place:
+            made.earlier = earlier.earlier
+        elif earlier.void:
+            made.earlier = self.after(earlier.earlier).earlier
+        else:
+            # A copy: what refers to a mark is counted as a node of its own.
+            made.earlier = earlier.after(self.after(earlier.earlier).earlier)
+        return made
 
 
 class Shape:
@@ -202,6 +226,8 @@ class Reader:
         # The items of the `PutOff`s, one after the other.
         self.put_off: List[Any] = []
         self._unfolded: Dict[int, Passed] = {}
+        # The marks that the last skim gave to nodes which had one already.
+        self.marked_again: Dict[Passed, Passed] = {}
         self.put_off_until = self.put_off_lost = -1
         self._prune_at = 256
         self._look_through_at = 64
@@ -346,8 +372,11 @@ class Reader:
         if mark is not None:
             if type(mark) is tuple:
                 mark = self.unfold(stored)
-            if not mark.void:
-                self.passed.setdefault(mark, []).append(number)
+            walked: Optional[Passed] = mark
+            while walked is not None:
+                if not walked.void:
+                    self.passed.setdefault(walked, []).append(number)
+                walked = walked.earlier
             keeps = keeps or self._was_freed(node)
         elif sequence < self.put_off_until and not keeps and self._was_freed(node):
             keeps = True
@@ -448,10 +477,13 @@ class Reader:
         """Mark every node reachable from `roots` that has no mark yet: how many, and the marks where it came to an end.
 
         Nothing else is read of them but, where asked for, how many sequence numbers before `stamp` each was built.
-        -1 where the graph is too deep.
+        A call that retains what it walks goes on through what such calls walked before: whichever of them walks a node
+        last, what comes later shows that all of them had to retain it. -1 where the graph is too deep.
         """
         key, limit, accumulate = self.key, self.max_depth, self._accumulate
         count, ends = 0, []
+        again: Dict[Passed, Passed] = {}
+        self.marked_again = again
         oldest = LEAF_SEQUENCE
         stack = list(roots)
         pop, push = stack.pop, stack.append
@@ -462,8 +494,21 @@ class Reader:
             stored = node.metadata
             known = stored.get(key)
             if known is not None:
-                if known is not mark:
+                if known is mark:
+                    continue
+                if not (mark.retain and type(known) is Passed and known.retain):
                     ends.append(known if type(known) is not tuple else self.unfold(stored))
+                    continue
+                if known.number == mark.number:
+                    continue
+                renewed = again.get(known)
+                if renewed is None:
+                    renewed = again[known] = mark.after(known)
+                    ends.append(known)
+                stored[key] = renewed
+                for child, _ in node.next_functions:
+                    if child is not None:
+                        push(child)
                 continue
             if accumulate is None and node._sequence_nr() == LEAF_SEQUENCE:
                 accumulate = self._accumulate = type(node)
@@ -486,6 +531,8 @@ class Reader:
         if count and not ends:
             mark.oldest = oldest
         self._keep(mark)
+        for renewed in again.values():
+            self._keep(renewed)
         return count, ends
 
     def is_younger(self, node: Any, began: int) -> bool:

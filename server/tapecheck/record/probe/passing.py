@@ -223,8 +223,11 @@ class Passing:
             finally:
                 if collecting:
                     gc.enable()
+            again = list(self.recorder.reader.marked_again.values())
+            self.recorder.reader.marked_again.clear()
             if walked < 0 or not self._met_before(calls.place, ends):
-                mark.void = True
+                for made in (mark, *again):
+                    made.void = True
                 calls.quiet = calls.wait = 0
                 return False
             if ends and mark.retain:

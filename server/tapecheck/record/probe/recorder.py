@@ -284,8 +284,11 @@ class Recorder(Listener):
         self._write_nodes(nodes)
         if reader.passed:
             passed, reader.passed = reader.passed, {}
-            for mark in sorted(passed, key=lambda mark: mark.number):
-                self.passing.write_passed(mark, passed[mark])
+            calls: Dict[int, Tuple[Passed, List[int]]] = {}
+            for mark, numbers in passed.items():
+                calls.setdefault(mark.number, (mark, []))[1].extend(numbers)
+            for number in sorted(calls):
+                self.passing.write_passed(*calls[number])
         reader.forget_dead_leaves()
 
     def write_leaves(self, leaves: List[NewLeaf], frame: Optional[FrameType]) -> None:
