@@ -52,6 +52,14 @@ def test_retained_graph_is_run_again_and_noted(ledger: Ledger) -> None:
     assert again.retraversed == {2: [1]}
 
 
+def test_of_the_many_calls_that_retained_a_graph_the_last_few_are_noted(ledger: Ledger) -> None:
+    for number in range(1, 21):
+        again = ledger.feed(backward(number, 3, retain="yes"))
+    assert again is not None and again.retraversed == {2: list(range(12, 20))}
+    told = {number for run in ledger.traversals.values() for by in run.retraversed.values() for number in by}
+    assert told == set(range(1, 20)), "each is told by the call after it"
+
+
 def test_more_of_one_call_may_become_known_later(ledger: Ledger) -> None:
     ledger.feed(backward(1, 2, retain="yes", succeeded=True))
     ledger.feed(backward(2, 3))

@@ -33,6 +33,7 @@ UNKNOWN_SOURCE = "UnknownSource"
 """The op of the node that stands for graphs nobody knows."""
 GRAPH_OF = "graph of "
 """What the op of a node begins with that stands for the whole graph of one value nobody knows."""
+_EARLIER = 8
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)
 
 
@@ -60,7 +61,7 @@ class Traversal:
 
     `executed` maps the nodes and leaves that ran to whether they certainly did. `problem` is the first certain
     failure, or else the first possible one. `retraversed` maps nodes holding saved data that an earlier
-    retaining backward had run too to that earlier backward's id.
+    retaining backward had run too to the ids of the last few of those.
     """
 
     backward: Backward
@@ -199,7 +200,10 @@ class Ledger:
                 if before is None or (before.certain == "may" and gone == "yes"):
                     self._freed[node] = _Freed(backward, gone if before is None else either(gone, before.certain))
             if backward.retain != "no":
-                self._retained_by.setdefault(node, []).append(backward.id)
+                earlier = self._retained_by.setdefault(node, [])
+                earlier.append(backward.id)
+                # Each of them is told by the run after it: in a growing chain the whole list would fill the memory.
+                del earlier[:-_EARLIER]
         return traversal
 
     def _unused(self, backward: Backward, reached: dict[int, Fact]) -> Problem | None:
