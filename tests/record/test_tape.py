@@ -324,3 +324,24 @@ def test_child_processes_leave_the_tape_alone(record: Record, method: str) -> No
 
 def _events(result: RunResult, kind: type[Kind]) -> list[Kind]:
     return [event for event in result.tape.events if isinstance(event, kind)]
+
+
+def test_a_recursion_that_goes_too_deep_ends_no_recording(record: Callable[..., RunResult]) -> None:
+    result = record("""
+        import torch
+        def deep(n):
+            return deep(n + 1) + 1
+        w = torch.ones(3, requires_grad=True)
+        for step in range(8):
+            if step == 2:
+                try:
+                    deep(0)
+                except RecursionError:
+                    pass
+            loss = (w * w).sum()
+            loss.backward()
+        loss.backward()
+        """)
+    assert (result.iterations, result.backwards) == (8, 9)
+    (raised,) = [event for event in result.tape.events if isinstance(event, Raised)]
+    assert raised.at.span.line == 13 and raised.at.iteration == ()

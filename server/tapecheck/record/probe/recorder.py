@@ -127,6 +127,9 @@ class Recorder(Listener):
 
     def failed(self) -> None:
         """Note a failure of the recorder itself; called while handling the exception."""
+        if isinstance(sys.exc_info()[1], RecursionError):
+            # The program's own recursion left no room; to say more would need some.
+            return
         self.failures += 1
         if self.failures == 1:
             error = sys.exc_info()[1]

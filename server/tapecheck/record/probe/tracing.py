@@ -618,7 +618,17 @@ class Tracer:
         Only for code that is known not to be the user's; whoever paused says `go_on`. False where nothing was paused.
         """
         trace = self.trace
-        if trace is None or sys.gettrace() is not trace:
+        if trace is None:
+            return False
+        current = sys.gettrace()
+        if current is None and self.paused is None:
+            # Python itself ends the tracing of a thread whose recursion goes too deep for the trace function.
+            lines = self.threads.get(threading.get_ident())
+            if lines is not None and lines.stack:
+                self.paused = lines
+                self.overslept()
+                current = trace
+        if current is not trace:
             return False
         sys.settrace(None)
         return True
@@ -674,6 +684,8 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
                 return None
             activation = tracer.enter(function, frame)
             lines = tracer.lines()
+        except RecursionError:
+            return None
         except Exception:
             tracer.failed()
             return None
