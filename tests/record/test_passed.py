@@ -230,3 +230,59 @@ def test_where_retained_graphs_are_kept_a_call_does_not_look_at_each(monkeypatch
     assert 500 <= len(reader.retaining) <= 520, "those whose graphs went are forgotten"
     refer.clear()
     assert not reader.retains() and not reader.retaining
+
+
+CARRIED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+cell = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(cell.parameters(), lr=0.01)
+state = torch.zeros(5, 4)
+for step in range(80):
+    state = torch.tanh(cell(state) + torch.randn(5, 4))
+    loss = state.pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step != 66:
+        state = state.detach()
+"""
+
+
+def test_a_call_that_failed_is_counted_once_and_freed_nothing_that_was_free(record: Record) -> None:
+    # It was let pass before it was known to fail, as were those before it.
+    result = record(CARRIED)
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line, result.backwards) == ("TAPE101", 11, 68)
+    assert finding.evidence is not None and finding.evidence.iteration == 68
+    assert "in iteration 67 and freed by the call on line 11" in finding.evidence.detail
+
+
+REPLAYED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+losses = []
+for step in range(60):
+    losses.append(model(torch.randn(5, 4)).pow(2).mean())
+    # One of those after which calls passed whose graphs were looked at.
+    loss = losses[step - CHOSEN] if step == 57 else losses[-1]
+    try:
+        loss.backward()
+    except RuntimeError:
+        print("caught")
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("back", [1, 9, 20, 30, 40])
+def test_a_call_that_failed_is_not_taken_for_the_one_that_freed(record: Record, back: int) -> None:
+    result = record(REPLAYED.replace("CHOSEN", str(back)))
+    (raised,) = [event for event in result.tape.events if isinstance(event, Raised)]
+    assert (raised.backward, raised.at.iteration[-1][1], result.backwards) == (58, 58, 60)

@@ -377,7 +377,13 @@ class Reader:
                 if not walked.void:
                     self.passed.setdefault(walked, []).append(number)
                 walked = walked.earlier
-            keeps = keeps or self._was_freed(node)
+            freed = not keeps and self._was_freed(node)
+            keeps = keeps or freed
+            if freed and mark.void and mark.earlier is None and sequence < self.put_off_until:
+                # A call that failed took it for a new one: its root has no mark if an earlier call passed by its place.
+                earlier = self._freed_by(sequence, certain=True)
+                if earlier is not None:
+                    self.passed.setdefault(earlier, []).append(number)
         elif sequence < self.put_off_until and not keeps and self._was_freed(node):
             keeps = True
             mark = self._freed_by(sequence)
@@ -427,6 +433,19 @@ class Reader:
             mark = stored[self.key] = made
         return mark
 
+    def take_back(self, call: Any, root: Any) -> Passed:
+        """The newest call that was let pass without a look, which failed: nothing tells it from one never let pass.
+
+        What it came upon was freed by one before it, unless it was built since.
+        """
+        if self.put_off and self.put_off[-_ITEMS] == call[0]:
+            del self.put_off[-_ITEMS:]
+        if root is not None and root._sequence_nr() != LEAF_SEQUENCE:
+            known = root.metadata.get(self.key)
+            if type(known) is tuple and known[0] == call[0]:
+                del root.metadata[self.key]
+        return PutOff(*call).passed()
+
     def forget_put_off(self) -> None:
         """Forget the older half of the calls that were let pass without a look."""
         half = MAX_PUT_OFF // _ITEMS // 2
@@ -436,8 +455,11 @@ class Reader:
     def _put_off_at(self, index: int) -> PutOff:
         return PutOff(*self.put_off[index * _ITEMS : (index + 1) * _ITEMS])
 
-    def _freed_by(self, sequence: int) -> Optional[Passed]:
-        """The call, of those let pass without a look, that freed a node: None where that is not certain."""
+    def _freed_by(self, sequence: int, certain: bool = False) -> Optional[Passed]:
+        """The call, of those let pass without a look, that freed a node: None where that is not certain.
+
+        `certain` where others may have freed it, too: the shape of the call has to tell.
+        """
         if sequence < self.put_off_lost:
             return None
         count = len(self.put_off) // _ITEMS
@@ -463,7 +485,9 @@ class Reader:
             if len(possible) > 1:
                 return None
         # Without a call of known shape it is the only one there was.
-        return self._passed_again(possible[0]) if possible and low + _MAX_SEARCHED >= count else None
+        if certain or not possible or low + _MAX_SEARCHED < count:
+            return None
+        return self._passed_again(possible[0])
 
     def _passed_again(self, call: PutOff) -> Passed:
         for mark in self.passed:

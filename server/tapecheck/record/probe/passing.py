@@ -8,7 +8,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
-from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, PutOff, Shape
+from .graph import LEAF_SEQUENCE, MAX_PUT_OFF, Kind, Passed, Shape
 from .holds import SAMPLED, next_sample
 from .hooks import nodes_of, roots_of
 from .tracing import Place, RunningLoop, ThreadLines
@@ -280,8 +280,10 @@ class Passing:
     def write_failed(self, mark: Any, frame: FrameType, traceback: Any) -> None:
         """A backward that was let pass failed: write it after all, with what it came upon."""
         recorder = self.recorder
+        # It is counted as one that was written.
+        self.count -= 1
         if type(mark) is tuple:
-            mark = self._unfolded(mark, nodes_of(roots_of(frame))[0])
+            mark = recorder.reader.take_back(mark, nodes_of(roots_of(frame))[0])
         kept = recorder.last_backward
         kept.place, kept.iteration, kept.mark = mark.place, mark.iteration, None
         mark.void = True
@@ -294,18 +296,6 @@ class Passing:
         with recorder.group() as lines:
             recorder.declare_loops(lines)
             recorder.write_backward(mark, roots_of(frame), None, user)
-
-    def _unfolded(self, call: Any, root: Any) -> Passed:
-        """A call that was let pass without a look, marked at its root so that its nodes are found to be its own."""
-        reader = self.recorder.reader
-        known = reader.unfold(root.metadata) if root is not None else None
-        if type(known) is Passed:
-            return known
-        mark = PutOff(*call).passed()
-        if root is not None and known is None:
-            mark.put_off = True
-            root.metadata[reader.key] = mark
-        return mark
 
     def write_passed(self, mark: Passed, nodes: List[int]) -> None:
         """Write a backward that was let pass and turns out to matter, for those of its nodes that do."""
