@@ -180,6 +180,7 @@ def test_lines_that_run_after_a_step_that_raised_are_not_taken_for_others(record
     result = record(START + RAISING_STEP)
     (finding,) = [finding for finding in judge([], result.tape) if finding.severity == "error"]
     assert finding.span.line in (BUILT + 13, BUILT + 14)
+    assert finding.evidence is not None and finding.evidence.iteration == 43 and result.iterations == 43
     built = {event.at.span.line for event in result.tape.events if isinstance(event, Node)}
     assert built <= {BUILT, BUILT + 8, 1}, "line 1 stands for what is not known"
 
@@ -286,3 +287,58 @@ def test_a_call_that_failed_is_not_taken_for_the_one_that_freed(record: Record, 
     result = record(REPLAYED.replace("CHOSEN", str(back)))
     (raised,) = [event for event in result.tape.events if isinstance(event, Raised)]
     assert (raised.backward, raised.at.iteration[-1][1], result.backwards) == (58, 58, 60)
+
+
+CHANGED_BY_HAND = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1, bias=False))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(60):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+    loss.backward()
+    if step == 48:
+        model[2].requires_grad_(False).weight.grad = None
+        late = model(torch.randn(5, 4)).mean()
+        optimizer.step()
+        with torch.no_grad():
+            model[2].weight.mul_(2)
+        late.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_change_by_hand_does_not_stand_in_for_a_step_that_changed_nothing(record: Record) -> None:
+    (finding,) = judge([], record(CHANGED_BY_HAND).tape)
+    assert (finding.code, finding.span.line) == ("TAPE102", 16)
+    assert finding.evidence is not None and "what it saved was changed on line 15" in finding.evidence.detail
+
+
+CLIPPED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1, bias=False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(5, 4, requires_grad=True)
+for step in range(60):
+    loss = model(x).pow(2).mean()
+    if step == 50:
+        late = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        model.weight.clamp_(-1, 1)
+    if step == 50:
+        late.backward()
+"""
+
+
+def test_a_step_that_was_let_pass_comes_before_the_statement_after_it(record: Record) -> None:
+    (finding,) = judge([], record(CLIPPED).tape)
+    assert (finding.code, finding.span.line) == ("TAPE102", 17)
+    assert finding.evidence is not None and "what it saved was changed on line 13" in finding.evidence.detail

@@ -101,10 +101,13 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
             recorder.failed()
         if not paused:
             return
-        if alone and len(args) == 1 and not words and _unhooked(optimizer, around_all):
+        if (
+            alone and len(args) == 1 and not words and tracer.paused is None and tracer.only is not None
+            and _unhooked(optimizer, around_all)
+        ):  # fmt: skip
             # Until `after` all that runs is torch's own: up to half of the calls of an iteration.
             tracer.paused = tracer.only
-        if tracer.paused is None:
+        else:
             tracer.go_on()
 
     def after(optimizer: Any, args: Any, words: Any) -> None:

@@ -112,10 +112,23 @@ class Changes:
 
     # Statements
 
-    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str
-               ) -> None:  # fmt: skip
-        """Remember a change; it goes onto the tape once some node is known to have saved that storage."""
+    def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str,
+               moved: int) -> None:  # fmt: skip
+        """Remember a change; it goes onto the tape once some node is known to have saved that storage.
+
+        `moved` is by how much it moved the tensor's version on.
+        """
         recorder = self.recorder
+        stamp, key = recorder.tracer.sequence(), id(tensor)
+        for watched in self.optimizers.values():
+            if watched.passing:
+                continue
+            if (watched.wait or watched.unseen) and key in watched.ids:
+                # Else it would stand in for what a step that was let pass may have left undone.
+                watched.versions[watched.ids.index(key)] += moved
+            if watched.steps and watched.steps[-1][0] == stamp:
+                # Their order would be lost: no node was built in between.
+                self._look_at_steps(watched)
         address = address_of(tensor)
         if not address:
             return
@@ -126,7 +139,6 @@ class Changes:
             leaf = recorder.reader.leaf(tensor, found)
             if found:
                 recorder.write_leaves(found, None)
-        stamp = recorder.tracer.sequence()
         change = Change(stamp, place, iteration, how, name, None, leaf)
         self._remember(storage, [change])
         self.statements.append((storage, change))
@@ -226,7 +238,7 @@ class Changes:
         ids = list(map(id, params))
         if watched.unseen:
             self._verify(watched, params if ids == watched.ids else [])
-        watched.passing = False
+        watched.passing, watched.wait = False, 0
         if ids != watched.ids:
             watched.ids = ids
             watched.complete = False

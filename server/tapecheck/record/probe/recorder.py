@@ -394,8 +394,9 @@ class Recorder(Listener):
         with self.lock, self.torch._C.DisableTorchFunction():
             for reference, version, name in found:
                 tensor = reference()
-                if tensor is not None and version_of(tensor) != version:
-                    self.changes.change(tensor, place, lines.iteration(), "in-place statement", name)
+                moved = version_of(tensor) - version if tensor is not None else 0
+                if moved:
+                    self.changes.change(tensor, place, lines.iteration(), "in-place statement", name, moved)
 
     def _count(self, lines: ThreadLines, place: Place) -> None:
         key = (place.filename, place.line)

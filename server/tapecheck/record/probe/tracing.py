@@ -643,20 +643,37 @@ class Tracer:
         lines = self.paused
         if lines is None or lines is not self.lines():
             return
-        self.paused = lines.place = None
+        place, self.paused, lines.place = lines.place, None, None
         self.catch_up(lines)
-        alive: Set[int] = set()
+        alive: Dict[int, FrameType] = {}
         frame: Optional[FrameType] = sys._getframe(1)
         while frame is not None:
-            alive.add(id(frame))
+            alive[id(frame)] = frame
             frame = frame.f_back
-        for activation in [call for call in lines.stack if call.key not in alive]:
-            while activation.loops:
-                self._leave(lines, activation)
-            lines.stack.remove(activation)
+        for activation in reversed(lines.stack[:]):
+            frame = alive.get(activation.key)
+            if frame is None or frame.f_code is not activation.code:
+                while activation.loops:
+                    self._leave(lines, activation)
+                lines.stack.remove(activation)
+            elif place is not None:
+                self._woken(lines, activation, place.line, frame.f_lineno)
+            place = None if place is None else place.context.caller
+        frame = None
+        alive.clear()
+        lines.mark_loops()
         for activation in lines.stack:
             activation.plain, activation.turning = _NONE_PLAIN, None
         self.go_on()
+
+    def _woken(self, lines: ThreadLines, activation: Activation, slept: int, now: int) -> None:
+        """A call went on unseen from line `slept` to line `now`: further up is the next iteration."""
+        while activation.loops and not activation.loops[-1].text.body <= now <= activation.loops[-1].text.last:
+            self._leave(lines, activation)
+        for loop in activation.loops[-1:]:
+            if now <= slept and not loop.waiting:
+                loop.index += 1
+                loop.began = lines.seen
 
     def start(self, frames: Sequence[FrameType] = ()) -> None:
         """Begin to observe; `frames` are user frames that run already, outermost first."""
