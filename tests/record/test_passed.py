@@ -342,3 +342,20 @@ def test_a_step_that_was_let_pass_comes_before_the_statement_after_it(record: Re
     (finding,) = judge([], record(CLIPPED).tape)
     assert (finding.code, finding.span.line) == ("TAPE102", 17)
     assert finding.evidence is not None and "what it saved was changed on line 13" in finding.evidence.detail
+
+
+BROKEN_OFF = """
+import torch
+
+w = torch.ones(3, requires_grad=True)
+for epoch in range(12):
+    for i in range(20):
+        if epoch % 3 == 2 and i == 7:
+            break
+        w.exp().sum().backward()
+"""
+
+
+def test_an_iteration_that_is_broken_off_before_anything_is_built_counts_as_any(record: Record) -> None:
+    result = record(BROKEN_OFF)
+    assert (result.iterations, result.backwards) == (8 * 20 + 4 * 8, 8 * 20 + 4 * 7)

@@ -486,6 +486,9 @@ class Recorder(Listener):
                 for running in lines.running():
                     self.declare(lines, running)
                 self.writer.event("LoopEnd", loop=loop.id, iterations=loop.index, more="no")
+        else:
+            # It may have been broken off, before anything was built in its last iteration.
+            self.passing.settle(loop, loop.index)
 
     def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
         """An exception passes a user frame; only autograd's own are kept, each once, where it left torch."""
