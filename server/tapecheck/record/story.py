@@ -99,6 +99,8 @@ class Story:
         events = _told_once(tape.events)
         self.view = Tape(tape.producer, [event for event in events if not self._sparse(event)])
         self.reading = Reading(self.view)
+        # Nothing comes after the view's last event: the rules need not replay it once more.
+        self.view.ledger = self.reading.ledger
         self.raised = [event for event in events if isinstance(event, Raised)]
         # A name is bound by a few statements, again and again: one event of each will do.
         self.binds = list({(b.name, b.at.span): b for b in tape.events if isinstance(b, Bind)}.values())
