@@ -637,14 +637,14 @@ class Recorder(Listener):
             self._note_cleared(lines)
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
-            began, met = time.process_time(), self.reader.met
+            began, built = time.process_time(), lines.seen - max(self.passing.stamp, self.first_sequence)
             self.write_backward(mark, roots, inputs, user)
             self.retained.write()
             if retain and not create:
                 self.retained.watch(mark.number, self.last_backward.site, nodes_of(roots))
             calls = self.passing.calls.get(lines.place) if lines.place is not None else None
             if calls is not None:
-                calls.nodes = self.reader.met - met
+                calls.nodes = built
             self.passing.stamp = lines.seen
             self.passing.spent += time.process_time() - began
             kept = self.last_backward
