@@ -168,7 +168,8 @@ class Passing:
             return False
         if count <= WRITTEN_FIRST or count in SAMPLED:
             calls.wait = 0
-            if self.spent < _ALLOWANCE_SECONDS + _SHARE * time.process_time():
+            allowance = _ALLOWANCE_SECONDS if calls.nodes <= _MANY else 0.0
+            if self.spent < allowance + _SHARE * time.process_time():
                 return False
         nodes = nodes_of(roots)
         if any(node is None or node._sequence_nr() == LEAF_SEQUENCE for node in nodes):
