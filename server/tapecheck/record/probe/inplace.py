@@ -20,7 +20,6 @@ _MAX_PENDING = 256
 _VERSION = operator.attrgetter("_version")
 _GRADIENT = operator.attrgetter("grad")
 _PARAMS = operator.itemgetter("params")
-_NONE = type(None)
 # Steps are let pass after so many that moved the same, and never more than this many in a row.
 _REGULAR, _MOST_UNSEEN = 4, 31
 
@@ -246,23 +245,11 @@ class Changes:
             plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
             watched.plain = all(type(p) in plain for p in params)
             watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
-        if (
-            watched.plain and watched.complete and recorder.seed is None
-            and _NONE not in map(type, map(_GRADIENT, params))
-        ):  # fmt: skip
-            # What nearly every step is, all in one piece: up to Python 3.11 tracing makes every call dear.
-            try:
-                watched.versions = list(map(_VERSION, params))
-            except RuntimeError:
-                watched.versions = _versions(params)
-            recorder.had_gradient.update(ids)
+        if watched.plain:
+            self._steps(watched, params)
         else:
-            watched.regular = 0
-            if watched.plain:
+            with recorder.torch._C.DisableTorchFunction():
                 self._steps(watched, params)
-            else:
-                with recorder.torch._C.DisableTorchFunction():
-                    self._steps(watched, params)
         return watched.own
 
     def _verify(self, watched: Watched, params: List[Any]) -> None:
@@ -285,6 +272,7 @@ class Changes:
         if watched.complete and not any(missing):
             recorder.had_gradient.update(watched.ids)
         else:
+            watched.regular = 0
             complete = True
             leaves, gradients = recorder.reader.leaves, self.gradients
             for p, lacks in zip(params, missing):
