@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapecheck.interpret.paths import Interpretation, interpret
+from tapecheck.interpret.explore.paths import Interpretation, interpret
 from tapecheck.interpret.world import Cancelled
 
 __all__ = ["Cancelled", "Interpretation", "interpret"]

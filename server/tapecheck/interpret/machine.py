@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tapecheck.interpret import (
+from tapecheck.interpret.python import (
     attributes,
     calls,
     comprehensions,
@@ -23,7 +23,7 @@ from tapecheck.interpret import (
     statements,
     stores,
 )
-from tapecheck.interpret.flow import Run
+from tapecheck.interpret.python.flow import Run
 from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Signal, Unknown, Value
 from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Span
@@ -36,7 +36,7 @@ class Machine:
     """Runs the statements of one program in one world."""
 
     def __init__(self, world: World, project: Project) -> None:
-        from tapecheck.interpret import torchlib
+        from tapecheck.interpret.library import torchlib
 
         self.world = world
         self.project = project

@@ -1,0 +1,485 @@
+"""Exploring a program: one run for each way through it that is worth seeing.
+
+A run answers every condition it cannot decide by a policy. The first run takes the likelier answers; further runs
+turn one undecided condition round at a time, until nothing new comes up or the budget is spent. Functions and
+methods that no run has called are then started with unknown arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tapecheck.interpret.library import frameworks
+from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.project import SOURCES, Project
+from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
+from tapecheck.interpret.values.vocabulary import SAYING, STARTS, TOUCHES
+from tapecheck.interpret.world import Exhausted, Place, Policy, World
+from tapecheck.source import Source
+from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
+
+MAX_RUNS = 12
+MAX_ENTRY_RUNS = 8
+MAX_TURNED = 2
+RUN_BUDGET = 250_000
+TOTAL_BUDGET = 400_000
+_MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
+
+
+@dataclass(slots=True)
+class Interpretation:
+    """What the dry run found: one tape for each way through the program, and how the exploration ended.
+
+    `imported` are the paths of the modules that were read, those that modules import themselves included.
+    """
+
+    tapes: list[Tape] = field(default_factory=list)
+    runs: int = 0
+    exhausted: bool = False
+    entries: list[str] = field(default_factory=list)
+    imported: frozenset[str] = frozenset()
+    mistakes: set[tuple[str, Span]] = field(default_factory=set)
+    """Exceptions of Python's own that some way went on past, and where."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    left: int
+
+
+class _Room:
+    """What the interpreter sets for the whole process while it works, in whichever threads.
+
+    The first to enter sets it, the last to leave puts it back as it was.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit = 0
+        self._thresholds = (0, 0, 0)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit = sys.getrecursionlimit()
+                self._thresholds = gc.get_threshold()
+                # Interpreting one call of the program takes about twenty of Python's own.
+                sys.setrecursionlimit(max(self._limit, 12_000))
+                # A tape is tens of thousands of small objects that all stay: collecting in between finds nothing.
+                gc.set_threshold(max(self._thresholds[0], 50_000), *self._thresholds[1:])
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                sys.setrecursionlimit(self._limit)
+                gc.set_threshold(*self._thresholds)
+
+
+_ROOM = _Room()
+
+
+def interpret(
+    source: Source,
+    *,
+    cancelled: Callable[[], bool] | None = None,
+    open_files: Mapping[str, Source] | None = None,
+) -> Interpretation:
+    """Dry-run a file.
+
+    Args:
+        source: the parsed file; its parts that did not parse are left out.
+        cancelled: asked now and then; True stops the work.
+        open_files: sources by absolute path that stand for the files of that path when they are imported: what an
+            editor shows and has not saved.
+
+    Returns:
+        The tapes, in the order in which they were made; none for a file that cannot touch autograd.
+
+    Raises:
+        Cancelled: `cancelled` answered True.
+    """
+    result = Interpretation()
+    if not any(mark in source.text for mark in _MARKS):
+        return result
+    with _ROOM:
+        budget = _Budget(TOTAL_BUDGET)
+        called: set[int] = set()
+        project = Project(source.path, SOURCES, open_files=open_files or {})
+        _explore_beyond(source, project, None, result, budget, called, cancelled, MAX_RUNS)
+        for entry in _entries(source.tree):
+            if id(entry.node) not in called and budget.left > 0:
+                result.entries.append(entry.name)
+                _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
+        result.imported = frozenset(str(Path(path).absolute()) for path in project.found.values() if path is not None)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A function or method to start with unknown arguments."""
+
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    owner: str | None
+
+
+def _entries(tree: ast.Module) -> list[_Entry]:
+    """Functions and methods that could be called from outside and reach a backward, callers before callees."""
+    found: list[_Entry] = []
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.append(_Entry(statement.name, statement, None))
+        elif isinstance(statement, ast.ClassDef):
+            for member in statement.body:
+                if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.name != "__init__":
+                    found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
+    # A function matters when it, or one of this file that it names, runs a backward or collects in a loop.
+    used: dict[str, set[str]] = {}
+    collecting: set[str] = set()
+    for entry in found:
+        used[entry.name], collects = _survey(entry.node)
+        if collects:
+            collecting.add(entry.name)
+    matters = {entry.node.name for entry in found if used[entry.name] & STARTS}
+    while True:
+        wider = matters | {entry.node.name for entry in found if used[entry.name] & matters}
+        if wider == matters:
+            break
+        matters = wider
+    matters.add("training_step")
+    relevant = [entry for entry in found if entry.node.name in matters or entry.name in collecting]
+    order = {"fit": 0, "train": 0, "main": -1, "run": 0}
+    relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
+    return relevant
+
+
+def _survey(node: ast.AST) -> tuple[set[str], bool]:
+    """The names a function uses, and whether a loop in it adds something up or collects it."""
+    names: set[str] = set()
+    collects = False
+    stack: list[tuple[ast.AST, bool]] = [(node, False)]
+    while stack:
+        current, looping = stack.pop()
+        kind = type(current)
+        if kind is ast.Attribute:
+            names.add(current.attr)  # type: ignore[attr-defined]
+            collects = collects or (looping and current.attr in ("append", "appendleft", "update"))  # type: ignore[attr-defined]
+        elif kind is ast.Name:
+            names.add(current.id)  # type: ignore[attr-defined]
+            continue
+        elif kind is ast.keyword and current.arg:  # type: ignore[attr-defined]
+            names.add(current.arg)  # type: ignore[attr-defined]
+        elif kind is ast.AugAssign:
+            collects = collects or looping
+        elif kind is ast.For or kind is ast.While:
+            looping = True
+        for field_name in current._fields:
+            value = getattr(current, field_name, None)
+            if isinstance(value, list):
+                stack.extend((item, looping) for item in value if isinstance(item, ast.AST))
+            elif isinstance(value, ast.AST):
+                stack.append((value, looping))
+    return names, collects
+
+
+def _explore_beyond(
+    source: Source,
+    project: Project,
+    entry: _Entry | None,
+    result: Interpretation,
+    budget: _Budget,
+    called: set[int],
+    cancelled: Callable[[], bool] | None,
+    max_runs: int,
+) -> None:
+    """Explore, and where a failing backward cuts a way off that retained a graph, explore what lies beyond."""
+    before = len(result.tapes)
+    _explore(source, project, entry, result, budget, called, cancelled, max_runs)
+    cut_off = [tape for tape in result.tapes[before:] if _cut_off(tape)]
+    if cut_off and budget.left > 0:
+        beyond = Interpretation()
+        # What is called there alone still wants a start of its own: hence no `called`.
+        _explore(source, project, entry, beyond, budget, set(), cancelled, max_runs, passes_failures=True)
+        for tape in cut_off:
+            tape.beyond = beyond.tapes
+
+
+def _cut_off(tape: Tape) -> bool:
+    """Whether a way ends in a backward that finds its graph freed or changed, and retained a graph before."""
+    last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
+    if last is None or last.backward is None or last.caught or tape.ledger is None:
+        return False
+    problem = tape.ledger.traversals[last.backward].problem
+    if problem is None or problem.kind not in ("freed", "stale"):
+        return False
+    calls = [event for event in tape.events if isinstance(event, Backward)]
+    return any(call.retain_argument in ("yes", "may") and call.create == "no" for call in calls)
+
+
+def _explore(
+    source: Source,
+    project: Project,
+    entry: _Entry | None,
+    result: Interpretation,
+    budget: _Budget,
+    called: set[int],
+    cancelled: Callable[[], bool] | None,
+    max_runs: int,
+    *,
+    passes_failures: bool = False,
+) -> None:
+    queue = deque([_Way(Policy())])
+    tried = {queue[0].policy.key()}
+    seen: set[tuple[int, ...]] = set()
+    shapes: set[tuple[int, ...]] = set()
+    dull: set[Place] = set()
+    met: set[Place] = set()
+    runs = 0
+    while queue and runs < max_runs and budget.left > 0:
+        way = queue.popleft()
+        if way.turned in dull and len(way.policy.patterns) > 1:
+            continue
+        policy = way.policy
+        world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
+        world.passes_failures = passes_failures
+        started = world.work
+        # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
+        machine = _run(source, project, entry, world, "" if started == RUN_BUDGET else LEFT_OVER)
+        budget.left -= started - world.work + 50
+        runs += 1
+        result.runs += 1
+        called |= machine.called
+        result.mistakes |= world.mistakes
+        if world.work < 0:
+            result.exhausted = True
+        following = _following(way, world, dull, _names_that_matter(machine))
+        # A first way that nothing follows has no other to be told from.
+        signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
+        if signature not in seen:
+            seen.add(signature)
+            if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
+                world.tape.ledger = world.ledger
+                result.tapes.append(world.tape)
+        fresh = world.asked.keys() - met
+        met |= fresh
+        if shape in shapes:
+            # No graph hangs on the condition that was turned round: go no further from here, except for what only
+            # this way comes to (the second half of an `or`, an `elif`).
+            if way.turned is not None and len(policy.patterns) == 1:
+                dull.add(way.turned)
+            following = [way for way in following if way.turned in fresh]
+        shapes.add(shape)
+        queue.extend(way for way in following if way.policy.key() not in tried)
+        tried.update(way.policy.key() for way in following)
+        queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
+
+    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once.
+    """
+
+    policy: Policy
+    turned: Place | None = None
+    default: bool = True
+    repeated: bool = False
+
+
+def _following(way: _Way, world: World, dull: set[Place], names: set[str]) -> list[_Way]:
+    """The ways to try after one that showed something new."""
+    patterns = way.policy.patterns
+    found: list[_Way] = []
+    if way.turned is not None and way.repeated and len(patterns[way.turned]) == 1:
+        for pattern in ((way.default, not way.default), (not way.default, way.default)):
+            found.append(_Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
+    if len(patterns) < MAX_TURNED:
+        for place, asked in world.asked.items():
+            if place in patterns or place in dull or not _relevant(asked.statement, names):
+                continue
+            policy = Policy({**patterns, place: (not asked.default,)})
+            found.append(_Way(policy, place, asked.default, asked.times > 1))
+    return found
+
+
+def _names_that_matter(machine: Machine) -> set[str]:
+    """Names of tensors and of functions that were run."""
+    names = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    return names | machine.called_names | TOUCHES
+
+
+def _relevant(statement: ast.AST | None, names: set[str]) -> bool:
+    """Whether a graph can hang on what a condition decides about."""
+    if not isinstance(statement, ast.If):
+        return True
+    used = getattr(statement, "_tapecheck_used", None)
+    if used is None:
+        used = set()
+        for part in (*statement.body, *statement.orelse):
+            if isinstance(part, ast.Raise):
+                # An exception can carry a tensor to whoever catches it.
+                given = part.exc.args if isinstance(part.exc, ast.Call) else ()
+                used.update(arg.id for arg in given if isinstance(arg, ast.Name))
+                continue
+            if isinstance(part, ast.Expr) and _only_says(part.value):
+                continue
+            for child in ast.walk(part):
+                if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+                    used.add("return")
+                elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                    used.add(child.id)
+                elif isinstance(child, ast.Attribute):
+                    used.add(child.attr)
+                elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
+                    used.add(child.func.id)
+        statement._tapecheck_used = used  # type: ignore[attr-defined]
+    return "return" in used or bool(used & names)
+
+
+def _only_says(node: ast.expr) -> bool:
+    """Whether an expression statement only prints or logs."""
+    if not isinstance(node, ast.Call):
+        return True
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in SAYING
+
+
+def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What of a tape the rules can see, and what of it other conditions can matter to.
+
+    The first is everything but the decisions, the second the graphs without the values taken out of them.
+    """
+    signature: list[int] = []
+    shape: list[int] = []
+    for event in tape.events:
+        if not isinstance(event, Decision):
+            signature.append(hash(event))
+            if not isinstance(event, (Cut, Bind)):
+                shape.append(signature[-1])
+    return tuple(signature), tuple(shape)
+
+
+def _run(source: Source, project: Project, entry: _Entry | None, world: World, short: str) -> Machine:
+    machine = Machine(world, project)
+    module = project.settled_module(source.path) if entry is not None else None
+    try:
+        if module is None:
+            module = Module("__main__", source.path, Env(None, None), source.lines, source)
+            module.env.vars["__module__object"] = module
+            machine.modules[source.path] = module
+            machine.run_module(module, source.tree, "__main__" if entry is None else "module")
+            if entry is not None and not world.tape.events:
+                project.settle(module)
+        machine.modules[source.path] = module
+        if entry is not None:
+            _start(machine, module, entry)
+        world.end("finished")
+    except Signal as signal:
+        world.end("raised", signal.kind)
+    except Exhausted:
+        world.end("budget", short)
+    except RecursionError:
+        world.end("budget", "recursion")
+    return machine
+
+
+def _start(machine: Machine, module: Module, entry: _Entry) -> None:
+    """Call an entry with unknown arguments."""
+    env = module.env
+    function: Value
+    owner: Value = None
+    args: list[Value] = []
+    node = entry.node
+    from tapecheck.interpret.world import Frame
+
+    machine.envs.append(env)
+    machine.world.push(Frame("<module>", module.path, module.lines))
+    try:
+        if entry.owner is None:
+            function = env.vars.get(node.name)
+        else:
+            cls = env.vars.get(entry.owner)
+            if not isinstance(cls, Class):
+                return
+            function = cls.namespace.get(node.name)
+            if not (isinstance(function, Wrapped) and function.kind == "staticmethod"):
+                try:
+                    owner = machine.call(cls, [], {"**": Unknown("**")}, node)
+                except Signal:
+                    owner = Instance(cls)
+                args.append(owner)
+                if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
+                    if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
+                        frameworks.fit(machine.torch.nn, owner)
+                        return
+                if isinstance(owner, Instance) and owner.module and not _trains(node):
+                    # Its loops are parts of the forward pass that somebody else calls for.
+                    machine.world.frames[-1].forward = True
+        started = function
+        while isinstance(function, Wrapped):
+            function = function.function
+        if not isinstance(function, Function):
+            return
+        hints = _called_models(entry.node)
+        arguments = function.node.args
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        for name in names[len(args) :]:
+            value = Unknown(name)
+            if name in hints:
+                machine.torch.opaque_parameters(value, node)
+            args.append(value)
+        if isinstance(args[0] if args else None, Instance):
+            for attribute in hints:
+                if attribute.startswith("self."):
+                    held = args[0].attrs.get(attribute[5:])
+                    if isinstance(held, Unknown):
+                        machine.torch.opaque_parameters(held, node)
+        result = machine.call(_in_its_mode(started, function), args, {"**": Unknown("**")}, node)
+        # The caller gets the result and still has what it passed in.
+        passed = tuple(value for value in args if isinstance(value, Unknown))
+        machine.escape((result, *passed), node, "the caller")
+    finally:
+        machine.world.pop()
+        machine.envs.pop()
+
+
+def _in_its_mode(started: Value, function: Function) -> Value:
+    """A function within the grad modes that its decorators set; other wrappers want arguments of their own."""
+    modes = []
+    while isinstance(started, Wrapped):
+        if started.kind in ("no_grad", "enable_grad", "inference_mode"):
+            modes.append(started.kind)
+        started = started.function
+    wrapped: Value = function
+    for mode in reversed(modes):
+        wrapped = Wrapped(mode, wrapped)
+    return wrapped
+
+
+def _trains(node: ast.AST) -> bool:
+    """Whether a method runs training or evaluation itself: it goes backward, steps or takes numbers out."""
+    return any(
+        isinstance(child, ast.Attribute) and child.attr in ("backward", "step", "zero_grad", "eval", "item", "detach")
+        for child in ast.walk(node)
+    )
+
+
+def _called_models(node: ast.AST) -> set[str]:
+    """Names that a function treats as models: it asks them for parameters, trains or evaluates them."""
+    found: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
+            if child.func.attr in ("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"):
+                found.add(ast.unparse(child.func.value))
+    return found

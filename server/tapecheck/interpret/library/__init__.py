@@ -1,0 +1,1 @@
+"""What libraries do: torch, the standard library, frameworks."""

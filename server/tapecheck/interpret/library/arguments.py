@@ -1,0 +1,149 @@
+"""argparse: what `parse_args([...])` gives where the program itself says what the arguments are.
+
+Without a list the arguments come from the command line, which nobody knows before the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tapecheck.interpret.values import CONSTANTS, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tapecheck.interpret.library.torchlib import Torch
+
+_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+_OPTIONS = ("action", "nargs", "const", "default", "type", "choices", "required", "dest", "help", "metavar")
+
+
+class _Refused(Exception):
+    """The arguments do not fit, or the program declares them in a way that nobody knows."""
+
+
+class _Declared(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Refused(message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise _Refused(message or "")
+
+
+class Parser(Unknown):
+    """An `argparse.ArgumentParser` or a group of one; `arguments` are its declarations in order.
+
+    Groups share the list of their parser. An argument that cannot be read makes the whole parser unknown
+    (`arguments` holds None).
+    """
+
+    __slots__ = ("arguments",)
+
+    def __init__(self, arguments: list[tuple[Args, Kwargs] | None] | None = None) -> None:
+        super().__init__("arguments")
+        self.arguments: list[tuple[Args, Kwargs] | None] = [] if arguments is None else arguments
+
+
+def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """The call of argparse.ArgumentParser itself."""
+    made = Parser()
+    if args or set(kwargs) - {"description", "prog", "usage", "epilog", "formatter_class", "add_help"}:
+        made.arguments.append(None)
+    return made
+
+
+def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """A method of a parser; NotImplemented where it is answered as that of any unknown value."""
+    if name == "add_argument":
+        owner.arguments.append((list(args), dict(kwargs)))
+        return Unknown("argument")
+    if name in ("add_argument_group", "add_mutually_exclusive_group"):
+        return Parser(owner.arguments)
+    if name == "set_defaults" and not args:
+        owner.arguments.append(([], dict(kwargs)))
+        return None
+    if name == "parse_args" and (args or "args" in kwargs):
+        given = args[0] if args else kwargs["args"]
+        if len(args) < 2 and "namespace" not in kwargs and isinstance(given, List) and not given.more:
+            try:
+                parsed = _parsed(torch, owner, given.items, node)
+            except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
+                return NotImplemented
+            space = Instance(None, "argparse.Namespace")
+            for key, value in parsed.items():
+                torch.machine.set_attribute(space, key, _value(torch, value, node), node)
+            return space
+    elif name not in ("parse_args", "print_help", "format_help"):
+        owner.arguments.append(None)
+    return NotImplemented
+
+
+def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, Any]:
+    """What argparse makes of the words; raises what it raises, and _Refused."""
+    declared = _Declared(add_help=False)
+    for argument in owner.arguments:
+        if argument is None:
+            raise _Refused("declared in a way that nobody knows")
+        names, options = argument
+        if names:
+            _declare(declared, names, options, lambda kind, text: _converted(torch, kind, text, node))
+        else:
+            declared.set_defaults(**{key: _default(value) for key, value in options.items()})
+    return vars(declared.parse_args([str(_plain(word)) for word in words]))
+
+
+class _Hidden:
+    """A value of the program that argparse only passes on."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+def _value(torch: Torch, parsed: Any, node: ast.AST) -> Value:
+    if isinstance(parsed, _Hidden):
+        return parsed.value
+    if isinstance(parsed, list):
+        return torch.machine.new_list([_value(torch, item, node) for item in parsed], node)
+    return parsed
+
+
+def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
+    """What the program's own function makes of a word, or of a default that is text."""
+    try:
+        return _default(torch.machine.call(kind, [text], {}, node))
+    except Signal as signal:
+        raise _Refused(signal.message) from None
+
+
+def _declare(declared: _Declared, names: Args, options: Kwargs, converted: Callable[[Value, str], Any]) -> None:
+    """Declare an argument to argparse itself: what it does with names, kinds and defaults it knows best."""
+    given = {key: value for key, value in options.items() if key in _OPTIONS and key not in ("help", "metavar")}
+    if len(given) + ("help" in options) + ("metavar" in options) != len(options):
+        raise _Refused("an option that nobody knows")
+    kind = given.pop("type", None)
+    default = given.pop("default", None)
+    plain = {key: _plain(value) for key, value in given.items()}
+    if "default" in options:
+        # argparse copies the list that it appends to, any other value it passes on.
+        plain["default"] = _plain(default) if plain.get("action") in ("append", "extend") else _default(default)
+    if kind is not None:
+        known = _TYPES.get(kind.name) if isinstance(kind, Native) else None
+        plain["type"] = known or functools.partial(converted, kind)
+    declared.add_argument(*(str(_plain(name)) for name in names), **plain)
+
+
+def _default(value: Value) -> Any:
+    return value if isinstance(value, CONSTANTS) else _Hidden(value)
+
+
+def _plain(value: Value) -> Any:
+    if isinstance(value, List) and not value.more:
+        return [_plain(item) for item in value.items]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, CONSTANTS):
+        return value
+    raise _Refused("not a constant")

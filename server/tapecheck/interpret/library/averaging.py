@@ -1,0 +1,48 @@
+"""torch.optim.swa_utils: averaged copies of a model, and the statistics of its BatchNorms."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.library.nnlib import Modules
+    from tapecheck.interpret.library.torchlib import Torch
+
+AVERAGED = "torch.optim.swa_utils.AveragedModel"
+
+
+def averaged_model(modules: Modules, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`AveragedModel(model)`: a module around a deep copy."""
+    copied = modules.machine.torch.deep_copy(args[0] if args else kwargs.get("model"), node)
+    if not isinstance(copied, Instance):
+        return copied
+    owner = Instance(None, AVERAGED, module=True)
+    owner.attrs["training"] = True
+    owner.attrs["module"] = copied
+    owner.attrs["n_averaged"] = modules.world.data("n_averaged", dtype="int")
+    return owner
+
+
+def update_parameters(modules: Modules, owner: Instance, node: ast.AST) -> None:
+    """The copies are written to in place, buffers and the first time included."""
+    for _, tensor in modules.named_parameters(owner):
+        modules.world.change(tensor, node, "update_parameters", grad_mode="no")
+    for _, module in modules.modules(owner):
+        for value in module.attrs.values():
+            if isinstance(value, Tensor) and not value.parameter:
+                modules.world.change(value, node, "update_parameters", grad_mode="no")
+
+
+def update_bn(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`update_bn(loader, model)`: the running statistics are reset in place and computed anew, without a graph."""
+    model = args[1] if len(args) > 1 else kwargs.get("model")
+    if isinstance(model, Instance):
+        for _, module in torch.nn.modules(model):
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                statistic = module.attrs.get(name)
+                if isinstance(statistic, Tensor) and "BatchNorm" in module.lib:
+                    torch.world.change(statistic, node, "update_bn", grad_mode="no")
+    return None

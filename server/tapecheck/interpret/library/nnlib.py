@@ -1,0 +1,804 @@
+"""Modules: their parameters, buffers and hooks, and what calling them does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.library import averaging, frameworks
+from tapecheck.interpret.python import containers, equality, unknowns
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Dict,
+    Function,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Native,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
+from tapecheck.tape import Named
+from tapecheck.torchfacts import ModuleFact, OpFact, load
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+_MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
+           "torch.hub.load",
+           "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
+           "dgl.nn", "sentence_transformers.")  # fmt: skip
+_NO_MODELS = (
+    "Trainer", "TrainingArguments", "Callback", "Config", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor",
+    "Dataset", "DataModule", "Collator", "DataCollatorWithPadding", "Output", "Scheduler", "Criteria", "Args",
+)  # fmt: skip
+_MAKERS = ("from_pretrained", "from_config", "from_name", "create_model", "load", "create_model_and_transforms")
+_NO_MODEL_PATHS = (
+    "Tokenizer", "Config.", "Processor", "transforms", "FeatureExtractor", "Scheduler.", "timm.data", "timm.utils",
+    "timm.optim", "timm.scheduler", "transformers.optimization", "transformers.utils", "diffusers.utils",
+    "diffusers.optimization", "torch_geometric.nn.global_",
+)  # fmt: skip
+_NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
+_KEEP = frozenset(
+    ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
+)
+_NAMES: dict[str, str] = {}
+
+
+class Modules:
+    """torch.nn for one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.world = machine.world
+        self.facts = load()
+
+    # -- what is a module -------------------------------------------------------------------------------------
+
+    def is_class(self, path: str) -> bool:
+        """Whether a dotted path is a class of torch.nn."""
+        if not path.startswith("torch.nn."):
+            return False
+        name = path.rsplit(".", 1)[-1]
+        return (
+            name[:1].isupper()
+            and not path.startswith(("torch.nn.init", "torch.nn.functional", "torch.nn.utils."))
+            and name not in ("Parameter", "Module", "DataParallel")
+        )
+
+    def is_module_base(self, path: str) -> bool:
+        name = path.rsplit(".", 1)[-1]
+        if name.endswith(_NO_MODELS):
+            return False
+        if path in ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"):
+            return True
+        return (
+            self.is_class(path)
+            or name in ("LightningModule", "PreTrainedModel")
+            or (
+                not path.startswith(("torch.", "builtins.", "typing."))
+                and (name.endswith("Module") or path.startswith(_MODELS))
+            )
+        )
+
+    # -- construction -----------------------------------------------------------------------------------------
+
+    def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Instance:
+        owner = Instance(None, path, module=True)
+        owner.attrs["training"] = True
+        self.construct_into(owner, path, args, kwargs, node)
+        return owner
+
+    def construct_into(self, owner: Instance, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        """Run the constructor of a class of torch.nn on an object."""
+        name = path.rsplit(".", 1)[-1]
+        owner.lib = path
+        torch = self.machine.torch
+        if name in _CONTAINERS:
+            self._fill_container(owner, name, args, kwargs, node)
+            return
+        fact = self.facts.module(name)
+        given = dict(kwargs)
+        if fact is not None:
+            for parameter, value in zip(fact.params, args):
+                given.setdefault(parameter, value)
+            owner.facts["kinds"] = (
+                [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"}
+            )  # fmt: skip
+            owner.facts["fact"] = fact.for_call(*owner.facts["kinds"])
+        owner.facts["given"] = given
+        for key, value in given.items():
+            if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
+                owner.attrs.setdefault(key, value)
+        names = fact.parameters if fact is not None else _guessed_parameters(name)
+        flags = {**_defaults(fact), **{key: concrete(value) for key, value in given.items()}}
+        for parameter in _layered(names, flags):
+            if flags.get("bias") is False and "bias" in parameter:
+                continue
+            wanted = _OPTIONAL.get(_LAYER.sub("", parameter))
+            if wanted is not None and (any(flags.get(flag) not in (None, False, 0) for flag in wanted[1]) != wanted[0]):
+                continue
+            if flags.get("affine") is False or flags.get("elementwise_affine") is False:
+                continue
+            tensor = self.world.data(parameter)
+            tensor.parameter = True
+            tensor.rank = _RANKS.get((name, parameter))
+            self.world.make_leaf(tensor, node, f"{name}.{parameter}", parameter=True)
+            owner.attrs[parameter] = tensor
+        if flags.get("track_running_stats") is not False:
+            for buffer in fact.buffers if fact is not None else ():
+                owner.attrs[buffer] = self.world.data(buffer)
+
+    def _fill_container(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        owner.facts["container"] = name
+        first = args[0] if args else None
+        if (name == "Sequential" and isinstance(first, Dict)) or name in ("ModuleDict", "ParameterDict"):
+            source = first if isinstance(first, Dict) else Dict({})
+            for key, value in source.items.items():
+                owner.attrs[str(equality.unkey(key))] = value
+            owner.facts["more"] = source.more
+        else:
+            values: list[Value] = []
+            for arg in args:
+                # A star argument of unknown length comes as one value: what it holds, and more.
+                unknown = name == "Sequential" and (isinstance(arg, Unknown) or (isinstance(arg, List) and arg.more))
+                owner.facts["more"] = owner.facts.get("more", False) or unknown
+                values.extend(arg.items if isinstance(arg, List) and name == "Sequential" else [arg])
+            if name != "Sequential" and first is not None:
+                known = containers.known_items(self.machine, first, node)
+                owner.facts["more"] = known is None
+                values = known if known is not None else list(self.machine.elements(first, node))
+            for index, value in enumerate(values):
+                owner.attrs[str(index)] = value
+        if name.startswith("Parameter"):
+            for key in self.children_names(owner):
+                value = owner.attrs[key]
+                if isinstance(value, Tensor) and not value.parameter:
+                    owner.attrs[key] = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
+
+    def children_names(self, owner: Instance) -> list[str]:
+        """The names of a container's own entries, in order; other attributes that were set on it are none."""
+        parameters = str(owner.facts.get("container", "")).startswith("Parameter")
+        return [
+            name
+            for name, value in owner.attrs.items()
+            if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
+        ]
+
+    def library_model(self, path: str, node: ast.AST) -> Value | None:
+        """A model out of a library of models: one opaque differentiable module."""
+        if path.startswith(_MODELS):
+            name = path.rsplit(".", 1)[-1]
+            if name.endswith(_NO_MODELS) or name.startswith(("get_", "set_", "is_")):
+                return None
+            if "weights" in name.lower() or any(part in path for part in _NO_MODEL_PATHS):
+                return None
+            if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
+                return None
+            model = Unknown(name)
+            self.machine.torch.opaque_parameters(model, node)
+            return model
+        return None
+
+    def replaced_parameters(self, model: Unknown, depth: int = 4) -> list[Value]:
+        """The parameters of modules that the program put into a model nobody can look into (`model.fc = ...`)."""
+        found: list[Value] = []
+        for value in (model.attrs or {}).values() if depth else ():
+            if isinstance(value, Instance) and value.module:
+                found.extend(tensor for _, tensor in self.named_parameters(value))
+            elif isinstance(value, Unknown) and value.attrs:
+                found.extend(self.replaced_parameters(value, depth - 1))
+        return found
+
+    # -- walking ----------------------------------------------------------------------------------------------
+
+    def named_parameters(
+        self, owner: Value, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The parameters of a module and its children, each once."""
+        seen = set() if seen is None else seen
+        if id(owner) in seen or len(seen) > 5_000:
+            return
+        seen.add(id(owner))
+        if isinstance(owner, Unknown):
+            if owner.leaf is not None:
+                yield f"{prefix}{owner.name}", owner.leaf
+            return
+        if not isinstance(owner, Instance):
+            return
+        for name, value in list(owner.attrs.items()):
+            if isinstance(value, Tensor):
+                if value.parameter and id(value) not in seen:
+                    seen.add(id(value))
+                    yield prefix + name, value
+            elif (isinstance(value, Instance) and value.module) or (
+                isinstance(value, Unknown) and value.leaf is not None
+            ):
+                yield from self.named_parameters(value, f"{prefix}{name}.", seen)
+
+    def name_parameters(self, owner: Instance, name: str) -> None:
+        """Name the parameters of a module by the paths that lead to them, from what it was stored under first."""
+        if "named" in owner.facts:
+            return
+        owner.facts["named"] = True
+        for path, tensor in self.named_parameters(owner, f"{name}."):
+            tensor.name = path
+            if tensor.node is not None:
+                self.world.emit(Named(tensor.node, path))
+
+    def modules(
+        self, owner: Instance, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Instance]]:
+        seen = set() if seen is None else seen
+        if id(owner) in seen:
+            return
+        seen.add(id(owner))
+        yield prefix, owner
+        for name, value in list(owner.attrs.items()):
+            if isinstance(value, Instance) and value.module:
+                yield from self.modules(value, f"{prefix}.{name}" if prefix else name, seen)
+
+    def open_ended(self, owner: Instance) -> bool:
+        """Whether a module may have parameters that nobody knows."""
+        return any(
+            module.facts.get("more") or (module.cls is not None and module.cls.opaque)
+            for _, module in self.modules(owner)
+        )
+
+    # -- attributes and methods -------------------------------------------------------------------------------
+
+    def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        """What the library side of an object answers for a name; None where it has none."""
+        if owner.module:
+            if name in owner.facts.get("parametrized", ()):
+                return self.computed_weight(owner, name, node)
+            method = getattr(self, f"_module_{name}", None)
+            if method is not None:
+                return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
+            if name in _KEEP:
+                return Native(name, lambda m, args, kwargs, at: owner)
+            if name == "module" and "wrapped" in owner.facts:
+                return owner
+            if name == "no_sync" and "wrapped" in owner.facts:
+                return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
+            if name in ("manual_backward",):
+                return Native(
+                    name, lambda m, args, kwargs, at: m.torch.autograd.backward_method(args[0], args[1:], kwargs, at)
+                )
+            if name in ("optimizers", "lr_schedulers"):
+                return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
+            if name in ("log", "log_dict", "save_hyperparameters", "print", "toggle_optimizer", "untoggle_optimizer"):
+                return Native(name, lambda m, args, kwargs, at: None)
+            if name in ("append", "extend", "insert", "items", "keys", "values", "__len__", "update"):
+                return Native(name, lambda m, args, kwargs, at: self._container_method(owner, name, args, kwargs, at))
+            return None
+        if owner.lib.startswith("torch.optim.") or "optimizer" in owner.facts:
+            return self.machine.torch.optimizers.attribute(owner, name)
+        table = frameworks.OBJECTS.get(owner.lib)
+        if table is not None and name in table:
+            handler = table[name]
+            return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
+        if "model" in owner.facts:
+            return self.machine.get_attribute(owner.facts["model"], name, node)
+        if owner.lib.startswith("torch.distributions."):
+            return self.machine.torch.distributions.attribute(owner, name)
+        if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
+            return Unknown("saved_tensors")
+        if owner.cls is not None and name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
+            return Native(name, lambda m, args, kwargs, at: None)
+        return None
+
+    def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if owner.cls is not None:
+            kwargs.pop("**", None)
+            self.machine.torch.construct_base(owner, owner.cls.library_bases(), args, kwargs, node)
+        return None
+
+    def _module_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([tensor for _, tensor in self.named_parameters(owner)], self.open_ended(owner))
+
+    def _module_named_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(list(self.named_parameters(owner)), self.open_ended(owner))
+
+    def _module_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        found = [
+            v
+            for _, module in self.modules(owner)
+            for v in module.attrs.values()
+            if isinstance(v, Tensor) and not v.parameter
+        ]
+        return List(found)
+
+    def _module_named_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(
+            [
+                (k, v)
+                for _, module in self.modules(owner)
+                for k, v in module.attrs.items()
+                if isinstance(v, Tensor) and not v.parameter
+            ]
+        )
+
+    def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(
+            [value for value in owner.attrs.values() if isinstance(value, Instance) and value.module],
+            bool(owner.facts.get("more")),
+        )
+
+    def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(
+            [(name, value) for name, value in owner.attrs.items() if isinstance(value, Instance) and value.module]
+        )
+
+    def _module_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List([module for _, module in self.modules(owner)], self.open_ended(owner))
+
+    def _module_named_modules(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return List(list(self.modules(owner)), self.open_ended(owner))
+
+    def _module_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        result = Dict({}, born=self.world.clock)
+        themselves = concrete(kwargs.get("keep_vars", args[2] if len(args) > 2 else False)) is True
+        for name, tensor in self.named_parameters(owner):
+            if themselves:
+                result.items[name] = tensor
+                continue
+            shared = self.world.data(name)
+            shared.storage = tensor.storage
+            result.items[name] = shared
+        result.more = self.open_ended(owner)
+        return result
+
+    def _module_load_state_dict(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        for _, tensor in self.named_parameters(owner):
+            self.world.change(tensor, node, "load_state_dict", grad_mode="no")
+        return Unknown("keys")
+
+    def _module_train(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        mode = concrete(args[0] if args else kwargs.get("mode", True))
+        for _, module in self.modules(owner):
+            module.attrs["training"] = mode
+        return owner
+
+    def _module_eval(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self._module_train(owner, [False], {}, node)
+
+    def _module_zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
+        for _, tensor in self.named_parameters(owner):
+            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+        return None
+
+    def _module_requires_grad_(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        for _, tensor in self.named_parameters(owner):
+            self.machine.torch.requires_grad(tensor, args[0] if args else kwargs.get("requires_grad", True), node)
+        return owner
+
+    def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = concrete(args[0] if args else kwargs.get("name"))
+        if isinstance(name, str):
+            self.machine.set_attribute(owner, name, args[1] if len(args) > 1 else kwargs.get("tensor"), node)
+        return None
+
+    _module_register_parameter = _module_register_buffer
+    _module_add_module = _module_register_buffer
+    _module_register_module = _module_register_buffer
+
+    def _module_register_forward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner.hooks.append(("forward", args[0] if args else None))
+        return self._handle(owner, owner.hooks[-1])
+
+    def _module_register_forward_pre_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner.hooks.append(("before", args[0] if args else None))
+        return self._handle(owner, owner.hooks[-1])
+
+    def _module_register_full_backward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner.hooks.append(("backward", args[0] if args else None))
+        return self._handle(owner, owner.hooks[-1])
+
+    _module_register_backward_hook = _module_register_full_backward_hook
+
+    def _handle(self, owner: Instance, entry: tuple[str, Value]) -> Value:
+        handle = Instance(None, "torch.utils.hooks.RemovableHandle")
+        handle.facts["remove"] = (owner, entry)
+        return handle
+
+    def _module_apply(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        for child in list(owner.attrs.values()):
+            if isinstance(child, Instance) and child.module:
+                method = self.machine.get_attribute(child, "apply", node)
+                self.machine.call(method, args, kwargs, node)
+        self.machine.call(args[0] if args else kwargs.get("fn"), [owner], {}, node)
+        return owner
+
+    def _module_forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self.forward(owner, args, kwargs, node)
+
+    def _module___call__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return self.call(owner, args, kwargs, node)
+
+    def _module_update_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if owner.lib == averaging.AVERAGED:
+            averaging.update_parameters(self, owner, node)
+        return None
+
+    def _module_get_submodule(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return Unknown("submodule")
+
+    def lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
+        if "optimizers" not in owner.facts:
+            method = self.machine.find_method(owner, "configure_optimizers")
+            made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
+            known = containers.known_items(self.machine, made, node) if isinstance(made, (List, tuple)) else None
+            if known is not None and len(known) == 2 and isinstance(known[0], List):
+                made = known[0]
+                known = known[0].items
+            owner.facts["optimizers"] = known[0] if known is not None and len(known) == 1 else made
+        return owner.facts["optimizers"]
+
+    def _container_method(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        names = self.children_names(owner)
+        values = [owner.attrs[key] for key in names]
+        self.world.kept += 1
+        if name == "append" and args:
+            value = args[0]
+            if owner.facts.get("container") == "ParameterList" and isinstance(value, Tensor) and not value.parameter:
+                value = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
+            owner.attrs[str(len(names))] = value
+            return owner
+        if name == "extend" and args:
+            for value in self.machine.elements(args[0], node):
+                owner.attrs[str(len(self.children_names(owner)))] = value
+            return owner
+        if name == "insert" and len(args) > 1:
+            place = concrete(args[0])
+            values.insert(place if isinstance(place, int) else 0, args[1])
+            for key in names:
+                del owner.attrs[key]
+            owner.attrs.update({str(index): value for index, value in enumerate(values)})
+            return None
+        if name == "update" and args and isinstance(args[0], Dict):
+            for key, value in args[0].items.items():
+                owner.attrs[str(equality.unkey(key))] = value
+            return None
+        more = bool(owner.facts.get("more"))
+        if name == "items":
+            return List(list(zip(names, values)), more)
+        if name == "keys":
+            return List(list(names), more)
+        if name == "__len__":
+            return Unknown("len") if more else len(values)
+        return List(values, more)
+
+    def item(self, owner: Instance, index: Value, node: ast.AST) -> Value:
+        index = concrete(index)
+        if owner.module:
+            names = self.children_names(owner)
+            if isinstance(index, str):
+                return owner.attrs.get(index, Unknown(index))
+            if isinstance(index, int) and -len(names) <= index < len(names):
+                return owner.attrs[names[index]]
+            if isinstance(index, slice):
+                parts = [concrete(part) for part in (index.start, index.stop, index.step)]
+                chosen = names[slice(*parts)] if all(part is None or isinstance(part, int) for part in parts) else names
+                result = Instance(None, owner.lib, module=True)
+                result.facts["container"] = owner.facts.get("container")
+                result.attrs["training"] = owner.attrs.get("training", True)
+                result.attrs.update({str(position): owner.attrs[name] for position, name in enumerate(chosen)})
+                return result
+            return owner.attrs[names[0]] if names else Unknown("module")
+        if owner.lib == "torch.utils.data.TensorDataset":
+            return tuple(self.world.data() for _ in owner.facts.get("tensors", ()))
+        return None
+
+    def stream(self, owner: Instance, node: ast.AST) -> Stream | None:
+        if owner.module:
+            names = self.children_names(owner)
+            more = bool(owner.facts.get("more"))
+            keyed = owner.facts.get("container") in ("ModuleDict", "ParameterDict")
+            return Stream(
+                lambda: None if more else len(names),
+                lambda index: (
+                    (names[index] if keyed else owner.attrs[names[index]]) if index < len(names) else Unknown("module")
+                ),
+            )
+        if owner.lib == "torch.utils.data.DataLoader":
+            return Stream(lambda: self._batches(owner), lambda index: self._batch(owner, node))
+        if owner.lib == "torch.utils.data.TensorDataset":
+            return Stream(lambda: None, lambda index: self._batch_of(owner))
+        return None
+
+    def _batches(self, owner: Instance) -> int | None:
+        """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
+        owner.facts["iterated"] = True
+        asked = owner.facts.get("__len__")
+        return unknowns.bound_length(asked) if isinstance(asked, Unknown) else None
+
+    def _batch(self, owner: Instance, node: ast.AST) -> Value:
+        dataset = owner.facts.get("dataset")
+        if isinstance(dataset, Instance) and dataset.lib == "torch.utils.data.TensorDataset":
+            return self._batch_of(dataset)
+        if isinstance(dataset, Instance) and self.machine.find_method(dataset, "__getitem__") is not None:
+            with_grad = list(self.world.grad_modes)
+            sample = self.machine.call(self.machine.find_method(dataset, "__getitem__"), [Unknown("index")], {}, node)
+            self.world.grad_modes[:] = with_grad
+            return self._collated(sample)
+        result = Unknown("batch")
+        result.data = True
+        return result
+
+    def _collated(self, sample: Value) -> Value:
+        """A batch as the default collate function makes it: new tensors, no graph."""
+        if isinstance(sample, tuple):
+            return tuple(self._collated(item) for item in sample)
+        if isinstance(sample, Dict):
+            return Dict({key: self._collated(item) for key, item in sample.items.items()}, sample.more)
+        if isinstance(sample, List):
+            return List([self._collated(item) for item in sample.items], sample.more)
+        if isinstance(sample, (Tensor, int, float)):
+            return self.world.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
+        result = Unknown("batch")
+        result.data = True
+        return result
+
+    def _batch_of(self, dataset: Instance) -> Value:
+        tensors = dataset.facts.get("tensors", ())
+        return tuple(
+            self.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else self.world.data()
+            for value in tensors
+        )
+
+    # -- forward ------------------------------------------------------------------------------------------------
+
+    def call(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call an object: a module's forward with its hooks."""
+        if "model" in owner.facts:
+            return self.machine.call(owner.facts["model"], args, kwargs, node)
+        if not owner.module:
+            return self.machine.torch.opaque_result(owner.lib or "object", args, kwargs, node)
+        for kind, hook in list(owner.hooks):
+            if kind == "before":
+                changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
+                if changed is not None and not isinstance(changed, Unknown):
+                    args = list(changed) if isinstance(changed, tuple) else [changed]
+        result = self.forward(owner, args, kwargs, node)
+        for kind, hook in list(owner.hooks):
+            if kind == "forward":
+                changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)
+                if changed is not None and not isinstance(changed, Unknown):
+                    result = changed
+            elif kind == "backward":
+                for tensor in self.machine.torch.tensors(result)[:1]:
+                    if tensor.node is not None:
+                        self.machine.torch.autograd.module_hooks.append((owner, tensor.node, hook))
+        return result
+
+    def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
+        if isinstance(method, Bound) and isinstance(method.function, Function):
+            return self.machine.call_function(method.function, [method.receiver, *args], kwargs, node, forward=True)
+        if method is not None:
+            return self.machine.call(method, args, kwargs, node)
+        kwargs.pop("**", None)
+        name = owner.lib.rsplit(".", 1)[-1]
+        if name == "Sequential":
+            value: Value = args[0] if args else Unknown("input")
+            for key in self.children_names(owner):
+                value = self.machine.call(owner.attrs[key], [value], {}, node)
+            if owner.facts.get("more"):
+                return self.machine.torch.opaque_result("Sequential", [value], {}, node)
+            return value
+        if owner.lib == averaging.AVERAGED:
+            return self.machine.call(owner.attrs["module"], args, kwargs, node)
+        fact = owner.facts.get("fact")
+        if isinstance(fact, ModuleFact):
+            return self._run_fact(owner, fact, args, kwargs, node)
+        return self._run_opaque(owner, args, kwargs, node)
+
+    def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        torch = self.machine.torch
+        training = concrete(owner.attrs.get("training", True))
+        bound: Kwargs = {}
+        for name, value in zip(fact.forward_params, args):
+            bound[name] = value
+        for name, value in kwargs.items():
+            bound[name] = value
+        fact = self._of_call(owner, fact, bound)
+        what: OpFact = fact.eval if training is False else fact.train
+        groups: dict[str, list[Value]] = {}
+        # Of a module of very many parameters the facts know the last part of the name only.
+        wide = any(name.startswith("*.") for name in what.inputs)
+        for name, value in owner.attrs.items():
+            if isinstance(value, Tensor):
+                # The facts speak of all layers of a recurrent module at once: weight_ih for weight_ih_l0, _l1 ...
+                short = f"*.{name.rsplit('.', 1)[-1]}" if wide and "." in name else _LAYER.sub("", name)
+                groups.setdefault(short, []).append(value)
+        for name in owner.facts.get("parametrized", ()):
+            groups[name] = [self.computed_weight(owner, name, node)]
+        for name, values in groups.items():
+            bound[name] = values[0] if len(values) == 1 else tuple(values)
+        for name in what.mutates:
+            if isinstance(bound.get(name), Tensor) and name not in fact.forward_params:
+                self.world.change(bound[name], node, f"{fact.name} update", grad_mode="no")
+        if what.returns_input == "yes" and not what.mutates and args:
+            return args[0]
+        target: Value = None
+        given = owner.facts.get("given", {})
+        if fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
+            target = args[0]
+            in_place = self.facts.op(f"{_snake(fact.name)}_")
+            if in_place is not None:
+                return torch.op(in_place.name, args[:1], {}, node)
+            if not isinstance(target, (Tensor, Unknown)):
+                target = None
+        for name in groups:
+            if name not in what.inputs:
+                # A parameter that forward was never seen to use carries nothing.
+                del bound[name]
+        return torch.apply(what, bound, node, target)
+
+    def _of_call(self, owner: Instance, fact: ModuleFact, bound: Kwargs) -> ModuleFact:
+        """The fact for one call of a module, by what decides besides the constructor's arguments."""
+        given, named = owner.facts.get("kinds", ([], {}))
+        params = {param for overload in fact.train.overloads for param in overload.params}
+        more = {
+            f"forward.{name}": self.machine.torch.kind(bound[name]) if name in bound else fact.forward_defaults[name]
+            for name in fact.forward_defaults
+            if f"forward.{name}" in params
+        }
+        first = bound.get("input")
+        if isinstance(first, Tensor) and first.length == 1 and "batch_first" in fact.params:
+            # A batch of one lies in memory as it would with the batch in second place.
+            place = fact.params.index("batch_first")
+            if place < len(given):
+                given = [*given[:place], "False", *given[place + 1 :]]
+            else:
+                more["batch_first"] = "False"
+        if not more and given is owner.facts.get("kinds", (given,))[0]:
+            return fact
+        known: dict[Any, ModuleFact] = owner.facts.setdefault("narrowed", {})
+        key = (tuple(given), tuple(more.items()))
+        if key not in known:
+            known[key] = fact.for_call(given, {**named, **more})
+        return known[key]
+
+    # -- weights that are computed anew ----------------------------------------------------------------------------
+
+    def parametrize(self, owner: Value, name: str, how: Value, node: ast.AST) -> Value:
+        """Have a parameter computed for each use: `how` is an op's name or a module of the user's."""
+        if not isinstance(owner, Instance) or not owner.module:
+            return owner
+        original = owner.attrs.pop(name, None)
+        if not isinstance(original, Tensor):
+            return owner
+        home = owner.attrs.get("parametrizations")
+        if not isinstance(home, Instance):
+            home = owner.attrs["parametrizations"] = Instance(None, "torch.nn.ModuleDict", module=True)
+            home.facts["container"] = "ModuleDict"
+        holder = home.attrs[name] = Instance(None, "torch.nn.ModuleList", module=True)
+        holder.facts["container"] = "ModuleList"
+        holder.attrs["original"] = original
+        if how == "nn.utils.weight_norm":
+            holder.attrs["original0"], holder.attrs["original1"] = self._magnitude(original, node), original
+            del holder.attrs["original"]
+        elif isinstance(how, Instance):
+            holder.attrs["0"] = how
+        # A deep copy shares the facts: the parameters themselves are found by the attributes, which it has of its own.
+        owner.facts["parametrized"] = {**owner.facts.get("parametrized", {}), name: how}
+        return owner
+
+    def _magnitude(self, original: Tensor, node: ast.AST) -> Tensor:
+        magnitude = self.world.data("original0")
+        magnitude.parameter = True
+        return self.world.make_leaf(magnitude, node, "original0", parameter=True)
+
+    def computed_weight(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        """A parametrized weight as a forward sees it."""
+        how = owner.facts["parametrized"][name]
+        holder = owner.attrs["parametrizations"].attrs[name]
+        if isinstance(how, str):
+            given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
+            return self.machine.torch.op(how, given, {}, node)
+        return self.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
+
+    def unparametrize(self, owner: Value, name: str, node: ast.AST) -> Value:
+        """Make a computed weight a parameter of its own again."""
+        if isinstance(owner, Instance) and name in owner.facts.get("parametrized", ()):
+            holder = owner.attrs["parametrizations"].attrs.pop(name)
+            owner.facts["parametrized"] = {key: how for key, how in owner.facts["parametrized"].items() if key != name}
+            if not owner.facts["parametrized"]:
+                del owner.attrs["parametrizations"]
+            owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
+        return owner
+
+    def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """A class of torch.nn without facts: differentiable in its inputs and parameters."""
+        parameters = [tensor for _, tensor in self.named_parameters(owner)]
+        values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.machine.torch.tensors(arg)]
+        return self.machine.torch.opaque(
+            owner.lib.rsplit(".", 1)[-1],
+            [*parameters, *values],
+            node,
+            linked="yes",
+            keeps="yes" if parameters else "may",
+        )
+
+    def functional_call(self, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """torch.func.functional_call: forward with other tensors in place of the parameters."""
+        owner = args[0] if args else kwargs.get("module")
+        replaced = args[1] if len(args) > 1 else kwargs.get("parameter_and_buffer_dicts")
+        inputs = args[2] if len(args) > 2 else kwargs.get("args", ())
+        if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
+            return self.machine.torch.opaque_result("functional_call", args, kwargs, node)
+        undo: list[tuple[Instance, str, Value]] = []
+        for key, value in replaced.items.items():
+            home: Value = owner
+            last = str(key)
+            # A layer of torch's own holds its inner parameters under names with dots.
+            while isinstance(home, Instance) and last not in home.attrs and "." in last:
+                part, _, last = last.partition(".")
+                home = home.attrs.get(part)
+            if isinstance(home, Instance) and last in home.attrs:
+                undo.append((home, last, home.attrs[last]))
+                home.attrs[last] = value
+        try:
+            given = list(inputs) if isinstance(inputs, tuple) else [inputs]
+            return self.call(owner, given, {}, node)
+        finally:
+            for home, last, value in undo:
+                home.attrs[last] = value
+
+
+_RANKS = {("Linear", "weight"): 2, ("Linear", "bias"): 1, ("Embedding", "weight"): 2}
+_OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
+    "weight_hr": (True, ("proj_size",)), "bias_k": (True, ("add_bias_kv",)), "bias_v": (True, ("add_bias_kv",)),
+    "q_proj_weight": (True, ("kdim", "vdim")), "k_proj_weight": (True, ("kdim", "vdim")),
+    "v_proj_weight": (True, ("kdim", "vdim")), "in_proj_weight": (False, ("kdim", "vdim")),
+}  # fmt: skip
+"""Parameters that a module has, or has not, where one of these arguments is given."""
+_LAYER = re.compile(r"_l\d+(_reverse)?$")
+
+
+def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
+    """The parameter names of a module, with as many layers and directions as it was built with."""
+    bases = dict.fromkeys(_LAYER.sub("", name) for name in names if _LAYER.search(name))
+    plain = [name for name in names if not _LAYER.search(name)]
+    layers = flags.get("num_layers", 1)
+    count = layers if isinstance(layers, int) and 0 < layers < 64 else 1
+    directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
+    return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
+
+
+def _defaults(fact: ModuleFact | None) -> dict[str, Value]:
+    """The flags that a constructor has when they are not passed."""
+    known: dict[str, Value] = {"True": True, "False": False, "None": None}
+    overloads = fact.train.overloads if fact is not None else ()
+    return {name: known[kind] for each in overloads for name, kind in each.defaults.items() if kind in known}
+
+
+def _guessed_parameters(name: str) -> tuple[str, ...]:
+    if name.startswith(
+        ("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Bilinear", "RMSNorm")
+    ):
+        return ("weight", "bias")
+    if name.startswith("Embedding") or name == "PReLU":
+        return ("weight",)
+    if name.startswith(("LSTM", "GRU", "RNN", "Transformer", "Multihead")):
+        return ("weight",)
+    return ()
+
+
+def _snake(name: str) -> str:
+    return {"ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu", "SiLU": "silu", "Sigmoid": "sigmoid",
+            "Tanh": "tanh",
+            "Hardtanh": "hardtanh", "ReLU6": "relu6", "SELU": "selu", "CELU": "celu", "Dropout": "dropout",
+            "Mish": "mish",
+            "Hardswish": "hardswish", "Threshold": "threshold", "RReLU": "rrelu"}.get(name, name.lower())  # fmt: skip

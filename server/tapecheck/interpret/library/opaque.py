@@ -1,0 +1,205 @@
+"""What nobody can look into: its results may carry a graph, and may keep what they were given."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.library import arguments
+from tapecheck.interpret.python import methods, unknowns
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Args,
+    Kwargs,
+    List,
+    Queue,
+    Tensor,
+    Unknown,
+    Value,
+)
+from tapecheck.interpret.values.vocabulary import RECORDING
+from tapecheck.interpret.world import cuts_of, merge_cuts
+from tapecheck.tape import Fact, either
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.library.torchlib import Torch
+
+NO_GRAPH_ATTRIBUTES = frozenset((
+    "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
+    "itemsize", "nbytes", "is_sparse", "_version", "output_nr", "is_quantized",
+))  # fmt: skip
+_GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datasets", "sklearn.", "pandas.", "scipy.",
+                 "cv2.",
+                 "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
+                 "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.")  # fmt: skip
+_PURE = frozenset((
+    "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
+))  # fmt: skip
+
+
+def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
+    """An operator on unknown values: an op where one of them carries a graph, else unknown."""
+    unknowns = [value for value in (left, right) if isinstance(value, Unknown)]
+    if any(value.node is not None for value in unknowns):
+        return torch.operator(op, left, right, node)
+    counted = all(value.name in ("number", "len") for value in unknowns)
+    result = Unknown("number" if counted else "result", None, cuts_of(*unknowns))
+    # Of a list nobody knows what is in it once it has been stored to.
+    result.data = all(value.data for value in unknowns) and not any(isinstance(value, List) for value in (left, right))
+    result.parts = (op, left, right)
+    return result
+
+
+def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> Value:
+    """An attribute of an unknown value; those that never carry a graph carry none here either."""
+    if owner.node is not None and (owner.attrs is None or name not in owner.attrs):
+        if name == "data":
+            result = Unknown(owner.name, None, torch.world.cut("data", node, owner, name=owner.name))
+            result.data = True
+            return result
+        if name in NO_GRAPH_ATTRIBUTES or name in ("grad", "size"):
+            child = unknowns.attribute_of_unknown(owner, name)
+            child.node, child.oldest, child.data = None, None, name != "grad"
+            return child
+    if owner.name in ("number", "len") and name not in ("item", "mean"):
+        # NumPy's numbers and arrays have these two.
+        methods.expects_tensor(torch.machine, name, node)
+    return unknowns.attribute_of_unknown(owner, name)
+
+
+def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """The result of a call that cannot be looked into: it may carry the graph of what went in."""
+    values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
+    return opaque(torch, name, values, node, linked="may", keeps="may")
+
+
+def opaque(torch: Torch, name: str, values: list[Value], node: ast.AST, *, linked: Fact, keeps: Fact) -> Value:
+    world = torch.world
+    carriers = [value for value in values if value.node is not None]
+    cuts = cuts_of(*[value for value in values if value.node is None])
+    result = Unknown(f"{name}()", None, cuts)
+    if carriers and world.grad_mode != "no":
+        exists: Fact = "no"
+        for value in carriers:
+            exists = either(exists, torch.requires(value))
+        built = world.build(name, node, carriers, keeps=keeps, linked=linked, cuts=cuts, exists=exists)
+        result.node, result.oldest = built.node, built.oldest
+        result.certain = linked == "yes" and exists == "yes"
+    elif carriers:
+        for value in carriers:
+            result.cuts = merge_cuts(world.cut("no_grad", node, value, name=getattr(value, "name", "")), result.cuts)
+        result.data = True
+    else:
+        result.data = name.startswith(_GENERIC_DATA) or (
+            bool(values) and all(torch.requires(value) == "no" for value in values)
+        )
+    return result
+
+
+def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call an unknown value: a method of an unknown object, an unknown model, or anything at all."""
+    if function.attr in _PURE and function.owner is not None and function.owner.node is None:
+        if all(isinstance(arg, CONSTANTS) for arg in args) and not kwargs:
+            # Text and settings answer the same question the same way.
+            key = (unknowns.expression(function.owner), function.attr, *args)
+            result = unknowns.remembered(torch.world, key, f"{function.name}()")
+            result.parts = (function.attr, function.owner, *args)
+            return result
+    if function.owner is not None:
+        known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
+        if known is not NotImplemented:
+            return known
+    for arg in (*args, *kwargs.values()):
+        if isinstance(arg, Queue):
+            # Whoever has it may fill it and empty it.
+            arg.more = True
+    values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
+    if function.leaf is not None:
+        parts = [function.leaf, *torch.nn.replaced_parameters(function)]
+        return opaque(torch, function.name, [*parts, *values], node, linked="yes", keeps="yes")
+    if function.owner is not None and (function.node is not None or function.owner.cuts):
+        values.append(function.owner)
+    result = opaque(torch, function.name, values, node, linked="may", keeps="may")
+    # Data goes into a model as well: only a method of data certainly gives data.
+    result.data = result.data and function.data
+    if function.owner is not None and function.owner.node is None and function.attr not in RECORDING:
+        torch.machine.escape(tuple(values), node, function.name)
+    return result
+
+
+def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    world = torch.world
+    if isinstance(owner, arguments.Parser):
+        known = arguments.method(torch, owner, name, args, kwargs, node)
+        if known is not NotImplemented:
+            return known
+    if name == "backward":
+        if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and torch.requires(args[0]) != "no":
+            # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into.
+            return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+        return torch.autograd.backward_method(owner, args, kwargs, node)
+    if name == "manual_backward" and args:
+        return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+    if name in ("parameters", "named_parameters", "trainable_parameters"):
+        leaf = opaque_parameters(torch, owner, node)
+        return List([(Unknown("name"), leaf) if name == "named_parameters" else leaf], more=True)
+    if name in (
+        "to",
+        "cuda",
+        "cpu",
+        "train",
+        "eval",
+        "float",
+        "half",
+        "double",
+        "requires_grad_",
+        "contiguous",
+        "type",
+    ):
+        return owner
+    if name in ("item", "tolist", "numpy"):
+        result = Unknown(
+            "number", None, world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name)
+        )
+        result.data = True
+        return result
+    if name in ("detach", "detach_"):
+        result = Unknown(owner.name, None, world.cut("detach", node, owner, name=owner.name))
+        result.data = True
+        if name == "detach_":
+            owner.node, owner.cuts, owner.data = None, result.cuts, True
+            return owner
+        return result
+    if name == "generate" and owner.leaf is not None:
+        # Text generation of transformers runs under no_grad.
+        result = Unknown("generate()")
+        result.data = True
+        return result
+    if name == "prepare" and args:
+        return args[0] if len(args) == 1 else tuple(args)
+    if name in ("size", "dim", "numel", "keys", "state_dict", "zero_grad", "step", "parse_args"):
+        result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
+        if isinstance(result, Unknown):
+            result.node = None
+            result.data = True
+            if name == "dim" and result.truth is None:
+                result.truth = True
+            if name == "size" and args:
+                return unknowns.item_of_unknown(result, args[0])
+        return result
+    if name == "scale" and len(args) == 1 and isinstance(args[0], (Tensor, Unknown)):
+        return torch.op("mul", [args[0], world.data("scale")], {}, node)
+    if owner.node is not None and torch.facts.op(name) is not None:
+        return torch.op(name, [owner, *args], kwargs, node)
+    return NotImplemented
+
+
+def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
+    """One leaf that stands for all the parameters of an unknown model."""
+    if owner.leaf is None:
+        made = torch.world.data(f"{owner.name} parameters")
+        torch.world.make_leaf(made, node, f"{owner.name} parameters", parameter=True)
+        made.extra = {"opaque": True}
+        owner.leaf = made
+        owner.trained = True
+    return owner.leaf

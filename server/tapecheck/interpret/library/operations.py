@@ -1,0 +1,649 @@
+"""Torch's ops: what each saves, shares and changes, and what graph its result carries.
+
+All of it comes from `torchfacts`. Where there is no fact the result may carry a graph and may keep something, and
+nothing certain is said of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import containers
+from tapecheck.interpret.values import (
+    Args,
+    Kwargs,
+    List,
+    Range,
+    Signal,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
+from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
+from tapecheck.tape import Fact, Raised, Saved, both, either
+from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.library.torchlib import Torch
+
+_ELEMENTWISE = frozenset((
+    "add", "sub", "mul", "div", "neg", "pow", "sqrt", "abs", "exp", "log", "square", "mean", "sum", "norm", "clamp",
+    "clamp_min", "clamp_max", "relu", "sigmoid", "tanh", "softplus", "squeeze", "unsqueeze", "view", "reshape",
+    "flatten", "rsqrt", "reciprocal", "sign", "sin", "cos", "clone", "to", "float", "double", "cat", "stack",
+    "getitem", "linalg.norm", "linalg.vector_norm", "__rsub__", "__radd__", "__rmul__", "__rtruediv__", "__rpow__",
+    "contiguous", "expand", "t", "transpose", "permute", "repeat", "nn.functional.relu", "nn.functional.mse_loss",
+    "nn.functional.l1_loss", "nn.functional.smooth_l1_loss", "nn.functional.huber_loss", "std", "var", "max", "min",
+    "logsumexp", "prod", "cumsum", "split", "chunk", "unbind", "select", "narrow", "amax", "amin", "dist", "add_",
+    "sub_", "mul_", "div_", "positive", "expand_as", "view_as", "type", "where",
+))  # fmt: skip
+"""Ops that keep a constant a constant term: no parameter is multiplied into it by them."""
+_ADDITIVE = frozenset((
+    "add", "sub", "__radd__", "__rsub__", "add_", "sub_", "cat", "stack", "where", "nn.functional.mse_loss",
+    "nn.functional.l1_loss",
+))  # fmt: skip
+_VIEW_IN_PLACE = frozenset(("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_"))
+_RANKED = frozenset(("matmul", "__rmatmul__"))
+_SAME_RANK = frozenset((
+    "t", "clone", "detach", "contiguous", "add", "sub", "mul", "div", "neg", "pow", "exp", "log", "tanh", "sigmoid",
+    "relu", "abs", "sqrt", "clamp", "nn.functional.relu", "__rmul__", "__radd__", "__rsub__", "transpose",
+    "softmax", "nn.functional.softmax", "dropout", "nn.functional.dropout", "sin", "cos", "log_softmax", "square",
+    "nn.functional.log_softmax", "nn.functional.normalize", "nn.functional.gelu", "nn.functional.silu",
+    "nn.functional.elu", "nn.functional.leaky_relu", "nn.functional.softplus", "nn.functional.sigmoid",
+    "nn.functional.tanh", "sign", "reciprocal", "rsqrt", "flip", "roll", "cumsum", "float", "double", "half", "t_",
+    "nn.functional.layer_norm", "true_divide", "rsub", "__rtruediv__", "__rdiv__", "log1p", "expm1", "clip",
+    "clamp_min", "clamp_max", "masked_fill", "triu", "tril", "renorm", "maximum", "minimum", "lerp", "bfloat16", "cpu",
+    "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
+))  # fmt: skip
+_ACROSS = frozenset(("t", "transpose", "T", "mT", "swapaxes", "swapdims"))
+"""Views whose elements no longer lie in order; a second one lays them in order again."""
+_COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))
+_TO_FLOAT = frozenset((
+    "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
+    "true_divide",
+))  # fmt: skip
+_LOWERED = frozenset((
+    "nn.functional.linear", "linear", "matmul", "__rmatmul__", "mm", "bmm", "mv", "addmm", "addmv", "addr", "addbmm",
+    "baddbmm", "einsum", "chain_matmul", "linalg.multi_dot", "tensordot", "prelu", "nn.functional.prelu",
+    "nn.functional.scaled_dot_product_attention", "Linear", "LazyLinear", "PReLU", "RNN", "LSTM", "GRU", "RNNCell",
+    "LSTMCell", "GRUCell", *(f"{kind}{n}d" for kind in ("Conv", "ConvTranspose", "LazyConv") for n in (1, 2, 3)),
+    *(f"nn.functional.conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)),
+))  # fmt: skip
+"""What autocast computes with copies of lower precision, and so has them saved in place of what it was given."""
+_LOWERED_WITHIN = ("MultiheadAttention", "Transformer", "nn.functional.multi_head_attention")
+"""What does so in some of its parts."""
+_MAX_VIEWS = 32
+OP_WORK = 8
+"""What an op costs in the units of the work budget: about as much as eight statements."""
+_NARROWED: dict[tuple[Any, ...], OpFact] = {}
+
+
+def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> OpFact:
+    kinds = tuple(torch.kind(arg) for arg in args)
+    if fact.name in _RANKED:
+        kinds = tuple(_rank_kind(arg, kind) for arg, kind in zip(args, kinds))
+    named = {key: torch.kind(value) for key, value in kwargs.items() if key not in ("**", "out")}
+    key = (fact.name, kinds, tuple(named.items()))
+    narrowed = _NARROWED.get(key)
+    if narrowed is None:
+        narrowed = _NARROWED[key] = fact.for_call(kinds, named)
+    return narrowed
+
+
+def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Run an op by its canonical name."""
+    fact = torch.facts.op(name)
+    if fact is None:
+        return torch.opaque_result(name, args, kwargs, node)
+    if (
+        name in ("cat", "stack", "concat", "hstack", "vstack")
+        and args
+        and isinstance(args[0], List)
+        and not args[0].items
+    ):
+        # torch would raise: the list was filled where the dry run did not see it.
+        return Unknown(name)
+    narrowed = narrow(torch, fact, args, kwargs)
+    bound = bind(narrowed, args, kwargs)
+    # `linspace` takes tensors too; of numbers it makes a leaf like any other factory.
+    given = any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
+    factory = narrowed.factory or (name in ("linspace", "logspace") and not given)
+    if factory and not any(isinstance(value, Tensor) and name == "tensor" for value in args):
+        return torch.factory(name, args, kwargs, node)
+    if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
+        return bound[narrowed.view_of]
+    target: Value = None
+    in_place = narrowed.mutates or (narrowed.inplace_flag and bound.get("inplace") is True)
+    if in_place:
+        changed = narrowed.mutates[0] if narrowed.mutates else (narrowed.inputs or narrowed.params)[0]
+        target = bound.get(changed)
+        if narrowed.inplace_flag and not narrowed.mutates:
+            inner = torch.facts.op(f"{name.rsplit('.', 1)[-1]}_")
+            if inner is not None:
+                return op(torch, inner.name, args[:1], {}, node)
+    result = apply(torch, narrowed, bound, node, target)
+    if isinstance(result, Tensor) and result.rank is None and target is None:
+        result.rank = _rank(torch, name, args)
+    if name == "unsqueeze" and isinstance(result, Tensor) and concrete(bound.get("dim")) == 0:
+        result.length = 1
+    out = kwargs.get("out")
+    if isinstance(out, Tensor) and isinstance(result, Tensor):
+        torch.world.change(out, node, name)
+        rebase(torch, out, result, node)
+        return out
+    return result
+
+
+def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
+    """Build the node of an op over bound arguments; `target` is the tensor that it changes in place."""
+    world = torch.world
+    world.spend(OP_WORK)
+    inputs: dict[str, list[Value]] = {}
+    for name, value in bound.items():
+        found = torch.tensors(value)
+        if found:
+            inputs[name] = found
+    if isinstance(target, (Tensor, Unknown)):
+        if isinstance(target, Tensor) and target.extra is not None and world.grad_mode == "yes":
+            _check_view(torch, target, inputs, node)
+        others = [value for values in inputs.values() for value in values if value is not target]
+        change(torch, target, node, fact.name, others if world.grad_mode == "no" else ())
+    exists: Fact = "no"
+    carriers: list[Value] = []
+    for name, values in inputs.items():
+        if name in fact.carries or name in fact.may_carry or name not in fact.inputs:
+            sure: Fact = "yes" if name in fact.carries or name not in fact.inputs else "may"
+            if name not in fact.inputs and fact.differentiable == "no":
+                continue
+            for value in values:
+                required = both(torch.requires(value), sure)
+                if required != "no" and not (name not in fact.inputs and required == "may"):
+                    carriers.append(value)
+                    exists = either(exists, required)
+    exists = both(exists, world.grad_mode)
+    every = [value for values in inputs.values() for value in values]
+    cuts = cuts_of(*[value for value in every if value.node is None])
+    # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
+    if fact.name in _COPIES_ACROSS and fact.view == "may" and lies_across(bound.get(fact.view_of or "")):
+        fact = dataclasses.replace(fact, view="no", view_of=None)
+    storage = _result_storage(torch, fact, bound, target)
+    name = fact.name
+    if exists == "no":
+        how = ""
+        if carriers and world.grad_mode == "no":
+            how = "no_grad"
+        elif fact.differentiable == "no" and any(value.node is not None for value in every) and name != "detach":
+            how = "nondifferentiable"
+        elif name == "detach":
+            how = "detach"
+        if how:
+            if name == "detach":
+                cuts = _constant_cuts(torch, name, cuts)
+            for value in every:
+                if value.node is not None:
+                    cuts = merge_cuts(world.cut(how, node, value, name=getattr(value, "name", "")), cuts)
+        else:
+            cuts = _constant_cuts(torch, name, cuts)
+        result = world.data(cuts=cuts, dtype=_dtype(torch, fact, bound))
+        if storage is not None:
+            result.storage = storage
+            if name != "detach" and fact.view_of in inputs:
+                viewed = inputs[fact.view_of][0]
+                _register_view(torch, result, viewed)
+                if target is None and fact.view == "yes" and isinstance(viewed, Tensor):
+                    _mark(torch, result, viewed, name, node)
+        if isinstance(target, Tensor):
+            target.cuts = merge_cuts(cuts, target.cuts)
+            if world.grad_mode != "no" and target.node is None:
+                target.graph = "no"
+            return target
+        return _outputs(torch, fact, result, bound, node)
+    operands = [value for name, values in inputs.items() if name in fact.inputs for value in values]
+    if any(isinstance(value, Unknown) and value.node is None and torch.requires(value) == "may" for value in operands):
+        # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
+        carriers.append(world.unknown_source(node))
+    saved, keeps = _saves(torch, fact, bound, inputs, target, storage)
+    built = world.build(
+        fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=keeps,
+        storage=storage, cuts=cuts, exists=exists,
+    )  # fmt: skip
+    if _moves_leaf(torch, name, every):
+        # A step from a parameter is a place to compute at, no term of a loss.
+        built.extra = {**(built.extra or {}), "moved leaf": True}
+    else:
+        built.constant_terms = _constant_terms(torch, name, every)
+    place = torch.pending_storage or storage or built.storage
+    torch.autograd.remember_gradient(built.node, fact, inputs, place)
+    if "result" in fact.saves or "result" in fact.may_save:
+        built.storage = storage or built.storage
+    if isinstance(target, (Tensor, Unknown)):
+        torch.pending_storage = None
+    if isinstance(target, Tensor):
+        if name in _VIEW_IN_PLACE:
+            # The tensor alone looks at its memory in another way: what it is a view of stays as it is.
+            _adopt(torch, target, built)
+        else:
+            rebase(torch, target, built, node)
+        return target
+    if isinstance(target, Unknown):
+        target.node, target.oldest = built.node, built.oldest
+        world.kept += 1
+        return target
+    if fact.view != "no" and fact.view_of in inputs:
+        viewed = inputs[fact.view_of][0]
+        if isinstance(viewed, Tensor):
+            built.of_leaf = viewed.of_leaf
+            _register_view(torch, built, viewed)
+            if target is None and fact.view == "yes":
+                _mark(torch, built, viewed, name, node)
+    return _outputs(torch, fact, built, bound, node)
+
+
+def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
+    """A tensor changed in place stands at the end of a new graph, and so do its base and all its views."""
+    world = torch.world
+    whole = target.base
+    if whole is not None and whole is not target and not whole.is_leaf:
+        # Through a view torch rewrites the history of the base; the node it makes is freed by any backward.
+        whole_before = [whole] if whole.node is not None else []
+        slices = world.build(
+            "CopySlices", node, [*whole_before, built], keeps="yes", storage=built.storage, exists=built.graph
+        )
+        _adopt(torch, whole, slices)
+    else:
+        whole = target
+        _adopt(torch, target, built)
+    target.changed = whole.changed = (world.clock, world.site(node))
+    target.constant_terms = built.constant_terms
+    target.cuts = merge_cuts(target.cuts, built.cuts)
+    for view in list(whole.storage.views or ())[:_MAX_VIEWS]:
+        if view is not whole and view.base is whole and not view.is_leaf:
+            _adopt(torch, view, world.build("AsStridedBackward0", node, [whole], exists=whole.graph))
+
+
+def _adopt(torch: Torch, tensor: Tensor, built: Tensor) -> None:
+    torch.world.leaves_changed = torch.world.leaves_changed or tensor.is_leaf or tensor.node is None
+    tensor.node, tensor.graph, tensor.oldest = built.node, built.graph, built.oldest
+    torch.world.kept += 1
+    tensor.is_leaf = False
+
+
+def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
+    """A differentiable view follows the history of what it is a view of."""
+    if isinstance(viewed, Tensor):
+        view.base = viewed.base or viewed
+        views = view.base.storage.views
+        if views is None:
+            views = view.base.storage.views = weakref.WeakSet()
+        views.add(view)
+
+
+def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
+    """What a view must know of how it was made: a view of one of several views is no better than that."""
+    if name == "permute" or (name in _ACROSS) != lies_across(viewed):
+        view.extra = {**(view.extra or {}), "lies across": True}
+    if torch.world.grad_mode == "no":
+        if viewed.graph == "yes" and view.node is None:
+            # It requires grad as a leaf does: nothing leads on from it, and a backward ends there without a word.
+            view.cuts = torch.world.derived_cut("leaf", node, view.cuts, viewed.name)
+            torch.world.make_leaf(view, node, viewed.name)
+        view.extra = {**(view.extra or {}), "view under no_grad": True}
+    elif viewed.extra is not None:
+        for mark in ("part of several", "view under no_grad"):
+            if mark in viewed.extra:
+                view.extra = {**(view.extra or {}), mark: viewed.extra[mark]}
+
+
+def lies_across(value: Value) -> bool:
+    """Whether a tensor is a view whose elements do not lie in order: `contiguous()` of it makes a copy."""
+    return isinstance(value, Tensor) and value.extra is not None and "lies across" in value.extra
+
+
+def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
+    """An in-place change; raises as torch does for a leaf that requires grad."""
+    event = torch.world.change(target, node, how, written=written)
+    if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
+        view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
+        fail(torch, node, f"{view} that requires grad is being used in an in-place operation.")
+
+
+def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Value]], node: ast.AST) -> None:
+    """Raise where torch does for a recorded change of a view whose history it could not rewrite."""
+    extra = target.extra or {}
+    if any(torch.requires(value) == "yes" for values in inputs.values() for value in values):
+        if "part of several" in extra:
+            fail(
+                torch, node,
+                "Output 0 of a function that returns multiple views is a view and is being modified inplace. Such "
+                "functions do not allow the output views to be modified inplace.",
+            )  # fmt: skip
+        if "view under no_grad" in extra:
+            fail(
+                torch, node, "A view was created in no_grad mode and is being modified inplace with grad mode enabled."
+            )
+
+
+def fail(torch: Torch, node: ast.AST, message: str, backward: int | None = None, kind: str = "RuntimeError") -> None:
+    """Raise as torch would."""
+    torch.world.emit(Raised(torch.world.site(node), kind, message, backward))
+    raise Signal(kind, None, message, node)
+
+
+def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) -> Any:
+    source = target
+    if source is None and fact.view != "no":
+        source = bound.get(fact.view_of or "")
+    if source is None and fact.unversioned_view_of:
+        return None
+    return storage_of(torch.world, source) if isinstance(source, (Tensor, Unknown)) else None
+
+
+def _saves(
+    torch: Torch, fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]], target: Value, storage: Any
+) -> tuple[list[Saved], Fact]:
+    """What the node saves and whether it holds anything that a backward frees."""
+    world = torch.world
+    saved: list[Saved] = []
+    keeps: Fact = "no"
+    certain, possible = dict(fact.saves), dict(fact.may_save)
+    lowered: Fact = "no"
+    if world.autocast != "no":
+        within = fact.name.startswith(_LOWERED_WITHIN)
+        lowered = world.autocast if fact.name in _LOWERED else "may" if within else "no"
+    for name, table in fact.scalar_saves.items():
+        if name in bound and name not in inputs:
+            certain = dict(table)
+    result_saved: Fact = "no"
+    for table, sure in ((certain, "yes"), (possible, "may")):
+        for thing, triggers in table.items():
+            for position, value in enumerate(inputs.get(thing if thing in inputs else thing.partition(".")[0], [None])):
+                fired: Fact = "no"
+                for trigger in triggers:
+                    # A dot is a part of some parameters' names (self_attn.in_proj_weight).
+                    name, _, which = (trigger, "", "") if trigger in inputs else trigger.partition(".")
+                    for other, candidate in enumerate(inputs.get(name, ())):
+                        if name == thing and len(inputs[name]) > 1:
+                            if (which == "other") == (other == position):
+                                continue
+                        fired = either(fired, torch.requires(candidate))
+                fired = both(fired, sure)  # type: ignore[arg-type]
+                if fired == "no":
+                    continue
+                keeps = either(keeps, fired)
+                if world.recomputed:
+                    continue
+                if thing.startswith("result.") and thing != "result.0":
+                    own = torch.pending_others.setdefault(int(thing.removeprefix("result.")), world.new_storage())
+                    saved.append(Saved(own.id, world.ledger.version(own.id), "result", None, fired))
+                elif thing.startswith("result"):
+                    result_saved = either(result_saved, fired)
+                elif value is not None and value is not target:
+                    if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
+                        continue
+                    # What is no parameter may be of lower precision already, and is then saved itself.
+                    saved.append(world.save(value, thing, both(fired, "may") if lowered != "no" else fired))
+                elif value is not None and thing not in fact.mutates and target is not None:
+                    # `h *= h` saves h before it changes it.
+                    before = world.save(value, thing, fired)
+                    saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
+    if keeps == "may":
+        # A call may save this or that, and always something.
+        for name in fact.frees:
+            for value in inputs.get(name, ()):
+                keeps = either(keeps, torch.requires(value))
+    if result_saved != "no":
+        place = storage or world.new_storage()
+        saved.append(Saved(place.id, world.ledger.version(place.id), "result", None, result_saved))
+        torch.pending_storage = place
+    return saved, keeps
+
+
+def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST) -> Value:
+    """The value an op returns, in the structure the fact says."""
+    others, torch.pending_others = torch.pending_others, {}
+    locked = torch.world.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
+    if torch.pending_storage is not None:
+        result.storage = torch.pending_storage
+        torch.pending_storage = None
+
+    def output(number: int) -> Tensor:
+        """One of several: a view like all of them, or a tensor of its own."""
+        part = alias(torch, result)
+        part.extra = dict(result.extra) if result.extra else None
+        if fact.view == "no" and number:
+            part.storage = others.get(number) or torch.world.new_storage()
+        elif locked:
+            part.extra = {"part of several": torch.world.ledger.version(part.storage.id)}
+        return part
+
+    if fact.outputs in ("tensor", "may"):
+        return result
+    if fact.outputs in ("tuple", "list"):
+        count = fact.n_outputs
+        if fact.name in ("chunk", "split", "unbind", "tensor_split", "hsplit", "vsplit", "unsafe_chunk"):
+            wanted = concrete(bound.get("chunks"))
+            sections = bound.get("split_size", bound.get("split_size_or_sections"))
+            count = wanted if isinstance(wanted, int) else None
+            if isinstance(sections, (List, tuple)):
+                known = containers.known_items(torch.machine, sections, node)
+                count = len(known) if known is not None else None
+        if count is None or count > 64:
+            return List([output(index) for index in range(2)], more=True)
+        live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
+        items: list[Value] = []
+        for index in range(count):
+            items.append(
+                output(index)
+                if live is None or index in live or fact.n_outputs is None
+                else torch.world.data(cuts=result.cuts, dtype="int")
+            )
+        return tuple(items)
+    if fact.outputs.startswith("("):
+        return _structured(fact.outputs, output)
+    if fact.outputs == "number":
+        return Unknown("number", None, result.cuts)
+    if fact.outputs == "none":
+        return None
+    if fact.outputs in ("bool", "str", "size", "other", "dict"):
+        return Unknown(fact.outputs)
+    return result
+
+
+def _structured(outputs: str, output: Callable[[int], Tensor]) -> Value:
+    """A result by its description: "(tensor, (tensor, none))"."""
+    numbers = itertools.count()
+
+    def build(shape: ast.expr) -> Value:
+        if isinstance(shape, (ast.Tuple, ast.List)):
+            return tuple(build(part) for part in shape.elts)
+        return output(next(numbers)) if isinstance(shape, ast.Name) and shape.id == "tensor" else None
+
+    return build(ast.parse(outputs, mode="eval").body)
+
+
+def alias(torch: Torch, tensor: Tensor) -> Tensor:
+    """Another output of the same node."""
+    copy = Tensor(
+        tensor.storage, tensor.node, tensor.graph, cuts=tensor.cuts, constant_terms=tensor.constant_terms,
+        oldest=tensor.oldest, of_leaf=tensor.of_leaf, dtype=tensor.dtype,
+    )  # fmt: skip
+    copy.base = tensor.base
+    return copy
+
+
+def _rank(torch: Torch, name: str, args: Args) -> int | None:
+    """The number of dimensions of a result, for the ops where it follows from the arguments."""
+    ranks = [arg.rank for arg in args if isinstance(arg, Tensor)]
+    if name in _SAME_RANK:
+        return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
+    if name in _RANKED:
+        return ranks[0] if len(ranks) == 2 and ranks[1] == 2 else None
+    if name in ("view", "reshape") and len(args) > 1:
+        sizes = args[1] if isinstance(args[1], tuple) else tuple(args[1:])
+        return len(sizes)
+    if name == "unsqueeze" and ranks and ranks[0] is not None:
+        return ranks[0] + 1
+    if name in ("sum", "mean") and len(args) == 1:
+        return 0
+    if name in ("mm", "outer", "ger"):
+        return 2
+    if name in ("nn.functional.linear", "linear"):
+        return ranks[0] if ranks and isinstance(args[0], Tensor) else None
+    if name in ("cat", "concat", "stack") and args:
+        parts = torch.tensors(args[0])
+        if parts and isinstance(parts[0], Tensor) and parts[0].rank is not None:
+            return parts[0].rank + (name == "stack")
+    return None
+
+
+def _dtype(torch: Torch, fact: OpFact, bound: Kwargs) -> str:
+    if fact.differentiable == "no" and fact.name != "detach":
+        return "int"
+    inputs = [value for name in fact.carries for value in torch.tensors(bound.get(name))]
+    source = torch.tensors(bound.get(fact.params[0])) if fact.params else []
+    kinds = {value.dtype for value in (inputs or source) if isinstance(value, Tensor)}
+    return "int" if kinds and kinds <= {"int", "bool"} and fact.name not in _TO_FLOAT else "float"
+
+
+def _constant_cuts(torch: Torch, name: str, cuts: tuple[int, ...]) -> tuple[int, ...]:
+    """Cuts of a value without graph: a gradient put through a parametrised op is data, no penalty."""
+    if not cuts or name in _ELEMENTWISE:
+        return cuts
+    return tuple(cut for cut in cuts if torch.world.ledger.cuts[cut].how != "grad")
+
+
+def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
+    """Whether a gradient is added to nothing but a leaf, or to a leaf that was moved so before."""
+    if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.gradients_cut:
+        return False
+    carriers = [value for value in inputs if value.node is not None]
+    return bool(carriers) and all(
+        isinstance(value, Tensor) and (value.is_leaf or "moved leaf" in (value.extra or {})) for value in carriers
+    )
+
+
+def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:
+    """The gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
+    if name not in _ELEMENTWISE or not torch.world.gradients_cut:
+        return ()
+    terms: tuple[int, ...] = ()
+    ledger = torch.world.ledger
+    for value in inputs:
+        if value.node is not None:
+            terms = merge_cuts(terms, getattr(value, "constant_terms", ()))
+        elif name in _ADDITIVE:
+            terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
+    return terms
+
+
+def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
+    """A Python operator with a tensor on at least one side."""
+    if right is None and op in ("USub", "UAdd", "Invert"):
+        return torch.op(OPERATORS[op], [left], {}, node)
+    if isinstance(left, (Tensor, Unknown)) and not (
+        isinstance(left, Unknown) and isinstance(right, Tensor) and left.node is None
+    ):
+        return torch.op(OPERATORS.get(op, op), [left, right], {}, node)
+    name = REFLECTED.get(op)
+    if name is None or torch.facts.op(name) is None:
+        return torch.opaque_result(op, [left, right], {}, node)
+    return torch.op(name, [right, left], {}, node)
+
+
+def comparison(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
+    name = OPERATORS.get(op)
+    tensors = [value for value in (left, right) if isinstance(value, Tensor)]
+    result = torch.world.data(dtype="bool")
+    if name is not None and any(tensor.node is not None for tensor in tensors):
+        for tensor in tensors:
+            if tensor.node is not None:
+                result.cuts = merge_cuts(torch.world.cut("nondifferentiable", node, tensor), result.cuts)
+    else:
+        result.cuts = _constant_cuts(torch, "comparison", cuts_of(*tensors))
+    return result
+
+
+def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AST) -> Value:
+    """`a += b` on a tensor: in place; `a @= b` is not."""
+    name = IN_PLACE.get(op)
+    if name is None:
+        return operator(torch, op, current, value, node)
+    return torch.op(name, [current, value], {}, node)
+
+
+def get_item(torch: Torch, owner: Tensor, index: Value, node: ast.AST) -> Value:
+    result = op(torch, _index_op(torch, "getitem", index), [owner, index], {}, node)
+    first = index[0] if isinstance(index, tuple) and index else index
+    if isinstance(result, Tensor) and concrete(first) is None:
+        result.length = 1
+    return result
+
+
+def set_item(torch: Torch, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None:
+    if isinstance(value, (List, tuple)):
+        value = torch.world.data(cuts=cuts_of(*torch.tensors(value)))
+    fact = torch.facts.op(_index_op(torch, "setitem", index)) or torch.facts.op("setitem")
+    assert fact is not None
+    narrowed = narrow(torch, fact, [owner, index, value], {})
+    apply(torch, narrowed, bind(narrowed, [owner, index, value], {}), node, owner)
+
+
+def _index_op(torch: Torch, name: str, index: Value) -> str:
+    index = concrete(index)
+    parts = list(index) if isinstance(index, tuple) else [index]
+    kinds = set()
+    for part in parts:
+        part = concrete(part)
+        if isinstance(part, Tensor):
+            kinds.add("mask" if part.dtype == "bool" else "tensor")
+        elif isinstance(part, (List, Range)):
+            kinds.add("list")
+        elif isinstance(part, slice):
+            kinds.add("slice")
+        elif part is None:
+            kinds.add("none")
+        elif part is ...:
+            kinds.add("ellipsis")
+        elif isinstance(part, Unknown) and part.node is not None:
+            kinds.add("tensor")
+        else:
+            kinds.add("int")
+    if isinstance(index, tuple):
+        for special in ("list", "mask", "tensor"):
+            if special in kinds:
+                return f"{name}.tuple_{special}"
+        return f"{name}.tuple"
+    return f"{name}.{kinds.pop()}"
+
+
+def bind(fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> Kwargs:
+    """Arguments by the parameter names of a fact."""
+    bound: Kwargs = {}
+    params = fact.params
+    for index, value in enumerate(args):
+        if index < len(params) and params[index].startswith("*"):
+            bound[params[index].lstrip("*")] = tuple(args[index:])
+            break
+        bound[params[index] if index < len(params) else f"#{index}"] = value
+    for key, value in kwargs.items():
+        if key in ("**", "out"):
+            continue
+        if key not in params and key == "input" and params:
+            bound[params[0]] = value
+        else:
+            bound[key] = value
+    return bound
+
+
+def _rank_kind(value: Value, kind: str) -> str:
+    if not isinstance(value, Tensor):
+        return kind
+    if value.rank is None:
+        # A parameter that is multiplied by is a matrix, as good as always.
+        return "matrix" if value.parameter else kind
+    return "matrix" if value.rank <= 2 else "stack"

@@ -1,0 +1,198 @@
+"""torch.optim: which parameters an optimizer has, and what its step changes."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.library import averaging
+from tapecheck.interpret.python import containers
+from tapecheck.interpret.values import (
+    Args,
+    Dict,
+    Generator,
+    Instance,
+    Kwargs,
+    List,
+    Native,
+    Set,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
+from tapecheck.tape import Fact, Optimizer, Step, both
+from tapecheck.torchfacts import load
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+class Optimizers:
+    """torch.optim for one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.world = machine.world
+        self.facts = load()
+
+    def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = path.rsplit(".", 1)[-1]
+        if ".lr_scheduler." in path:
+            result = Instance(None, "torch.optim.lr_scheduler")
+            return result
+        if name == "AveragedModel":
+            return averaging.averaged_model(self.machine.torch.nn, args, kwargs, node)
+        if ".swa_utils." in path:
+            return Instance(None, "torch.optim.lr_scheduler") if name == "SWALR" else Unknown(name)
+        owner = Instance(None, path)
+        self.initialize(owner, args, kwargs, node)
+        return owner
+
+    def initialize(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        source = args[0] if args else kwargs.get("params")
+        if isinstance(source, Generator):
+            items, whole = self.machine.gathered(source, node)
+            source = List(items, not whole)
+        self.world.optimizers += 1
+        owner.facts["optimizer"] = self.world.optimizers
+        tensors, complete = self._leaves(source, node)
+        owner.facts["params"] = tensors
+        owner.facts["fused"] = kwargs.get("fused")
+        owner.facts["max_iter"] = args[2] if len(args) > 2 else kwargs.get("max_iter")
+        second = args[1] if len(args) > 1 else kwargs.get("defaults")
+        defaults = (
+            second if isinstance(second, Dict) else Dict({"lr": kwargs.get("lr", second or Unknown("lr"))}, more=True)
+        )
+        groups: list[Value] = []
+        listed = isinstance(source, (List, tuple, Stream))
+        known = containers.known_items(self.machine, source, node) if listed else None
+        if known and all(isinstance(item, Dict) for item in known):
+            groups = list(known)
+            for group in groups:
+                members, _ = self._leaves(group.items.get("params"), node)
+                group.items["params"] = List(list(members))
+                for key, value in defaults.items.items():
+                    group.items.setdefault(key, value)
+        else:
+            groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
+        owner.attrs["param_groups"] = List(groups)
+        owner.attrs.setdefault("state", Dict({}, more=True))
+        owner.attrs.setdefault("defaults", defaults)
+        name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
+        self.world.emit(
+            Optimizer(
+                owner.facts["optimizer"], self.world.site(node), name,
+                tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
+                "yes" if complete else "may",
+            )
+        )  # fmt: skip
+        if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
+            self.machine.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
+        return None
+
+    def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], bool]:
+        if isinstance(source, Tensor):
+            return [source], True
+        if isinstance(source, Dict):
+            if "params" in source.items:
+                return self._leaves(source.items["params"], node)
+            return [value for value in source.items.values() if isinstance(value, Tensor)], not source.more
+        if isinstance(source, (List, tuple, Set, Stream)):
+            found: list[Tensor] = []
+            complete = not getattr(source, "more", False)
+            for item in self.machine.elements(source, node):
+                inner, whole = self._leaves(item, node)
+                found.extend(inner)
+                complete = complete and whole
+            return found, complete
+        if isinstance(source, Instance) and source.module:
+            return [tensor for _, tensor in self.machine.torch.nn.named_parameters(source)], True
+        return [], False
+
+    def attribute(self, owner: Instance, name: str) -> Value:
+        if owner.lib == "torch.optim.lr_scheduler":
+            return Native(name, lambda m, args, kwargs, at: Unknown(name))
+        if name == "__init__":
+            return Native(name, lambda m, args, kwargs, at: self.initialize(owner, args, kwargs, at))
+        if name == "step":
+            return Native(name, lambda m, args, kwargs, at: self._step(owner, args, kwargs, at))
+        if name == "zero_grad":
+            return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
+        if name == "add_param_group":
+            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, at))
+        if name in (
+            "state_dict",
+            "load_state_dict",
+            "train",
+            "eval",
+            "register_step_post_hook",
+            "register_step_pre_hook",
+        ):
+            return Native(name, lambda m, args, kwargs, at: Unknown(name))
+        return None
+
+    def _add_group(self, owner: Instance, args: Args, node: ast.AST) -> Value:
+        members, complete = self._leaves(args[0] if args else None, node)
+        owner.facts["params"] = [*owner.facts["params"], *members]
+        self.world.emit(
+            Optimizer(
+                owner.facts["optimizer"], self.world.site(node), owner.lib.rsplit(".", 1)[-1],
+                tuple(tensor.node for tensor in owner.facts["params"] if tensor.node is not None),
+                "yes" if complete else "may",
+            )
+        )  # fmt: skip
+        return None
+
+    def _step(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        closure = args[0] if args else kwargs.get("closure")
+        result: Value = None
+        rounds = 1
+        if closure is not None:
+            # LBFGS asks its closure many times over in one step; twice shows what the second time does.
+            most = concrete(owner.facts.get("max_iter"))
+            rounds = (min(most, 3) if isinstance(most, int) else 3) if owner.lib.endswith("LBFGS") else 1
+        for _ in range(rounds):
+            if closure is not None:
+                self.world.grad_modes.append("yes")
+                depth = len(self.world.grad_modes)
+                try:
+                    made = self.machine.call(closure, [], {}, node)
+                finally:
+                    del self.world.grad_modes[depth - 1 :]
+                result = made if result is None else result
+            self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0), _called(node)))
+            bumps = self._bumps(owner)
+            for tensor in owner.facts.get("params", ()):
+                if tensor.grad is not None:
+                    self.world.change(
+                        tensor, node, "optimizer.step", bumps=bumps, optimizer=owner.facts.get("optimizer"),
+                        grad_mode="no",
+                    )  # fmt: skip
+        return result
+
+    def _bumps(self, owner: Instance) -> Fact:
+        """Whether a step moves the version counters of what it changes: fused steps were measured not to."""
+        fact = self.facts.optimizer(owner.lib.rsplit(".", 1)[-1])
+        fused = owner.facts.get("fused")
+        if fact is None or fused is None or concrete(fused) in (None, False):
+            return "yes"
+        measured: Fact = fact.fused_step_mutates or "yes"
+        return measured if concrete(fused) is True else both("may", measured) if measured != "no" else "may"
+
+    def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
+        for tensor in owner.facts.get("params", ()):
+            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+        return None
+
+
+def _called(node: ast.AST) -> str:
+    """The name that a call calls, as it is written."""
+    if not isinstance(node, ast.Call):
+        return ""
+    called = node.func
+    while isinstance(called, ast.Attribute):
+        called = called.value
+    return ast.unparse(node.func) if isinstance(called, ast.Name) else ""

@@ -1,0 +1,527 @@
+"""The standard library, as far as training code uses it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Callable
+from collections.abc import Generator as PyGenerator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import contexts, queues, records
+from tapecheck.interpret.python.builtin import make_dict, make_range, unknown
+from tapecheck.interpret.python.comprehensions import gathered, trained
+from tapecheck.interpret.python.constants import NotPlain, computed, plain
+from tapecheck.interpret.python.containers import known_items
+from tapecheck.interpret.python.methods import counter, nothing
+from tapecheck.interpret.python.unknowns import expression, remembered
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Dict,
+    Extent,
+    Function,
+    Generator,
+    Instance,
+    Kwargs,
+    Native,
+    Signal,
+    Stream,
+    Unknown,
+    Value,
+    Wrapped,
+    concrete,
+)
+from tapecheck.interpret.world import cuts_of
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def standard_library(m: Machine, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a function of the standard library; NotImplemented where it is none that matters here."""
+    if path.startswith("math."):
+        function = getattr(math, path[5:], None)
+        values = [concrete(arg) for arg in args]
+        if callable(function) and values and all(isinstance(value, (int, float)) for value in values):
+            if path in ("math.factorial", "math.comb", "math.perm") and any(abs(value) > 1_000 for value in values):
+                return Unknown("number")
+            try:
+                return function(*values)
+            except (ValueError, OverflowError, TypeError):
+                return Unknown("number")
+        if path in ("math.prod", "math.fsum", "math.dist") and callable(function):
+            try:
+                return computed(m, function, *(plain(arg) for arg in args), name="number")
+            except NotPlain:
+                return Unknown("number", None, cuts_of(*args))
+        return Unknown("number", None, cuts_of(*args))
+    handler = _STANDARD.get(path)
+    if handler is None and path.startswith("operator."):
+        handler = _operator(path[9:])
+    return NotImplemented if handler is None or handler is NotImplemented else handler(m, args, kwargs, node)
+
+
+def _deque(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    bound = concrete(args[1] if len(args) > 1 else kwargs.get("maxlen"))
+    items = known_items(m, args[0], node) if args else []
+    result = m.new_list(items or [], node, items is None)
+    result.kind = "deque"
+    result.bound = bound if isinstance(bound, int) else None
+    return result
+
+
+def _defaultdict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = make_dict(m, args[1:], kwargs, node)
+    result.factory = args[0] if args else None
+    return result
+
+
+def _partial(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    function, given, named = args[0], args[1:], {key: value for key, value in kwargs.items() if key != "**"}
+    made = Instance(None, "functools.partial")
+    made.attrs.update({"func": function, "args": tuple(given), "keywords": Dict(dict(named))})
+    made.attrs["__call__"] = Native(
+        "partial", lambda m2, more, extra, at: m2.call(function, [*given, *more], {**named, **extra}, at)
+    )
+    return made
+
+
+def _partialmethod(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    function, given, named = args[0], args[1:], {key: value for key, value in kwargs.items() if key != "**"}
+    return Wrapped(
+        "method",
+        Native("partialmethod", lambda m2, more, extra, at: m2.call(
+            function, [*more[:1], *given, *more[1:]], {**named, **extra}, at
+        )),
+    )  # fmt: skip
+
+
+def _singledispatch(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """functools.singledispatch: the function registered for the class of the first argument."""
+    made = Instance(None, "functools.singledispatch")
+    table: list[tuple[Value, Value]] = []
+
+    def call(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        for kind, function in reversed(table):
+            fits = m2.torch.is_instance(given[0], kind) if given else False
+            if fits:
+                return m2.call(function, given, named, at)
+            if fits is None:
+                return m2.torch.opaque_result("singledispatch", given, named, at)
+        return m2.call(args[0], given, named, at)
+
+    def register(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        first = given[0] if given else None
+        if isinstance(first, Function):
+            annotation = next((p.annotation for p in first.node.args.args), None)
+            kind = m2.eval(annotation, first.env) if annotation is not None else Unknown("type")
+            table.append((kind, first))
+            return first
+        if len(given) > 1:
+            table.append((first, given[1]))
+            return given[1]
+
+        def add(m3: Machine, more: Args, extra: Kwargs, place: ast.AST) -> Value:
+            table.append((first, more[0]))
+            return more[0]
+
+        return Native("register", add)
+
+    made.attrs["__call__"] = Native("singledispatch", call)
+    made.attrs["register"] = Native("register", register)
+    return made
+
+
+def _item_getter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def get(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        found = [m2.get_item(given[0], index, at) for index in args]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return Native("itemgetter", get)
+
+
+def _attribute_getter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def get(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        found: list[Value] = []
+        for path in args:
+            value = given[0]
+            for name in str(path).split("."):
+                value = m2.get_attribute(value, name, at)
+            found.append(value)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return Native("attrgetter", get)
+
+
+def _method_caller(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Native(
+        "methodcaller",
+        lambda m2, given, named, at: m2.call(
+            m2.get_attribute(given[0], str(args[0]), at), list(args[1:]), dict(kwargs), at
+        ),
+    )
+
+
+def _operator(name: str) -> Value:
+    """A function of the operator module as the operator it stands for; NotImplemented where it stands for none."""
+    if name in _OPERATORS:
+        op = _OPERATORS[name]
+        if isinstance(op, ast.operator):
+            return lambda m, a, k, n: m.binary(op, a[0], a[1], n)
+        if isinstance(op, ast.cmpop):
+            return lambda m, a, k, n: m.compare(op, a[1], a[0], n) if name == "contains" else m.compare(op, *a[:2], n)
+    return NotImplemented
+
+
+_OPERATORS: dict[str, ast.operator | ast.cmpop] = {
+    "add": ast.Add(), "sub": ast.Sub(), "mul": ast.Mult(), "truediv": ast.Div(), "floordiv": ast.FloorDiv(),
+    "mod": ast.Mod(), "pow": ast.Pow(), "matmul": ast.MatMult(), "and_": ast.BitAnd(), "or_": ast.BitOr(),
+    "xor": ast.BitXor(), "concat": ast.Add(), "lshift": ast.LShift(), "rshift": ast.RShift(), "iadd": ast.Add(),
+    "eq": ast.Eq(), "ne": ast.NotEq(), "lt": ast.Lt(), "le": ast.LtE(), "gt": ast.Gt(), "ge": ast.GtE(),
+    "is_": ast.Is(), "is_not": ast.IsNot(), "contains": ast.In(),
+}  # fmt: skip
+_MAX_COMBINED = 256
+_LRU_SIZE = 128
+"""What `lru_cache` remembers where nothing else is said."""
+
+
+def _awaited(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return tuple(args) if len(args) != 1 else args[0]
+
+
+def _gathered(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return m.new_list(list(args), node)
+
+
+def _copy(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return m.torch.deep_copy(args[0] if args else None, node)
+
+
+def _environment(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return remembered(m.world, ("os.getenv", expression(args[0]) if args else None), "os.getenv()")
+
+
+def _chain(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """The elements of one iterable after the other, each asked for when it is needed."""
+    streams = [m.stream(arg, node) for arg in args]
+    if all(stream.length() is not None and not stream.sequential for stream in streams):
+        items = [item for arg in args for item in m.elements(arg, node)]
+        return m.stream(m.new_list(items, node), node)
+    openly = any(stream.length() is None for stream in streams)
+
+    def run() -> PyGenerator[Value, Value, Value]:
+        for stream in streams:
+            yield from m.elements(stream, node)
+        return None
+
+    return Generator(run(), m.envs[-1], extent=Extent(not openly))
+
+
+def _cycle(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    if items:
+        return Stream(lambda: None, lambda index: items[index % len(items)])
+    return m.stream(args[0] if args else Unknown(), node)
+
+
+def _repeat(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else None
+    times = concrete(args[1] if len(args) > 1 else kwargs.get("times"))
+    return Stream(lambda: times if isinstance(times, int) else None, lambda index: value)
+
+
+def _count(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    start = concrete(args[0] if args else kwargs.get("start", 0))
+    step = concrete(args[1] if len(args) > 1 else kwargs.get("step", 1))
+    known = isinstance(start, (int, float)) and isinstance(step, (int, float))
+    return Stream(lambda: None, lambda index: start + index * step if known else Unknown("count"))
+
+
+def _islice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    inner = m.stream(args[0] if args else Unknown(), node)
+    bounds = [concrete(arg) for arg in args[1:]]
+    start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
+    start, step = (0 if start is None else start), (1 if step is None else step)
+    if not isinstance(start, int) or not isinstance(step, int) or not (stop is None or isinstance(stop, int)):
+        return Stream(lambda: None, inner.item, inner.sequential, inner.next)
+    base = inner.next
+
+    def length() -> int | None:
+        whole = inner.length()
+        ends = [end for end in (None if whole is None else whole - base, stop) if end is not None]
+        return len(range(start, min(ends), step)) if ends else None
+
+    def item(index: int) -> Value:
+        place = base + start + index * step
+        if inner.sequential:
+            for earlier in range(inner.next, place):
+                inner.item(earlier)
+        value = inner.item(place)
+        inner.next = max(inner.next, place + 1)
+        return value
+
+    return Stream(length, item, inner.sequential)
+
+
+def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    """A function of itertools that only rearranges elements; `counts` of its last arguments are numbers."""
+
+    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        numbers = [concrete(arg) for arg in args[len(args) - counts :]] if len(args) > counts else []
+        listed = [gathered(m, arg, node) for arg in args[: len(args) - len(numbers)]]
+        named = {key: concrete(value) for key, value in kwargs.items() if key != "**"}
+        plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
+        if not plain or not all(whole for _, whole in listed):
+            return Unknown(function.__name__)
+        made = list(itertools.islice(function(*(items for items, _ in listed), *numbers, **named), _MAX_COMBINED + 1))
+        return m.stream(m.new_list(made[:_MAX_COMBINED], node, len(made) > _MAX_COMBINED), node)
+
+    return run
+
+
+def _zip_longest(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    listed = [gathered(m, arg, node) for arg in args]
+    rows = list(itertools.zip_longest(*(items for items, _ in listed), fillvalue=kwargs.get("fillvalue")))
+    return m.stream(m.new_list(rows, node, not all(whole for _, whole in listed)), node)
+
+
+def _accumulate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items, whole = gathered(m, args[0], node)
+    function = args[1] if len(args) > 1 else kwargs.get("func")
+    if kwargs.get("initial") is not None:
+        items.insert(0, kwargs["initial"])
+    made: list[Value] = []
+    for item in items:
+        if not made:
+            made.append(item)
+        elif function is None:
+            made.append(m.binary(ast.Add(), made[-1], item, node))
+        else:
+            made.append(m.call(function, [made[-1], item], {}, node))
+    return m.stream(m.new_list(made, node, not whole), node)
+
+
+def _while_true(dropping: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    """takewhile and dropwhile."""
+
+    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        items, whole = gathered(m, args[1], node)
+        made: list[Value] = []
+        for place, item in enumerate(items):
+            truth = m.known_truth(m.call(args[0], [item], {}, node))
+            if truth is None:
+                return m.new_list(items, node, True)
+            if not truth:
+                made = items[place:] if dropping else made
+                break
+            if not dropping:
+                made.append(item)
+        return m.stream(m.new_list(made, node, not whole), node)
+
+    return run
+
+
+def _starmap(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    rows, whole = gathered(m, args[1], node)
+    made = [m.call(args[0], list(m.elements(row, node)), {}, node) for row in rows]
+    return m.stream(m.new_list(made, node, not whole), node)
+
+
+def _selected(kept: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    """filterfalse and compress: the elements that a function, or a list beside them, is true or false for."""
+
+    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        items, whole = gathered(m, args[0] if kept else args[1], node)
+        truths = (
+            [m.known_truth(item) for item in gathered(m, args[1], node)[0]]
+            if kept
+            else [m.known_truth(item if args[0] is None else m.call(args[0], [item], {}, node)) for item in items]
+        )
+        unsure = not whole or None in truths
+        return m.stream(
+            m.new_list([item for item, truth in zip(items, truths) if truth is None or truth == kept], node, unsure),
+            node,
+        )
+
+    return run
+
+
+def _groupby(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items, whole = gathered(m, args[0], node)
+    key = args[1] if len(args) > 1 else kwargs.get("key")
+    groups: list[tuple[Value, list[Value]]] = []
+    for item in items:
+        value = item if key is None else m.call(key, [item], {}, node)
+        same = m.known_truth(m.compare(ast.Eq(), groups[-1][0], value, node)) if groups else False
+        if same is None:
+            return Unknown("groupby")
+        if same:
+            groups[-1][1].append(item)
+        else:
+            groups.append((value, [item]))
+    made = [(value, m.stream(m.new_list(members, node), node)) for value, members in groups]
+    return m.stream(m.new_list(made, node, not whole), node)
+
+
+def _tee(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    count = concrete(args[1]) if len(args) > 1 else 2
+    items, whole = gathered(m, args[0], node)
+    copies = count if isinstance(count, int) and 0 <= count <= _MAX_COMBINED else 2
+    return tuple(m.stream(m.new_list(items, node, not whole), node) for _ in range(copies))
+
+
+def _reduce(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = gathered(m, args[1], node)[0] if len(args) > 1 else []
+    if len(args) > 2:
+        items.insert(0, args[2])
+    if not items:
+        return Unknown("reduce")
+    total = m.new_list(items[:1], node)
+    for item in trained(m, iter(items[1:]), node, total, Extent()):
+        total.items = [m.call(args[0], [total.items[0], item], {}, node)]
+    return total.items[0]
+
+
+def _choice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    return items[0] if items else Unknown("choice")
+
+
+def _sample(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    count = concrete(args[1] if len(args) > 1 else kwargs.get("k"))
+    if items is None:
+        return m.new_list(list(m.elements(args[0], node)), node, True) if args else Unknown("sample")
+    if isinstance(count, int):
+        return m.new_list(items[-count:] if count else [], node)
+    return m.new_list(items, node, True)
+
+
+def _exit(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    raise Signal("SystemExit")
+
+
+def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "types.SimpleNamespace", born=m.world.clock)
+    for key, value in kwargs.items():
+        if key != "**":
+            m.set_attribute(result, key, value, node)
+    return result
+
+
+def _same(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return args[0] if args else kwargs.get("iterable", Unknown("result"))
+
+
+def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    wrapped = args[0] if args else None
+
+    def rename(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        function = given[0] if given else Unknown("function")
+        if isinstance(function, Function) and wrapped is not None:
+            name = m2.get_attribute(wrapped, "__name__", at)
+            if isinstance(name, str):
+                function.attrs["__name__"] = name
+        return function
+
+    return Native("wraps", rename)
+
+
+def _cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`functools.lru_cache`, with or without arguments."""
+    if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
+        return Wrapped("cache", args[0], Dict({}), bound=_LRU_SIZE)
+    size = concrete(args[0] if args else kwargs.get("maxsize", _LRU_SIZE))
+    bound = size if isinstance(size, int) else None
+    return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({}), bound=bound))
+
+
+def _unbounded_cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Wrapped("cache", args[0], Dict({})) if args else Unknown("cache")
+
+
+def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    function = args[0]
+    return Wrapped("cached_property", function, function.name if isinstance(function, Function) else "cached")
+
+
+def _chain_of(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _chain(machine, list(machine.elements(args[0], node)), {}, node)
+
+
+def _negative(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.binary(ast.Mult(), args[0], -1, node)
+
+
+def _truth(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.known_truth(args[0])
+
+
+def _not(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    truth = machine.known_truth(args[0])
+    return Unknown("not") if truth is None else not truth
+
+
+def _item(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.get_item(args[0], args[1], node)
+
+
+def _new_object(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return machine.new_object(args[0])
+
+
+def _set_attribute(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+    machine.store_attribute(args[0], args[1], args[2], node)
+
+
+_STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
+    **records.FUNCTIONS,
+    "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
+    "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,
+    "collections.Counter": counter,
+    "queue.Queue": queues.made("first"), "queue.SimpleQueue": queues.made("first"),
+    "queue.LifoQueue": queues.made("last"), "queue.PriorityQueue": queues.made("least"),
+    "heapq.heappush": queues.push, "heapq.heappop": queues.pop, "heapq.heappushpop": queues.push_and_pop,
+    "heapq.heapreplace": queues.push_and_pop,
+    "functools.partial": _partial, "functools.reduce": _reduce,
+    "functools.wraps": _wraps, "functools.lru_cache": _cache, "functools.cache": _unbounded_cache,
+    "functools.cached_property": _cached_property,
+    "copy.deepcopy": _copy, "copy.copy": _copy, "itertools.chain": _chain, "itertools.cycle": _cycle,
+    "itertools.chain.from_iterable": _chain_of,
+    "itertools.count": _count, "itertools.islice": _islice, "itertools.repeat": _repeat, "random.choice": _choice,
+    "random.sample": _sample, "random.choices": _sample, "sys.exit": _exit, "os._exit": _exit,
+    "contextlib.contextmanager": contexts.contextmanager,
+    "contextlib.asynccontextmanager": contexts.contextmanager,
+    "contextlib.ExitStack": contexts.exit_stack, "contextlib.AsyncExitStack": contexts.exit_stack,
+    "contextlib.nullcontext": contexts.nullcontext, "contextlib.closing": contexts.closing,
+    "contextlib.suppress": contexts.suppress, "tqdm.tqdm": _same, "tqdm.auto.tqdm": _same, "tqdm.notebook.tqdm": _same,
+    "tqdm.trange": make_range, "tqdm.auto.trange": make_range, "tqdm": _same, "typing.cast": lambda m, a, k, n: a[1],
+    "tqdm.std.tqdm": _same, "tqdm.rich.tqdm": _same, "tqdm.autonotebook.tqdm": _same, "rich.progress.track": _same,
+    "accelerate.utils.tqdm": _same, "fastprogress.progress_bar": _same, "fastprogress.master_bar": _same,
+    "dataclasses.dataclass": lambda m, a, k, n: a[0] if a else Native("dataclass", _same),
+    "random.shuffle": lambda m, a, k, n: None, "builtins.super": unknown,
+    "os.getenv": _environment, "operator.itemgetter": _item_getter, "operator.attrgetter": _attribute_getter,
+    "operator.methodcaller": _method_caller, "operator.neg": _negative,
+    "operator.not_": _not,
+    "operator.truth": _truth, "operator.abs": lambda m, a, k, n: abs(a[0]),
+    "operator.getitem": _item,
+    "itertools.product": _combined(itertools.product), "itertools.permutations": _combined(itertools.permutations, 1),
+    "itertools.combinations": _combined(itertools.combinations, 1), "itertools.pairwise": _combined(itertools.pairwise),
+    "itertools.combinations_with_replacement": _combined(itertools.combinations_with_replacement, 1),
+    "itertools.zip_longest": _zip_longest, "itertools.accumulate": _accumulate, "itertools.starmap": _starmap,
+    "itertools.takewhile": _while_true(False), "itertools.dropwhile": _while_true(True),
+    "itertools.compress": _selected(True), "itertools.filterfalse": _selected(False),
+    "itertools.groupby": _groupby, "itertools.tee": _tee, "functools.partialmethod": _partialmethod,
+    "functools.singledispatch": _singledispatch, "asyncio.run": _awaited, "asyncio.gather": _gathered,
+    "asyncio.create_task": _awaited, "asyncio.wait_for": lambda m, a, k, n: a[0], "asyncio.sleep": nothing,
+    "asyncio.ensure_future": _awaited, "builtins.object.__new__": _new_object,
+    "builtins.object.__setattr__": _set_attribute,
+}  # fmt: skip
+
+DECORATORS = frozenset((
+    "contextlib.contextmanager", "contextlib.asynccontextmanager", "functools.lru_cache", "functools.cache",
+    "functools.cached_property", "functools.singledispatch",
+))  # fmt: skip
+"""Those that decorate functions without being called first."""

@@ -1,0 +1,336 @@
+"""Tensors: their attributes and methods, and the functions that make new ones."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
+from tapecheck.interpret.library.operations import lies_across
+from tapecheck.interpret.python import containers
+from tapecheck.interpret.values import (
+    Args,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Native,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
+from tapecheck.interpret.world import cuts_of, merge_cuts
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.library.torchlib import Torch
+
+
+def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:
+    if name == "grad":
+        return torch.autograd.gradient_of(owner, node)
+    if name == "data":
+        cuts = torch.world.cut("data", node, owner, name=owner.name)
+        result = torch.world.data(owner.name, cuts, owner.dtype)
+        # Writes through .data change the same memory without moving the version counter.
+        result.extra = {"data_of": owner}
+        return result
+    if name == "requires_grad":
+        return {"yes": True, "no": False, "may": Unknown("requires_grad")}[owner.graph]
+    if name == "is_leaf":
+        return owner.is_leaf or owner.node is None
+    if name == "grad_fn":
+        return None if owner.node is None or owner.is_leaf else Unknown("grad_fn")
+    if name in ("shape", "size"):
+        shape = _extra(torch, owner, "shape")
+        if name == "size":
+            return Native(
+                "size", lambda m, args, kwargs, at: containers.get_item(m, shape, args[0], at) if args else shape
+            )
+        return shape
+    if name in NO_GRAPH_ATTRIBUTES:
+        return _extra(torch, owner, name)
+    if name in ("T", "mT", "H", "mH", "real", "imag"):
+        return torch.op(name if torch.facts.op(name) else "t", [owner], {}, node)
+    if owner.given is not None and name in owner.given:
+        return owner.given[name]
+    if owner.extra is not None and name in owner.extra:
+        return owner.extra[name]
+    return Native(name, lambda m, args, kwargs, at: method(torch, owner, name, args, kwargs, at))
+
+
+def _extra(torch: Torch, owner: Tensor, name: str) -> Value:
+    if owner.extra is None:
+        owner.extra = {}
+    if name not in owner.extra:
+        made = Unknown(name)
+        made.data = True
+        owner.extra[name] = made
+    return owner.extra[name]
+
+
+def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, node: ast.AST) -> None:
+    if name == "grad":
+        torch.autograd.set_gradient(owner, value, node)
+    elif name == "requires_grad":
+        requires_grad(torch, owner, value, node)
+    elif name == "data":
+        owner.cuts = merge_cuts(cuts_of(value), owner.cuts) if owner.node is None else owner.cuts
+        torch.world.change(owner, node, "data =", bumps="no", written=[value])
+    else:
+        if owner.given is None:
+            owner.given = {}
+        owner.given[name] = value
+
+
+def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> Tensor:
+    """`requires_grad_()` and assignments to `.requires_grad`."""
+    wanted = concrete(wanted)
+    if wanted is True:
+        if owner.graph == "no" and owner.extra is not None and "frozen leaf" in owner.extra:
+            # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
+            owner.node = owner.of_leaf = owner.extra.pop("frozen leaf")
+            owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
+        elif owner.graph == "no" and owner.dtype == "float":
+            if owner.cuts:
+                owner.cuts = torch.world.derived_cut("leaf", node, owner.cuts, owner.name)
+            torch.world.make_leaf(owner, node)
+    elif wanted is False:
+        if owner.extra is not None and "opaque" in owner.extra:
+            # It stands for many parameters: nobody knows whether all of them were frozen.
+            owner.graph = "may"
+        elif owner.is_leaf and owner.node is not None:
+            leaf = owner.node
+            owner.graph, owner.node, owner.of_leaf = "no", None, None
+            owner.cuts = torch.world.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
+            owner.extra = {**(owner.extra or {}), "frozen leaf": leaf}
+    elif isinstance(wanted, Unknown) and owner.graph == "no":
+        truth = torch.machine.known_truth(wanted)
+        if truth is None:
+            truth = torch.world.choose(node, True, "requires_grad")
+            torch.machine.settle(wanted, truth)
+        requires_grad(torch, owner, truth, node)
+    return owner
+
+
+def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """A method call on a tensor."""
+    world = torch.world
+    if name == "backward":
+        return torch.autograd.backward_method(owner, args, kwargs, node)
+    if name in ("item", "tolist", "numpy", "__float__", "__int__", "__array__"):
+        how = "numpy" if name == "numpy" else "item"
+        if name == "numpy" and owner.graph == "yes":
+            torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        result = Unknown("number", None, world.cut(how, node, owner, name=owner.name))
+        result.data = True
+        return result
+    if name == "zero_":
+        source = (owner.extra or {}).get("data_of", owner)
+        if isinstance(source, Tensor):
+            torch.autograd.zeroed(source, node)
+    if name == "detach_":
+        cuts = world.cut("detach", node, owner, name=owner.name)
+        owner.node, owner.graph, owner.is_leaf, owner.oldest, owner.cuts = None, "no", False, None, cuts
+        owner.constant_terms, owner.of_leaf = (), None
+        return owner
+    if name == "requires_grad_":
+        return requires_grad(torch, owner, args[0] if args else kwargs.get("requires_grad", True), node)
+    if name == "contiguous" and lies_across(owner):
+        return torch.op("clone", [owner], {}, node)
+    if name in ("cuda", "cpu", "pin_memory", "share_memory_", "contiguous", "coalesce"):
+        return owner
+    if name in ("to", "type"):
+        kinds = [value for value in (*args, *kwargs.values()) if isinstance(value, Lib)]
+        if any(_integer_type(value.path) for value in kinds):
+            return _to_integer(torch, owner, node)
+        return owner if owner.dtype == "float" else world.data(cuts=owner.cuts)
+    if name in ("long", "int", "bool", "short", "byte"):
+        return _to_integer(torch, owner, node)
+    if name in ("float", "double", "half", "bfloat16"):
+        if owner.dtype != "float":
+            return world.data(owner.name, owner.cuts)
+        precision = (owner.extra or {}).get("precision", "float")
+        if precision == name:
+            return owner
+        copy = torch.op("clone", [owner], {}, node)
+        if isinstance(copy, Tensor):
+            copy.extra = {"precision": name}
+        return copy
+    if name in (
+        "size",
+        "dim",
+        "numel",
+        "nelement",
+        "element_size",
+        "stride",
+        "data_ptr",
+        "get_device",
+        "ndimension",
+    ):
+        made = _extra(torch, owner, f"{name}()")
+        asked = name in ("dim", "ndimension") and owner.rank is None
+        if asked and isinstance(made, Unknown) and made.truth is None:
+            # What is not known to be a scalar has dimensions, an empty selection too.
+            made.truth = True
+        return made
+    if name == "retain_grad":
+        owner.retains_grad = True
+        torch.autograd.retained.append(owner)
+        return None
+    if name == "register_hook" or name == "register_post_accumulate_grad_hook":
+        if args:
+            owner.hooks.append(args[0])
+            torch.autograd.hooked.append((owner, args[0]))
+        return Unknown("handle")
+    if name in ("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"):
+        return factory(torch, name, args, kwargs, node)
+    if name in ("uniform_", "normal_", "zero_", "fill_", "copy_", "bernoulli_", "exponential_", "random_") and (
+        owner.extra and "data_of" in owner.extra
+    ):
+        return silent_write(torch, owner, node, name, args)
+    if name.endswith("_") and not name.endswith("__") and owner.extra and "data_of" in owner.extra:
+        return silent_write(torch, owner, node, name, args)
+    if name == "apply_" or name == "map_":
+        torch.change(owner, node, name)
+        return owner
+    if torch.facts.op(name) is None:
+        if owner.graph == "no" and not name.startswith("is_"):
+            # A method of other torch versions, of a subclass: it may have given the tensor a graph.
+            owner.graph = "may"
+        return torch.opaque_result(name, [owner, *args], kwargs, node)
+    return torch.op(name, [owner, *args], kwargs, node)
+
+
+def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
+    """A write through `.data`: no version moves, no graph is built."""
+    target = (owner.extra or {}).get("data_of")
+    if isinstance(target, Tensor):
+        torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
+    owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)
+    return owner
+
+
+def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
+    return torch.world.data(owner.name, torch.world.cut("nondifferentiable", node, owner, name=owner.name), "int")
+
+
+def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
+    """Iterating a tensor: one view for each row."""
+    items: dict[int, Value] = {}
+
+    def item(index: int) -> Value:
+        if index not in items:
+            row = items[index] = torch.get_item(value, index, node)
+            if isinstance(row, Tensor) and torch.world.grad_mode != "no":
+                row.extra = {**(row.extra or {}), "part of several": torch.world.ledger.version(row.storage.id)}
+        return items[index]
+
+    if value.items is not None:
+        known = value.items
+        return Stream(lambda: len(known), item)
+    return Stream(lambda: value.length if isinstance(value.length, int) else None, item)
+
+
+def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
+    world = torch.world
+    sources = [value for arg in args for value in torch.tensors(arg)]
+    cuts: tuple[int, ...] = ()
+    if name in (
+        "tensor",
+        "as_tensor",
+        "from_numpy",
+        "Tensor",
+        "FloatTensor",
+        "asarray",
+        "new_tensor",
+        "LongTensor",
+    ):
+        for value in sources:
+            if value.node is not None:
+                if name in ("as_tensor", "asarray") and isinstance(value, Tensor):
+                    return value
+                cuts = merge_cuts(world.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
+            else:
+                cuts = merge_cuts(cuts, value.cuts)
+    dtype = "float"
+    kind = kwargs.get("dtype")
+    if (isinstance(kind, Lib) and _integer_type(kind.path)) or name in (
+        "randint",
+        "randperm",
+        "LongTensor",
+        "randint_like",
+    ):
+        dtype = "int"
+    if name in ("arange", "tensor", "full") and not isinstance(kind, Lib) and _integers(torch, args):
+        dtype = "int"
+    result = world.data(cuts=cuts, dtype=dtype)
+    if concrete(kwargs.get("requires_grad")) is True:
+        if cuts:
+            result.cuts = world.derived_cut("leaf", node, cuts, "")
+        world.make_leaf(result, node)
+    sizes = args[0] if args and isinstance(args[0], (tuple, List)) else tuple(args)
+    if name in ("zeros", "ones", "randn", "rand", "empty", "full"):
+        result.rank = len(sizes if isinstance(sizes, tuple) else sizes.items)
+    elif name in ("eye",):
+        result.rank = 2
+    elif name in ("tensor", "Tensor", "FloatTensor") and args:
+        inner, depth = args[0], 0
+        while isinstance(inner, (List, tuple)):
+            depth += 1
+            inner = (inner.items if isinstance(inner, List) else list(inner) or [None])[:1]
+            inner = inner[0] if inner else None
+        result.rank = depth
+    elif name.endswith("_like") and args and isinstance(args[0], Tensor):
+        result.rank = args[0].rank
+    first = containers.known_items(torch.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
+    if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(concrete(first[0]), int):
+        result.length = concrete(first[0])
+        if all(isinstance(concrete(size), int) for size in first):
+            result.extra = {**(result.extra or {}), "shape": tuple(concrete(size) for size in first)}
+    elif name in ("arange",) and len(args) == 1 and isinstance(concrete(args[0]), int):
+        result.length = concrete(args[0])
+    elif name == "tensor" and args and isinstance(args[0], List) and not args[0].more:
+        result.length = len(args[0].items)
+    elif name in ("randn_like", "zeros_like", "ones_like", "rand_like") and args and isinstance(args[0], Tensor):
+        result.length = args[0].length
+    return result
+
+
+def _integers(torch: Torch, args: Args) -> bool:
+    flat: list[Value] = []
+    for arg in args:
+        flat.extend(arg.items if isinstance(arg, List) else [arg])
+    return bool(flat) and all(isinstance(concrete(value), int) for value in flat)
+
+
+def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    cuts: tuple[int, ...] = ()
+    for value in [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]:
+        cuts = merge_cuts(torch.world.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
+    result = Unknown("numpy", None, cuts)
+    result.data = True
+    return result
+
+
+def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """torch.nn.init: writes into a tensor under no_grad."""
+    target = args[0] if args else kwargs.get("tensor")
+    if isinstance(target, Tensor) and name.endswith("_"):
+        torch.world.change(target, node, f"init.{name}", grad_mode="no")
+        return target
+    return Unknown(name) if not isinstance(target, Tensor) else target
+
+
+def distribution_parameters(torch: Torch, value: Value) -> list[Value]:
+    """The tensors that a distribution is made of, those of the distributions in it included."""
+    if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
+        found: list[Value] = value.facts["parameters"]
+        return found
+    return torch.tensors(value)
+
+
+def _integer_type(path: str) -> bool:
+    return path.rsplit(".", 1)[-1] in ("long", "int", "int64", "int32", "int16", "int8", "uint8", "bool", "LongTensor")

@@ -1,0 +1,376 @@
+"""Functions of torch that are no plain ops: grad modes, leaves, checkpoints, loaders, and others known by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.library import arguments, averaging, frameworks
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Context,
+    Function,
+    Instance,
+    Kwargs,
+    List,
+    Native,
+    Signal,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+    concrete,
+)
+from tapecheck.tape import Fact, Span, either
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.library.torchlib import Torch
+    from tapecheck.interpret.machine import Machine
+
+
+def grad_mode(mode: Fact, kind: str) -> Context:
+    """A context manager that sets the grad mode."""
+    before: list[tuple[Fact, Span | None]] = []
+
+    def enter(machine: Machine) -> None:
+        before.append((machine.world.grad_modes[-1], machine.world.off_at))
+        machine.world.grad_modes[-1], machine.world.off_at = mode, None
+
+    def leave(machine: Machine, raised: Signal | None) -> None:
+        if before:
+            machine.world.grad_modes[-1], machine.world.off_at = before.pop()
+
+    return Context(enter, leave, kind)
+
+
+def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and isinstance(args[0], (Function, Wrapped, Bound)):
+        return Wrapped("no_grad", args[0])
+    return grad_mode("no", "no_grad")
+
+
+def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    on = concrete(args[0] if args else kwargs.get("mode", True))
+    return grad_mode("yes", "enable_grad") if on is False else grad_mode("no", "no_grad")
+
+
+def _enable_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return grad_mode("yes", "enable_grad")
+
+
+def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else kwargs.get("mode", True)
+    truth = torch.machine.known_truth(value)
+    if truth is None:
+        truth = torch.world.choose(node, True, "set_grad_enabled")
+        torch.machine.settle(value, truth)
+    mode: Fact = "yes" if truth else "no"
+    before = torch.world.grad_modes[-1], torch.world.off_at
+    # Called as a statement it stays in force; as a context manager it is undone on the way out.
+    torch.world.grad_modes[-1], torch.world.off_at = mode, None if truth else torch.world.span(node)
+
+    def leave(machine: Machine, raised: Signal | None) -> None:
+        machine.world.grad_modes[-1], machine.world.off_at = before
+
+    def enter(machine: Machine) -> None:
+        machine.world.off_at = None
+
+    return Context(enter, leave, "enable_grad" if truth else "no_grad")
+
+
+def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """A context manager whose argument `enabled` stands at `place`."""
+
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        given = args[place] if place is not None and len(args) > place else kwargs.get("enabled", True)
+        truth = torch.machine.known_truth(given)
+        return autocast("may" if truth is None else "yes" if truth else "no")
+
+    return make
+
+
+def autocast(mode: Fact) -> Context:
+    """A context manager under which ops compute with copies of lower precision."""
+    before: list[Fact] = []
+
+    def enter(machine: Machine) -> Value:
+        before.append(machine.world.autocast)
+        machine.world.autocast = mode
+        return Unknown("context")
+
+    def leave(machine: Machine, raised: Signal | None) -> None:
+        if before:
+            machine.world.autocast = before.pop()
+
+    return Context(enter, leave, {"yes": "autocast", "may": "perhaps autocast", "no": "no autocast"}[mode])
+
+
+def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Context(lambda machine: Unknown("context"), lambda machine, raised: None)
+
+
+def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    data = args[0] if args else kwargs.get("data")
+    wanted = concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad", True))
+    result = torch.world.data()
+    if isinstance(data, Tensor):
+        # A parameter shares the memory of its data but counts versions of its own only from here on.
+        result.length, result.rank = data.length, data.rank
+        result.extra = {"shape": data.extra["shape"]} if data.extra and "shape" in data.extra else None
+        cuts = torch.world.cut("leaf", node, data, name=data.name) if data.node is not None else data.cuts
+        result.cuts = cuts
+    result.parameter = True
+    if wanted is not False:
+        torch.world.make_leaf(result, node, parameter=True)
+    return result
+
+
+def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else Unknown()
+    if isinstance(value, Tensor):
+        given = args[1] if len(args) > 1 else kwargs.get("requires_grad")
+        wanted = concrete(given)
+        if value.node is not None:
+            if given is not None and wanted is None:
+                return value
+            # Its result shares the data and not the graph, as if detached.
+            cuts = torch.world.cut("leaf" if wanted is True else "copy", node, value, name=value.name)
+            fresh = torch.world.data(value.name, cuts, value.dtype)
+            fresh.storage = value.storage
+            return torch.world.make_leaf(fresh, node) if wanted is True else fresh
+        return torch.requires_grad(value, True, node) if wanted is True else value
+    return value
+
+
+def _grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.autograd.grad_function(args, kwargs, node)
+
+
+def _backward(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.autograd.backward_function(args, kwargs, node)
+
+
+def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Gradients are changed in place; the norm is a constant."""
+    given = args[0] if args else kwargs.get("parameters")
+    for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
+        if isinstance(value, Tensor):
+            torch.autograd.change_gradient(value, node, "clip_grad")
+    return torch.world.data("norm")
+
+
+def _checkpoint(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _recomputed(torch, args[0] if args else Unknown("function"), args[1:], kwargs, node)
+
+
+def _checkpoint_sequential(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    given = {**dict(zip(("functions", "segments", "input"), args)), **kwargs}
+    named = {key: value for key, value in kwargs.items() if key in ("use_reentrant", "preserve_rng_state")}
+    model, segments = given.get("functions"), concrete(given.get("segments"))
+    layers = [model.attrs[name] for name in torch.nn.children_names(model)] if isinstance(model, Instance) else []
+    if not layers or not isinstance(segments, int) or not 0 < segments <= len(layers):
+        return _recomputed(torch, model, [given.get("input")], named, node)
+    size, value = len(layers) // segments, given.get("input")
+    for start in range(0, size * (segments - 1), size):
+        part = layers[start : start + size]
+
+        def run(m: Machine, args: Args, more: Kwargs, at: ast.AST, part: list[Value] = part) -> Value:
+            return _through(torch, part, args[0], at)
+
+        value = _recomputed(torch, Native("segment", run), [value], dict(named), node)
+    # The last segment is run as it is.
+    return _through(torch, layers[size * (segments - 1) :], value, node)
+
+
+def _through(torch: Torch, layers: list[Value], value: Value, node: ast.AST) -> Value:
+    for layer in layers:
+        value = torch.machine.call(layer, [value], {}, node)
+    return value
+
+
+def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """What a checkpointed function saves is thrown away and computed anew in backward.
+
+    The reentrant kind is one node that saves the inputs; over inputs that need no grad its result has no graph.
+    """
+    world = torch.world
+    reentrant = concrete(kwargs.pop("use_reentrant", True))
+    for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
+        kwargs.pop(name, None)
+    inputs = [tensor for arg in args for tensor in torch.tensors(arg)]
+    world.recomputed += 1
+    try:
+        result = torch.machine.call(function, args, kwargs, node)
+    finally:
+        world.recomputed -= 1
+    if world.grad_mode == "no":
+        return result
+    needed: Fact = "no"
+    for value in inputs:
+        needed = either(needed, torch.requires(value))
+    if not isinstance(reentrant, bool):
+        needed = either("may", needed) if needed == "no" else "may"
+
+    def output(value: Value) -> Value:
+        if isinstance(value, (tuple, List)):
+            items = [output(item) for item in (value if isinstance(value, tuple) else value.items)]
+            return tuple(items)
+        if not isinstance(value, Tensor) or value.dtype != "float":
+            return value
+        own = [each for each in inputs if isinstance(each, Tensor) and not world.recomputed]
+        if reentrant is False:
+            if value.node is None:
+                return value
+            kept = [world.save(each, each.name, value.graph) for each in own]
+            return world.build(
+                "CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph
+            )
+        if needed == "no":
+            cuts = world.cut("checkpoint", node, value, name=value.name) if value.node is not None else value.cuts
+            return world.data(value.name, cuts)
+        kept = [world.save(each, each.name, needed) for each in own]
+        sources = [each for each in (value, *inputs) if each.node is not None]
+        return world.build("CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed)
+
+    return output(result)
+
+
+def _parametrized(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = concrete(args[1] if len(args) > 1 else kwargs.get("name", "weight"))
+        return torch.nn.parametrize(args[0], name if isinstance(name, str) else "weight", how, node)
+
+    return make
+
+
+def _register_parametrization(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    given = {**dict(zip(("module", "tensor_name", "parametrization"), args)), **kwargs}
+    name = concrete(given.get("tensor_name"))
+    return torch.nn.parametrize(given.get("module"), str(name), given.get("parametrization"), node)
+
+
+def _unparametrized(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    name = concrete(args[1] if len(args) > 1 else kwargs.get("name", kwargs.get("tensor_name", "weight")))
+    return torch.nn.unparametrize(args[0] if args else None, str(name), node)
+
+
+def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """A function that gives one tensor back for each, by an op on it alone."""
+
+    def run(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        return tuple(torch.op(name, [tensor], {}, node) for arg in args for tensor in torch.tensors(arg))
+
+    return run
+
+
+def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Unknown("torch.load()")
+    result.data = True
+    return result
+
+
+def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else None
+    if isinstance(value, Unknown) and value.name not in ("number", "len"):
+        return torch.machine.unknown_test(ast.Is(), value, "tensor")
+    return isinstance(value, Tensor)
+
+
+def _dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "torch.utils.data.TensorDataset")
+    result.facts["tensors"] = args
+    return result
+
+
+def _loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "torch.utils.data.DataLoader")
+    result.facts["dataset"] = args[0] if args else kwargs.get("dataset")
+    result.attrs["dataset"] = result.facts["dataset"]
+    result.attrs["batch_size"] = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
+    return result
+
+
+def _scaler(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, "torch.amp.GradScaler")
+    result.facts["scale"] = torch.world.data("scale")
+    return result
+
+
+def _accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Instance(None, "accelerate.Accelerator")
+
+
+def _first(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return args[0] if args else Unknown("result")
+
+
+def _nothing(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown("result")
+
+
+def _cuda_available(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return False
+
+
+def _function(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    return lambda torch, args, kwargs, node: torch.op(name, args, kwargs, node)
+
+
+def _factory(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    return lambda torch, args, kwargs, node: torch.factory(name, args, kwargs, node)
+
+
+def _parameters_to_vector(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = list(torch.machine.elements(args[0], node)) if args else []
+    return torch.op("cat", [torch.machine.new_list(items, node)], {}, node)
+
+
+def _parameter_list(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.nn.construct("torch.nn.ParameterList", args, kwargs, node)
+
+
+GRAD_MODES = {
+    "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
+    "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",
+}  # fmt: skip
+FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
+    "torch.no_grad": _no_grad, "torch.autograd.no_grad": _no_grad, "torch.inference_mode": _inference_mode,
+    "torch.enable_grad": _enable_grad, "torch.set_grad_enabled": _set_grad_enabled,
+    "torch.autograd.set_grad_enabled": _set_grad_enabled, "torch.nn.Parameter": _parameter,
+    "torch.nn.parameter.Parameter": _parameter, "torch.autograd.Variable": _variable,
+    "torch.autograd.variable.Variable": _variable, "torch.autograd.grad": _grad, "torch.autograd.backward": _backward,
+    "torch.nn.utils.clip_grad_norm_": _clip, "torch.nn.utils.clip_grad_value_": _clip,
+    "torch.nn.utils.clip_grad_norm": _clip, "torch.utils.checkpoint.checkpoint": _checkpoint,
+    "torch.optim.swa_utils.update_bn": averaging.update_bn,
+    "torch.load": _load, "torch.is_tensor": _is_tensor, "torch.autocast": _autocast(2),
+    "torch.cuda.amp.autocast": _autocast(0), "torch.cpu.amp.autocast": _autocast(0),
+    "torch.amp.autocast": _autocast(2), "torch.amp.autocast_mode.autocast": _autocast(2),
+    "torch.autograd.set_detect_anomaly": _context,
+    "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
+    "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
+    "torch.utils.data.TensorDataset": _dataset, "torch.utils.data.DataLoader": _loader,
+    "torch.cuda.amp.GradScaler": _scaler, "torch.amp.GradScaler": _scaler, "accelerate.Accelerator": _accelerator,
+    "torch.compile": _first, "torch.jit.script": _first, "torch.jit.trace": _first,
+    "torch.nn.utils.spectral_norm": _parametrized("nn.utils.spectral_norm"),
+    "torch.nn.utils.weight_norm": _parametrized("nn.utils.weight_norm"),
+    "torch.nn.utils.parametrizations.spectral_norm": _parametrized("nn.utils.spectral_norm"),
+    "torch.nn.utils.parametrizations.weight_norm": _parametrized("nn.utils.weight_norm"),
+    "torch.nn.utils.parametrizations.orthogonal": _parametrized("nn.utils.orthogonal"),
+    "torch.nn.utils.parametrize.register_parametrization": _register_parametrization,
+    "torch.nn.utils.parametrize.remove_parametrizations": _unparametrized,
+    "torch.nn.utils.remove_weight_norm": _unparametrized, "torch.nn.utils.remove_spectral_norm": _unparametrized,
+    "torch.nn.utils.parametrize.cached": _context,
+    "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
+    "torch.cuda.is_available": _cuda_available, "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),
+    "torch.FloatTensor": _factory("FloatTensor"), "torch.LongTensor": _factory("LongTensor"),
+    "torch.from_numpy": _factory("from_numpy"), "torch.as_tensor": _factory("as_tensor"),
+    "torch.cuda.FloatTensor": _factory("FloatTensor"), "torch.manual_seed": _nothing,
+    "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
+    "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
+    "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
+    "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": arguments.parser,
+    **frameworks.FUNCTIONS,
+    "torch.utils.checkpoint.checkpoint_sequential": _checkpoint_sequential,
+}  # fmt: skip

@@ -1,0 +1,142 @@
+"""torch.func, torch.vmap and torch.autograd.functional: functions of functions, which run the user's function."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.values import Args, Dict, Kwargs, List, Native, Tensor, Unknown, Value
+from tapecheck.tape import Fact, either
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.library.torchlib import Torch
+
+_OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
+"""What turns a function into another one."""
+_AT_ONCE = frozenset(("jacobian", "hessian", "vjp", "jvp", "hvp", "vhp"))
+"""The functions of torch.autograd.functional; the last four give a pair."""
+
+
+def call(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a function of one of these modules by its dotted path."""
+    short = path.rsplit(".", 1)[-1]
+    if short == "functional_call":
+        return torch.nn.functional_call(args, kwargs, node)
+    if path.startswith("torch.autograd.functional.") and short in _AT_ONCE:
+        return _autograd_functional(torch, short, args, kwargs, node)
+    if short in _OF_A_FUNCTION and (args or "func" in kwargs):
+        function = args[0] if args else kwargs["func"]
+        return Native(short, lambda m, given, named, at: _transformed(torch, short, function, given, named, at))
+    if short in ("vjp", "jvp") and args:
+        return _linearised(torch, short, args, kwargs, node)
+    if short == "stack_module_state" and args:
+        return _stacked(torch, args[0], node)
+    return torch.opaque_result(path, args, kwargs, node)
+
+
+def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = torch.machine.call(function, args, kwargs, node)
+    if short in ("vmap", "functionalize"):
+        # The same ops run on all rows at once, and build the same graph.
+        return result
+    computed = torch.tensors(result)
+    wanted: Value = args[0] if args else None
+    if short == "grad_and_value":
+        value = result[0] if isinstance(result, tuple) and result else result
+        return (_derivative(torch, short, computed, wanted, node), value)
+    return _derivative(torch, short, computed, wanted, node)
+
+
+def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, node: ast.AST) -> Value:
+    """A derivative in the structure of what it is taken by; a constant where nothing of the function had a graph."""
+    exists: Fact = "no"
+    for value in computed:
+        exists = either(exists, torch.requires(value))
+    if torch.world.grad_mode == "no":
+        exists = "no"
+    carriers = [value for value in computed if value.node is not None]
+
+    def like(value: Value) -> Value:
+        if isinstance(value, Dict):
+            return Dict({key: like(item) for key, item in value.items.items()}, value.more)
+        if isinstance(value, List):
+            return List([like(item) for item in value.items], value.more)
+        if isinstance(value, tuple):
+            return tuple(like(item) for item in value)
+        if exists == "no":
+            return torch.world.data(short)
+        if not carriers:
+            return Unknown(short)
+        # A derivative of what is linear in its inputs has no graph.
+        return torch.world.build(short, node, carriers, keeps="may", linked="may", exists="may")
+
+    return like(wanted)
+
+
+def _linearised(torch: Torch, short: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`torch.func.vjp(f, *primals)` and `jvp(f, primals, tangents)`: the value, and a function or the derivative."""
+    if short == "jvp":
+        primals = args[1] if len(args) > 1 and isinstance(args[1], tuple) else ()
+        result = torch.machine.call(args[0], list(primals), {}, node)
+        return (result, _derivative(torch, short, torch.tensors(result), result, node))
+    result = torch.machine.call(args[0], args[1:], kwargs, node)
+    computed = torch.tensors(result)
+
+    def pull(given: Args, at: ast.AST) -> Value:
+        sources = [*computed, *torch.tensors(tuple(given))]
+        return tuple(_derivative(torch, short, sources, arg, at) for arg in args[1:])
+
+    return (result, Native("vjp", lambda m, given, named, at: pull(given, at)))
+
+
+def _stacked(torch: Torch, models: Value, node: ast.AST) -> Value:
+    """`stack_module_state(models)`: new leaves by the names of the first model's parameters, and its buffers."""
+    items = list(torch.machine.elements(models, node)) if isinstance(models, (List, tuple)) else []
+    if not items:
+        return torch.opaque_result("stack_module_state", [models], {}, node)
+    parameters = Dict({})
+    for name, tensor in torch.nn.named_parameters(items[0]):
+        stacked = torch.world.data(name)
+        if tensor.graph == "yes":
+            torch.world.make_leaf(stacked, node, name)
+        parameters.items[name] = stacked
+    return (parameters, Dict({}, more=True))
+
+
+def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Without create_graph what torch.autograd.functional computes is cut from every graph."""
+    names = ("func", "inputs", *(("v",) if short in ("vjp", "jvp", "hvp", "vhp") else ()), "create_graph", "strict")
+    given = {**dict(zip(names, args)), **kwargs}
+    inputs = given.get("inputs")
+    create = torch.machine.known_truth(given.get("create_graph", False))
+    world = torch.world
+
+    def fresh(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(fresh(item) for item in value)
+        if not isinstance(value, Tensor):
+            return value
+        if create is False:
+            return world.make_leaf(world.data(value.name), node, value.name)
+        return torch.op("view_as", [value, value], {}, node) if value.node is not None else fresh_leaf(value)
+
+    def fresh_leaf(value: Tensor) -> Value:
+        return world.make_leaf(world.data(value.name), node, value.name)
+
+    world.grad_modes.append("yes")
+    depth = len(world.grad_modes)
+    try:
+        entered = fresh(inputs)
+        passed = list(entered) if isinstance(entered, tuple) else [entered]
+        result = torch.machine.call(given.get("func"), passed, {}, node)
+    finally:
+        del world.grad_modes[depth - 1 :]
+    computed = [] if create is False else torch.tensors(result)
+    if short in ("jacobian", "hessian"):
+        if isinstance(inputs, tuple) or isinstance(result, tuple):
+            nested = Unknown(short)
+            nested.data = create is False
+            return nested if create is False else torch.opaque_result(short, list(computed), {}, node)
+        return _derivative(torch, short, computed, inputs, node)
+    outer = world.data(short) if create is False and isinstance(result, Tensor) else result
+    return (outer, _derivative(torch, short, computed, result if short == "jvp" else inputs, node))

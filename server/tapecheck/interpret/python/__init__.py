@@ -1,0 +1,1 @@
+"""What Python itself does: statements, expressions, calls, containers, and what is known of the unknown."""

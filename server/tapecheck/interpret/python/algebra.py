@@ -1,0 +1,272 @@
+"""Operators between containers: joining, the algebra of sets, tallies, comparing and putting in order."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import constants
+from tapecheck.interpret.python.containers import extend, known_items, set_item
+from tapecheck.interpret.python.equality import contains, hashable, unkey, unsure_items
+from tapecheck.interpret.values import (
+    Args,
+    Dict,
+    Kwargs,
+    List,
+    Set,
+    Unknown,
+    Value,
+    concrete,
+    unwrapped,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def container_operator(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    left, right = unwrapped(left), unwrapped(right)
+    if isinstance(op, ast.Add):
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            return left + right
+        if isinstance(left, List) or isinstance(right, List):
+            items = [*(known_items(machine, left, node) or ()), *(known_items(machine, right, node) or ())]
+            more = known_items(machine, left, node) is None or known_items(machine, right, node) is None
+            return machine.new_list(items, node, more)
+    if isinstance(op, ast.Mult):
+        sequence, count = (left, right) if isinstance(left, (tuple, List)) else (right, left)
+        if isinstance(sequence, (tuple, List)):
+            items = list(sequence) if isinstance(sequence, tuple) else list(sequence.items)
+            if isinstance(count, int) and 0 <= count * len(items) <= 512:
+                repeated = items * count
+                return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)
+            return machine.new_list(items, node, True)
+    if isinstance(left, Dict) and isinstance(right, Dict):
+        if left.kind == "counter" and type(op) in _TALLIES:
+            return _tally(machine, op, left, right)
+        if isinstance(op, ast.BitOr):
+            return Dict({**left.items, **right.items}, left.more or right.more, born=machine.world.clock)
+    if type(op) in _SET_OPERATORS and (isinstance(left, Set) or isinstance(right, Set) or _is_keys(left)):
+        return set_operation(machine, _SET_OPERATORS[type(op)], left, [right], node)
+    if isinstance(op, ast.Mod) and isinstance(left, str):
+        try:
+            return constants.arithmetic(machine, op, operator.mod, left, constants.plain(right))
+        except constants.NotPlain:
+            return Unknown("text")
+    return Unknown("result")
+
+
+def augment(machine: Machine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:
+    """`+=`, `|=` and the like, where they change the container itself."""
+    if isinstance(owner, List):
+        if isinstance(op, ast.Add):
+            extend(machine, owner, value, node)
+            return True
+        made = container_operator(machine, op, owner, value, node) if isinstance(op, ast.Mult) else None
+        if isinstance(made, List):
+            owner.items[:] = made.items
+            owner.more = owner.more or made.more
+            return True
+        return False
+    if isinstance(owner, Dict):
+        if isinstance(op, ast.BitOr) and owner.kind == "dict":
+            dict_update(machine, owner, [value], {}, node)
+            return True
+        return False
+    name = _SET_OPERATORS.get(type(op))
+    if name == "union":
+        set_update(machine, owner, [value], {}, node)
+    elif name is not None:
+        set_update_by(name)(machine, owner, [value], {}, node)
+    return name is not None
+
+
+# -- sets -------------------------------------------------------------------------------------------------------
+
+_SET_OPERATORS: dict[type[ast.operator], str] = {
+    ast.BitAnd: "intersection", ast.BitOr: "union", ast.Sub: "difference", ast.BitXor: "symmetric_difference",
+}  # fmt: skip
+
+
+SET_METHODS = frozenset((*_SET_OPERATORS.values(), "issubset", "issuperset", "isdisjoint"))
+
+
+_SET_TESTS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+
+
+_TALLIES: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.BitAnd: min, ast.BitOr: max,
+}  # fmt: skip
+
+
+def _is_keys(value: Value) -> bool:
+    return isinstance(value, List) and value.kind == "keys"
+
+
+def _as_set(value: Value) -> dict[Any, Value] | None:
+    """The elements of a set or dict's keys by their hashable selves; None where they are not all known."""
+    if isinstance(value, Set):
+        return None if value.more or unsure_items(value) else {hashable(item): item for item in value.items}
+    if isinstance(value, List) and not value.more and not any(isinstance(item, Unknown) for item in value.items):
+        return {hashable(item): item for item in value.items}
+    return None
+
+
+def set_operation(machine: Machine, name: str, owner: Value, others: Args, node: ast.AST) -> Value:
+    """union, intersection and the like; an unknown set where an element is not known."""
+    items = _as_set(owner)
+    for other in others:
+        listed = known_items(machine, other, node)
+        right = None if listed is None else _as_set(Set(listed))
+        if items is None or right is None:
+            return Unknown("set" if not name.startswith("is") else "test")
+        if name.startswith("is"):
+            return bool(getattr(set(items), name)(set(right)))
+        # Python keeps no order here; the dry run keeps that of the left side.
+        if name == "union":
+            items = {**items, **right}
+        elif name == "symmetric_difference":
+            kept = {key: item for key, item in items.items() if key not in right}
+            items = kept | {key: item for key, item in right.items() if key not in items}
+        else:
+            items = {key: item for key, item in items.items() if (key in right) == (name == "intersection")}
+    return Unknown("set") if items is None else Set(list(items.values()))
+
+
+def set_update_by(name: str) -> Callable[[Machine, Set, Args, Kwargs, ast.AST], Value]:
+    def update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        result = set_operation(m, name, owner, args, node)
+        if isinstance(result, Set):
+            owner.items = result.items
+        else:
+            owner.more = True
+        return None
+
+    return update
+
+
+def set_comparison(op: ast.cmpop, left: Value, right: Value) -> Value:
+    items, others = _as_set(left), _as_set(right)
+    if items is None or others is None or type(op) not in _SET_TESTS:
+        return Unknown("test")
+    return bool(_SET_TESTS[type(op)](set(items), set(others)))
+
+
+def _tally(machine: Machine, op: ast.operator, left: Dict, right: Dict) -> Value:
+    """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
+    result = Dict({}, left.more or right.more, kind="counter", born=machine.world.clock)
+    for key in dict.fromkeys((*left.items, *right.items)):
+        counts = [concrete(side.items.get(key, 0)) for side in (left, right)]
+        if not all(isinstance(count, (int, float)) for count in counts):
+            return Unknown("counter")
+        count = _TALLIES[type(op)](*counts)
+        if count > 0:
+            result.items[key] = count
+    return result
+
+
+def ordering(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    """`<` and the like of two sequences: the first elements that differ decide."""
+    if isinstance(left, (List, tuple)) and isinstance(right, (List, tuple)) and type(op) in _SET_TESTS:
+        ours, theirs = known_items(machine, left, node), known_items(machine, right, node)
+        if ours is None or theirs is None:
+            return Unknown("test")
+        for mine, other in zip(ours, theirs):
+            same = machine.known_truth(machine.compare(ast.Eq(), mine, other, node))
+            if same is None:
+                return Unknown("test")
+            if not same:
+                return machine.compare(op, mine, other, node)
+        return bool(_SET_TESTS[type(op)](len(ours), len(theirs)))
+    return Unknown("test")
+
+
+def ordered(machine: Machine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:
+    """The places of elements in sorted order by `key` and `reverse`; None where nobody knows."""
+    key = kwargs.get("key")
+    keys = [machine.call(key, [item], {}, node) if key is not None else item for item in items]
+    reverse = machine.known_truth(kwargs.get("reverse", False))
+    if reverse is None:
+        return None
+
+    def precedes(left: int, right: int) -> int:
+        for first, second, answer in ((left, right, -1), (right, left, 1)):
+            truth = machine.known_truth(machine.compare(ast.Lt(), keys[first], keys[second], node))
+            if truth is None:
+                raise constants.NotPlain
+            if truth:
+                return answer
+        return 0
+
+    # The comparisons of sorting are no conditions of the program.
+    varying = machine.world.varying
+    try:
+        known = [constants.plain(value) for value in keys]
+        return sorted(range(len(items)), key=known.__getitem__, reverse=reverse)
+    except (constants.NotPlain, TypeError):
+        try:
+            return sorted(range(len(items)), key=functools.cmp_to_key(precedes), reverse=reverse)
+        except constants.NotPlain:
+            return None
+    finally:
+        machine.world.varying = varying
+
+
+def set_update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for source in args:
+        items = known_items(m, source, node)
+        if items is None:
+            owner.more = True
+        for item in items or ():
+            set_add(m, owner, [item], {}, node)
+    return None
+
+
+def dict_update(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for source in args:
+        if owner.kind == "counter":
+            counted(m, owner, source, 1, node)
+        elif isinstance(source, Dict):
+            for key, value in source.items.items():
+                set_item(m, owner, unkey(key), value, node)
+            owner.more = owner.more or source.more
+        else:
+            pairs = known_items(m, source, node)
+            owner.more = owner.more or pairs is None
+            for pair in pairs or ():
+                both = known_items(m, pair, node)
+                if both is not None and len(both) == 2:
+                    set_item(m, owner, both[0], both[1], node)
+                else:
+                    owner.more = True
+    for key, value in kwargs.items():
+        if key == "**":
+            owner.more = True
+        else:
+            set_item(m, owner, key, value, node)
+    return None
+
+
+def set_add(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and contains(m, owner, args[0]) is not True:
+        owner.items.append(args[0])
+        owner.stored_at = m.world.site(node)
+    return None
+
+
+def counted(m: Machine, owner: Dict, source: Value, sign: int, node: ast.AST) -> None:
+    """Count the elements of an iterable, or add the counts of a mapping, into a Counter."""
+    if isinstance(source, Dict):
+        pairs = list(source.items.items())
+        owner.more = owner.more or source.more
+    else:
+        items = known_items(m, source, node)
+        owner.more = owner.more or items is None
+        pairs = [(hashable(item), 1) for item in items or ()]
+    for key, count in pairs:
+        owner.items[key] = m.binary(ast.Add() if sign > 0 else ast.Sub(), owner.items.get(key, 0), count, node)

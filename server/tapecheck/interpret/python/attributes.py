@@ -1,0 +1,223 @@
+"""Reading attributes and items: classes, instances, descriptors, `super`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.python import carry, containers, equality, functions, methods, records
+from tapecheck.interpret.values import (
+    Bound,
+    Class,
+    Dict,
+    Function,
+    Instance,
+    Lib,
+    Module,
+    Native,
+    Record,
+    Super,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
+_EMPTY_BASES = frozenset((
+    "builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol",
+))  # fmt: skip  # fmt: skip
+
+
+def get_attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value:
+    if isinstance(owner, Tensor):
+        return machine.torch.tensor_attribute(owner, name, node)
+    if isinstance(owner, Instance):
+        return instance_attribute(machine, owner, name, node)
+    if isinstance(owner, Lib):
+        if name in ("__name__", "__qualname__"):
+            return owner.path.rsplit(".", 1)[-1]
+        return machine.torch.constant(Lib(f"{owner.path}.{name}"))
+    if isinstance(owner, Module):
+        if name in owner.env.vars:
+            return owner.env.vars[name]
+        return (
+            machine.import_module(f"{owner.name}.{name}", node, 0)
+            if owner.path.endswith("__init__.py")
+            else Unknown(name)
+        )
+    if isinstance(owner, Class):
+        return class_attribute(machine, owner, name, owner, node)
+    if isinstance(owner, Super):
+        return super_attribute(machine, owner, name, node)
+    if isinstance(owner, Unknown):
+        return machine.torch.unknown_attribute(owner, name, node)
+    if isinstance(owner, Wrapped) and owner.kind == "property" and name in ("setter", "getter", "deleter"):
+        return functions.property_part(owner, name)
+    if isinstance(owner, (Function, Wrapped)):
+        function = owner.function if isinstance(owner, Wrapped) else owner
+        if isinstance(function, Function):
+            if name in function.attrs:
+                return function.attrs[name]
+            if name == "__name__":
+                return function.name
+        if isinstance(owner, Wrapped) and owner.kind == "cache" and name == "cache_clear":
+            memory: Dict = owner.extra
+            return Native(name, lambda m, args, kwargs, at: memory.items.clear())
+        return Unknown(name)
+    return methods.attribute(machine, owner, name, node)
+
+
+def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST) -> Value:
+    attrs = owner.attrs
+    if name in attrs:
+        if name in owner.stamps and owner.stamps[name] < machine.world.clock:
+            carry.loaded(machine, owner, name)
+        return attrs[name]
+    if name == "__dict__":
+        return Dict(attrs)
+    if name == "__class__":
+        return owner.cls if owner.cls is not None else Lib(owner.lib)
+    if owner.cls is not None:
+        value = class_attribute(machine, owner.cls, name, owner, node)
+        if not isinstance(value, Unknown) or value.name != "missing":
+            return value
+    inner = owner.facts.get("inner")
+    if inner is not None:
+        known = methods.attribute(machine, inner, name, node)
+        if not isinstance(known, Native) or methods.has_method(inner, name):
+            return known
+    if name == "args" and "args" in owner.facts:
+        return tuple(owner.facts["args"])
+    known = machine.torch.object_attribute(owner, name, node)
+    if known is not None:
+        return known
+    if owner.cls is not None and name != "__getattr__":
+        fallback = find_method(machine, owner, "__getattr__")
+        if fallback is not None:
+            return machine.call(fallback, [name], {}, node)
+    if complete(machine, owner):
+        machine.wrong("AttributeError", node)
+    value = Unknown(name)
+    attrs[name] = value
+    return value
+
+
+def complete(machine: Machine, owner: Instance) -> bool:
+    """Whether an object surely has no other attributes than those the dry run knows."""
+    cls = owner.cls
+    return (
+        cls is not None
+        and "open" not in owner.facts
+        and not cls.opaque
+        and all(base in _EMPTY_BASES for base in cls.library_bases())
+    )
+
+
+def class_attribute(machine: Machine, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value:
+    """Look a name up in a class for an instance or for the class itself; `missing` where it has none."""
+    for candidate in cls.mro():
+        if name in candidate.namespace:
+            value = candidate.namespace[name]
+            if name in candidate.stamps and candidate.stamps[name] < machine.world.clock:
+                carry.loaded(machine, candidate, name)
+            return bind(machine, value, receiver, node)
+    if name in ("__name__", "__qualname__"):
+        return cls.name
+    if name in ("__mro__", "__bases__"):
+        listed = cls.mro() if name == "__mro__" else tuple(cls.bases)
+        return (*listed, Lib("builtins.object")) if name == "__mro__" and not cls.library_bases() else listed
+    if name == "apply" and any(base in _FUNCTION_BASES for base in cls.library_bases()):
+        return Native(name, lambda m, args, kwargs, at: m.torch.autograd.apply_function(cls, args, kwargs, at))
+    known = records.class_attribute(machine, cls, name)
+    if known is not None:
+        return known
+    if isinstance(receiver, Class):
+        return Unknown(name)
+    return Unknown("missing")
+
+
+def bind(machine: Machine, value: Value, receiver: Value, node: ast.AST) -> Value:
+    instance = isinstance(receiver, (Instance, Record))
+    if isinstance(value, Function) or (isinstance(value, Native) and value.method):
+        return Bound(value, receiver) if instance else value
+    if isinstance(value, Wrapped):
+        if value.kind == "staticmethod":
+            return value.function
+        if value.kind == "classmethod":
+            owner = receiver.cls if isinstance(receiver, (Instance, Record)) else receiver
+            return Bound(value.function, owner)
+        if value.kind == "property":
+            return machine.call(value.function, [receiver], {}, node) if instance else value
+        if value.kind == "cached_property":
+            if not isinstance(receiver, Instance):
+                return value
+            made = machine.call(value.function, [receiver], {}, node)
+            machine.store_attribute(receiver, value.extra, made, node)
+            return made
+        return Bound(value, receiver) if instance else value
+    if isinstance(value, Instance) and value.cls is not None and value.cls.defines("__get__"):
+        owner = receiver.cls if isinstance(receiver, Instance) else receiver
+        return machine.call(find_method(machine, value, "__get__"), [receiver if instance else None, owner], {}, node)
+    return value
+
+
+def super_attribute(machine: Machine, owner: Super, name: str, node: ast.AST) -> Value:
+    receiver = owner.receiver
+    cls = receiver.cls if isinstance(receiver, Instance) else receiver
+    if isinstance(cls, Class):
+        order = cls.mro()
+        if owner.after in order:
+            for candidate in order[order.index(owner.after) + 1 :]:
+                if name in candidate.namespace:
+                    return bind(machine, candidate.namespace[name], receiver, node)
+    if name == "__new__":
+        return Native(name, lambda m, args, kwargs, at: m.new_object(args[0]))
+    if isinstance(receiver, Instance):
+        inner = receiver.facts.get("inner")
+        if inner is not None:
+            return methods.attribute(machine, inner, name, node)
+        if name == "__setattr__":
+            return Native(name, lambda m, args, kwargs, at: m.store_attribute(receiver, args[0], args[1], at))
+        if name == "__init__" and "args" in receiver.facts:
+            return Native(name, lambda m, args, kwargs, at: receiver.facts.update({"args": args}))
+        known = machine.torch.object_attribute(receiver, name, node)
+        if known is not None:
+            return known
+    return Native(f"super().{name}", lambda machine, args, kwargs, at: None)
+
+
+def find_method(machine: Machine, owner: Instance, name: str) -> Value:
+    """A method that the user's classes define, bound; None where they do not."""
+    if owner.cls is None:
+        return None
+    for candidate in owner.cls.mro():
+        if name in candidate.namespace:
+            return bind(machine, candidate.namespace[name], owner, candidate.node)
+    return None
+
+
+def special(machine: Machine, owner: Instance, name: str) -> Value:
+    """A special method: of the user's class, or one that the dry run gave a library's object."""
+    return owner.attrs.get(name) if owner.cls is None else find_method(machine, owner, name)
+
+
+def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Value:
+    if isinstance(owner, Tensor):
+        return machine.torch.get_item(owner, index, node)
+    if isinstance(owner, Instance):
+        method = find_method(machine, owner, "__getitem__")
+        if method is not None:
+            return machine.call(method, [index], {}, node)
+        inner = owner.facts.get("inner")
+        if inner is not None:
+            missing = find_method(machine, owner, "__missing__") if isinstance(inner, Dict) else None
+            if missing is not None and equality.contains(machine, inner, index) is False:
+                return machine.call(missing, [index], {}, node)
+            return containers.get_item(machine, inner, index, node)
+        known = machine.torch.object_item(owner, index, node)
+        return Unknown("item") if known is None else known
+    return containers.get_item(machine, owner, index, node)

@@ -1,0 +1,641 @@
+"""Python's built-in functions, as far as training code uses them."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python.algebra import dict_update, ordered
+from tapecheck.interpret.python.comprehensions import gathered
+from tapecheck.interpret.python.constants import NotPlain, computed, formatted, plain, text_of
+from tapecheck.interpret.python.containers import known_items, next_of, rotates
+from tapecheck.interpret.python.methods import distinct, has_method, in_unknown_order
+from tapecheck.interpret.python.unknowns import (
+    LOOP_BOUND,
+    attribute_of_unknown,
+    bound_length,
+    derived,
+    remembered,
+    resolved,
+    settle_on,
+)
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Args,
+    Bound,
+    Class,
+    Dict,
+    Function,
+    Generator,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Module,
+    Native,
+    Queue,
+    Range,
+    Record,
+    Set,
+    Signal,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+    concrete,
+)
+from tapecheck.interpret.world import cuts_of
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def _print(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return None
+
+
+def length_of(owner: Instance) -> Value:
+    """The length of an object nobody knows the length of; while it is gone over, that of the loop."""
+    if "__len__" not in owner.facts:
+        owner.facts["__len__"] = Unknown("len")
+    if "iterated" in owner.facts:
+        bound_length(owner.facts["__len__"])
+    return owner.facts["__len__"]
+
+
+def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else Unknown()
+    if isinstance(value, Instance):
+        method = m.find_method(value, "__len__")
+        if method is not None:
+            return m.call(method, [], {}, node)
+        if "inner" in value.facts:
+            return _len(m, [value.facts["inner"]], {}, node)
+        known = m.torch.object_stream(value, node)
+        if known is not None:
+            length = known.length()
+            if length is not None:
+                return length
+        return length_of(value)
+    if isinstance(value, (List, Set, Dict)):
+        missing = getattr(value, "cut", 0)
+        if value.more or missing is None:
+            unknown_length = Unknown("len")
+            unknown_length.bounds = (len(value.items), math.inf)
+            return unknown_length
+        whole = len(value.items) + missing
+        return min(whole, value.bound) if isinstance(value, List) and value.bound is not None else whole
+    if isinstance(value, (tuple, str, bytes)):
+        return len(value)
+    if isinstance(value, Class) and value.members is not None:
+        return len(value.members)
+    if isinstance(value, Range):
+        return len(value)
+    if isinstance(value, Tensor):
+        if isinstance(value.length, int):
+            return value.length
+        if value.length is None:
+            value.length = Unknown("len")
+        return value.length
+    if isinstance(value, Unknown):
+        length = attribute_of_unknown(value, "__len__()")
+        if isinstance(length, Unknown):
+            length.node, length.data = None, True
+            length.bounds = length.bounds or (0, math.inf)
+            if length.concrete is None and value.truth is False:
+                settle_on(length, 0)
+        return concrete(length)
+    if isinstance(value, Lib):
+        return remembered(m.world, ("len", value.path), "len")
+    return Unknown("len")
+
+
+def make_range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    values: list[int] = []
+    step = concrete(args[2]) if len(args) > 2 else 1
+    for index, arg in enumerate(args):
+        value = concrete(arg)
+        if isinstance(value, Tensor):
+            value = Unknown("number")
+        if isinstance(value, Unknown):
+            start = values[0] if values else 0
+            if index == (0 if len(args) == 1 else 1):
+                # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
+                value = resolved(m, value, node)
+                if isinstance(value, Unknown):
+                    times = LOOP_BOUND * (step if isinstance(step, int) and step else 1)
+                    settle_on(value, bound_length(value, start + times))
+            else:
+                settle_on(value, 0 if index == 0 else 1)
+            value = concrete(value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int):
+            return Unknown("range")
+        values.append(value)
+    if not values or (len(values) > 2 and values[2] == 0):
+        return Unknown("range")
+    if len(values) == 1:
+        return Range(0, values[0])
+    return Range(*values[:3])
+
+
+def following(inner: Stream) -> Callable[[int], Value]:
+    """The elements of a stream from where it stands, by their number; an iterator is used up by it."""
+    start = inner.next
+
+    def item(index: int) -> Value:
+        value = inner.item(start + index)
+        inner.next = max(inner.next, start + index + 1)
+        return value
+
+    return item
+
+
+def remaining(inner: Stream) -> Callable[[], int | None]:
+    """How many elements a stream has from where it stands now."""
+    start = inner.next
+
+    def length() -> int | None:
+        whole = inner.length()
+        return None if whole is None else max(whole - start, 0)
+
+    return length
+
+
+def _enumerate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    inner = m.stream(args[0] if args else kwargs.get("iterable", Unknown()), node)
+    start = concrete(args[1] if len(args) > 1 else kwargs.get("start", 0))
+    first = start if isinstance(start, int) else None
+    item = following(inner)
+    return Stream(
+        remaining(inner),
+        lambda index: (first + index if first is not None else Unknown("index"), item(index)),
+        inner.sequential,
+    )
+
+
+def _zip(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    streams = [m.stream(arg, node) for arg in args]
+    lengths, items = [remaining(stream) for stream in streams], [following(stream) for stream in streams]
+    if not streams:
+        return m.new_list([], node)
+    if m.handlers and m.known_truth(kwargs.get("strict", False)) and not any(s.sequential for s in streams):
+        sizes = {length() for length in lengths}
+        if len(sizes) > 1 and None not in sizes:
+            raise Signal("ValueError")
+
+    def length() -> int | None:
+        known = [size for size in (length() for length in lengths) if size is not None]
+        # A stream that ends by itself says nothing about the length of the others.
+        return min(known) if known and (None not in [length() for length in lengths] or min(known) < 10_000) else None
+
+    return Stream(length, lambda index: tuple(item(index) for item in items), any(s.sequential for s in streams))
+
+
+def _map(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    streams = [m.stream(arg, node) for arg in args[1:]]
+    if not streams:
+        return Unknown("map")
+    lengths, items = [remaining(stream) for stream in streams], [following(stream) for stream in streams]
+    made: dict[int, Value] = {}
+
+    def item(index: int) -> Value:
+        if index not in made:
+            made[index] = m.call(args[0], [item(index) for item in items], {}, node)
+        return made[index]
+
+    def length() -> int | None:
+        known = [length() for length in lengths]
+        return None if None in known else min(size for size in known if size is not None)
+
+    return Stream(length, item, any(stream.sequential for stream in streams))
+
+
+def _filter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items: list[Value] = []
+    known = len(args) > 1
+    source = m.stream(args[1] if len(args) > 1 else Unknown(), node)
+    known = known and source.length() is not None
+    for item in m.elements(source, node):
+        truth = m.known_truth(m.call(args[0], [item], {}, node) if args[0] is not None else item)
+        known = known and truth is not None
+        if truth is not False:
+            items.append(item)
+    return m.new_list(items, node, not known)
+
+
+def _list(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not args:
+        return m.new_list([], node)
+    value = args[0]
+    items, whole = gathered(m, value, node)
+    return m.new_list(items, node, not whole)
+
+
+def _tuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not args:
+        return ()
+    items, whole = gathered(m, args[0], node)
+    return tuple(items) if whole else m.new_list(items, node, True)
+
+
+def _set(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not args:
+        return Set([])
+    items, whole = gathered(m, args[0], node)
+    return Set(distinct(items) if whole else items, not whole)
+
+
+def make_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Dict({}, born=m.world.clock)
+    first = args[0] if args else None
+    if isinstance(first, Dict):
+        # A copy: what it holds was stored where the original stored it.
+        result.items.update(first.items)
+        result.stores.update(first.stores)
+        result.stamps.update(first.stamps)
+        result.more = first.more
+    dict_update(m, result, [] if isinstance(first, Dict) else args[:1], kwargs, node)
+    return result
+
+
+def _sum(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    total: Value = args[1] if len(args) > 1 else kwargs.get("start", 0)
+    if not args:
+        return total
+    items, whole = gathered(m, args[0], node)
+    for item in items:
+        total = m.binary(ast.Add(), total, item, node)
+    return Unknown("sum") if not whole and isinstance(total, (int, float)) else total
+
+
+def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    def choose(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        items = list(args) if len(args) > 1 else (known_items(m, args[0], node) if args else None)
+        if items is None:
+            return Unknown(name)
+        if not items:
+            if "default" not in kwargs and m.handlers:
+                raise Signal("ValueError")
+            return kwargs.get("default", Unknown(name))
+        # Of several largest ones it is the first: sorting keeps their order, downwards too.
+        places = ordered(m, items, {"key": kwargs.get("key"), "reverse": name == "max"}, node)
+        if places is not None:
+            return items[places[0]]
+        tensors = [item for item in items if isinstance(item, (Tensor, Unknown)) and item.node is not None]
+        if tensors:
+            # One of them: its graph is that of the first, as good as any.
+            if len(items) == 1 or (len(tensors) == 1 and isinstance(tensors[0], Tensor)):
+                return tensors[0]
+            chosen = Unknown(name, tensors[0].node, cuts_of(*items))
+            chosen.oldest, chosen.certain = tensors[0].oldest, False
+            return chosen
+        for item in items:
+            if isinstance(item, (Tensor, Instance)):
+                return item
+        numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
+        result = derived("number" if numbers else name, name, *items)
+        known = [item for item in items if isinstance(item, (int, float))]
+        if numbers and known:
+            result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
+        result.cuts = cuts_of(*items)
+        result.data = all(item.data for item in items if isinstance(item, Unknown))
+        return result
+
+    return choose
+
+
+def _number_of(kind: Callable[[Any], Any]) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    def convert(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        if not args:
+            return kind(0)
+        value = concrete(args[0])
+        if len(args) > 1 or "base" in kwargs:
+            base = concrete(args[1] if len(args) > 1 else kwargs["base"])
+            if isinstance(value, str) and isinstance(base, int):
+                return computed(m, int, value, base, name="number")
+            return Unknown("number")
+        if isinstance(value, Tensor):
+            return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
+        if isinstance(value, (int, float, str)):
+            try:
+                return kind(value)
+            except (ValueError, OverflowError):
+                raise Signal("ValueError") from None
+        if isinstance(value, Unknown) and value.node is not None:
+            return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
+        if isinstance(value, Instance):
+            method = m.find_method(value, f"__{getattr(kind, '__name__', '')}__")
+            return m.call(method, [], {}, node) if method is not None else Unknown("number")
+        result = derived("number", getattr(kind, "__name__", "number"), value)
+        result.cuts = cuts_of(value)
+        return result
+
+    return convert
+
+
+def _bool(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    truth = m.known_truth(args[0]) if args else False
+    return truth if truth is not None else (args[0] if isinstance(args[0], Unknown) else Unknown("bool"))
+
+
+def _str(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return text_of(m, args[0], node) if args else ""
+
+
+def _repr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return text_of(m, args[0], node, ("__repr__",)) if args else Unknown("text")
+
+
+def _format(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown("text")
+
+
+def _computed(function: Callable[..., Any]) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    """A function that is run itself where its arguments are known."""
+
+    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        try:
+            known = [plain(arg) for arg in args]
+        except NotPlain:
+            return Unknown("number", None, cuts_of(*args))
+        return computed(m, function, *known)
+
+    return run
+
+
+def _abs(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = concrete(args[0]) if args else 0
+    if isinstance(value, (int, float, complex)):
+        return abs(value)
+    if isinstance(value, Instance):
+        method = m.find_method(value, "__abs__")
+        return m.call(method, [], {}, node) if method is not None else Unknown("number")
+    if isinstance(value, Unknown) and value.node is None and (value.parts is not None or value.data):
+        result = derived("number", "abs", value)
+        result.cuts = cuts_of(value)
+        return result
+    if isinstance(value, (Tensor, Unknown)):
+        return m.torch.call("torch.abs", [value], {}, node)
+    return Unknown("number")
+
+
+def _pow(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) == 3:
+        return _computed(pow)(m, args, kwargs, node)
+    return m.binary(ast.Pow(), args[0], args[1], node) if len(args) == 2 else Unknown("number")
+
+
+def _round(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    values = [concrete(arg) for arg in args]
+    if values and all(isinstance(value, (int, float)) for value in values):
+        try:
+            return round(*values)
+        except (TypeError, ValueError, OverflowError):
+            return Unknown("number")
+    result = derived("number", "round", *args)
+    result.cuts = cuts_of(*args)
+    return result
+
+
+def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) < 2:
+        return Unknown("isinstance")
+    wanted = list(args[1]) if isinstance(args[1], tuple) else [args[1]]
+    results = [m.torch.is_instance(args[0], kind) for kind in wanted]
+    if any(result is True for result in results):
+        return True
+    if any(result is None for result in results):
+        if isinstance(args[0], Unknown):
+            names = [kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted]
+            kinds = tuple(kind if isinstance(kind, Class) else name for kind, name in zip(wanted, names))
+            return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
+        return Unknown("isinstance")
+    return False
+
+
+def has_attribute(m: Machine, owner: Value, name: str, node: ast.AST) -> bool | None:
+    """Whether a value has an attribute; None where nobody knows."""
+    if isinstance(owner, Instance):
+        cls = owner.cls
+        if name in owner.attrs or (cls is not None and cls.defines(name)):
+            return True
+        if cls is not None and cls.defines("__getattr__"):
+            m.handlers += 1
+            try:
+                m.call(m.find_method(owner, "__getattr__"), [name], {}, node)
+            except Signal as signal:
+                if signal.kind != "AttributeError":
+                    raise
+                return False
+            finally:
+                m.handlers -= 1
+            return True
+        if m.complete(owner):
+            return name in ("__dict__", "__class__", "__doc__", "__module__")
+        if m.torch.object_attribute(owner, name, node) is not None:
+            return True
+        if "inner" in owner.facts and has_method(owner.facts["inner"], name):
+            return True
+        return False if cls is not None and not cls.opaque and "open" not in owner.facts else None
+    if isinstance(owner, Class):
+        if owner.defines(name):
+            return True
+        return None if owner.opaque or owner.library_bases() else name in ("__name__", "__doc__", "__dict__")
+    if isinstance(owner, Module):
+        return name in owner.env.vars or None
+    if isinstance(owner, Record):
+        return any(field.name == name for field in owner.cls.fields or ()) or owner.cls.defines(name)
+    if isinstance(owner, Tensor):
+        return True if name in ("backward", "item", "detach", "grad", "shape", "dtype", "device") else None
+    if isinstance(owner, Function):
+        return name in owner.attrs or name.startswith("__")
+    if isinstance(owner, CONSTANTS):
+        return hasattr(owner, name)
+    if isinstance(owner, (List, Dict, Set)):
+        return True if has_method(owner, name) else None
+    if isinstance(owner, tuple):
+        return hasattr((), name)
+    return None
+
+
+def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner, name = ([*args, None, None])[:2]
+    name = concrete(name)
+    if isinstance(name, str):
+        known = has_attribute(m, owner, name, node)
+        if known is not None:
+            return known
+    if isinstance(owner, Unknown):
+        if isinstance(name, str) and owner.attrs and name in owner.attrs:
+            return True
+        return m.unknown_test(ast.Is(), owner, name)
+    return Unknown("hasattr")
+
+
+def _getattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) < 2:
+        return Unknown("getattr")
+    name = concrete(args[1])
+    if not isinstance(name, str):
+        return Unknown("getattr")
+    if len(args) > 2 and has_attribute(m, args[0], name, node) is False:
+        return args[2]
+    return m.get_attribute(args[0], name, node)
+
+
+def _setattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) == 3 and isinstance(concrete(args[1]), str):
+        name = concrete(args[1])
+        if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
+            # Names that are worked out are keys, and the object is the dict.
+            rotates(m, args[0].attrs.get(name), args[2])
+            args[0].facts.setdefault("numbered", set()).add(name)
+        m.set_attribute(args[0], name, args[2], node)
+    elif args and isinstance(args[0], Instance):
+        args[0].facts["open"] = True
+    return None
+
+
+def _delattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) == 2 and isinstance(args[0], Instance) and isinstance(concrete(args[1]), str):
+        m.delete_attribute(args[0], concrete(args[1]), node)
+    return None
+
+
+def _type(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = concrete(args[0]) if args else None
+    if isinstance(value, (Instance, Record)) and value.cls is not None:
+        return value.cls
+    if isinstance(value, Instance):
+        return Lib(value.lib)
+    if isinstance(value, Tensor):
+        return Lib("torch.Tensor")
+    if isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
+        return NAMES.get(type(value).__name__, Lib(f"builtins.{type(value).__name__}"))
+    if isinstance(value, Queue):
+        return Unknown("type")
+    if isinstance(value, (List, Dict, Set)):
+        kind = "set" if isinstance(value, Set) else value.kind
+        return NAMES.get(kind, Lib(f"collections.{kind}"))
+    if isinstance(value, Function):
+        return Lib("types.FunctionType")
+    return Lib("types.NoneType") if value is None else Unknown("type")
+
+
+def _issubclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    cls, wanted = ([*args, None, None])[:2]
+    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+    if isinstance(cls, Class) and all(isinstance(kind, Class) for kind in kinds):
+        return any(kind in cls.mro() for kind in kinds)
+    if isinstance(cls, Class) and all(isinstance(kind, (Class, Lib)) for kind in kinds):
+        bases = {base.rsplit(".", 1)[-1] for base in cls.library_bases()}
+        libraries = {kind.path.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, Lib)}
+        if bases & libraries or any(kind in cls.mro() for kind in kinds if isinstance(kind, Class)):
+            return True
+        return Unknown("issubclass") if cls.opaque or bases else False
+    if isinstance(cls, Native) and all(isinstance(kind, Native) for kind in kinds):
+        return any(cls.name == kind.name or (cls.name, kind.name) == ("bool", "int") for kind in kinds)
+    return Unknown("issubclass")
+
+
+def _iter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not args:
+        return Unknown("iter")
+    if isinstance(args[0], (Generator, Stream)):
+        return args[0]
+    return m.stream(args[0], node)
+
+
+def _next(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return next_of(m, args[0] if args else Unknown(), args[1:], node)
+
+
+def _reversed(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    if items is not None:
+        return m.new_list(items[::-1], node)
+    if args and isinstance(args[0], Range):
+        whole = range(args[0].start, args[0].stop, args[0].step)[::-1]
+        return Range(whole.start, whole.stop, whole.step)
+    return args[0] if args else Unknown("reversed")
+
+
+def _sorted(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = known_items(m, args[0], node) if args else None
+    if items is None:
+        made = _list(m, args, {}, node)
+        if isinstance(made, List):
+            made.items = in_unknown_order(made.items)
+        return made
+    places = ordered(m, items, kwargs, node)
+    return m.new_list(in_unknown_order(items) if places is None else [items[place] for place in places], node)
+
+
+def _quantified(wanted: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    def ask(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        source = m.stream(args[0], node) if args else None
+        if source is None or source.length() is None:
+            return Unknown("any" if wanted else "all")
+        undecided = isinstance(args[0], Generator) and not args[0].extent.whole
+        # It asks no further than the first that decides.
+        for item in m.elements(source, node):
+            truth = m.known_truth(item)
+            if truth is wanted:
+                return wanted
+            undecided = undecided or truth is None
+        return Unknown("any") if undecided else not wanted
+
+    return ask
+
+
+def _callable(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else None
+    if isinstance(value, (Function, Bound, Native, Class, Lib, Wrapped)):
+        return True
+    if isinstance(value, (*CONSTANTS, List, Dict, tuple, Tensor)):
+        return False
+    return Unknown("callable")
+
+
+def unknown(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown("result")
+
+
+def _vars(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and isinstance(args[0], Instance):
+        return Dict(args[0].attrs)
+    return Unknown("vars")
+
+
+def _property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Wrapped("property", args[0] if args else None, args[1] if len(args) > 1 else None)
+
+
+def _wrap(kind: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    return lambda m, args, kwargs, node: Wrapped(kind, args[0] if args else None)
+
+
+NAMES: dict[str, Value] = {
+    name: Native(name, function)
+    for name, function in {
+        "print": _print, "len": _len, "range": make_range, "enumerate": _enumerate, "zip": _zip, "map": _map,
+        "filter": _filter, "list": _list, "tuple": _tuple, "set": _set, "frozenset": _set, "dict": make_dict,
+        "sum": _sum, "max": _extreme("max"), "min": _extreme("min"), "float": _number_of(float),
+        "int": _number_of(int), "bool": _bool, "str": _str, "repr": _repr, "abs": _abs, "pow": _pow,
+        "round": _round, "isinstance": _isinstance, "hasattr": _hasattr, "getattr": _getattr,
+        "setattr": _setattr, "type": _type, "iter": _iter, "next": _next, "reversed": _reversed,
+        "sorted": _sorted, "any": _quantified(True), "all": _quantified(False), "callable": _callable,
+        "vars": _vars, "locals": unknown, "globals": unknown, "property": _property,
+        "staticmethod": _wrap("staticmethod"), "classmethod": _wrap("classmethod"), "id": unknown,
+        "hash": unknown, "open": unknown, "input": unknown, "format": _format, "divmod": _computed(divmod),
+        "issubclass": _issubclass, "ord": _computed(ord), "chr": _computed(chr),
+        "hex": _computed(hex), "bin": _computed(bin), "ascii": _computed(ascii), "complex": _computed(complex),
+        "delattr": _delattr, "exit": unknown,
+    }.items()
+}  # fmt: skip
+NAMES.update({"object": Lib("builtins.object"), "NotImplemented": Unknown("NotImplemented"), "__name__": "__main__"})

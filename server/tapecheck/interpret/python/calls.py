@@ -1,0 +1,250 @@
+"""Calling: functions, generators, classes; how deep a call is followed."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import equality, flow, functions, records
+from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Generator,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Native,
+    Signal,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import Frame
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+MAX_DEPTH = 48
+MAX_RECURSION = 3
+MAX_COUNTED_RECURSION = 12
+_ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
+"""What a library function's model raises when it is called in an odd way."""
+
+
+def call(machine: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call anything; answers the result."""
+    if isinstance(function, Function):
+        return call_function(machine, function, args, kwargs, node)
+    if isinstance(function, Bound):
+        return call(machine, function.function, [function.receiver, *args], kwargs, node)
+    if isinstance(function, (Native, Lib)):
+        try:
+            if isinstance(function, Native):
+                return function.call(machine, args, kwargs, node)
+            kwargs.pop("**", None)
+            return machine.torch.call(function.path, args, kwargs, node)
+        except _ODD_CALLS:
+            # A call in a form the library function is not known in: what it gives is unknown.
+            return machine.torch.opaque_result("call", args, kwargs, node)
+    if isinstance(function, Class):
+        return instantiate(machine, function, args, kwargs, node)
+    if isinstance(function, Wrapped):
+        if function.kind == "cache":
+            return call_cached(machine, function, args, kwargs, node)
+        return machine.torch.call_wrapped(function, args, kwargs, node)
+    if isinstance(function, Instance):
+        return call_instance(machine, function, args, kwargs, node)
+    kwargs.pop("**", None)
+    if isinstance(function, Unknown):
+        return machine.torch.call_unknown(function, args, kwargs, node)
+    # None, most often: something else will stand there when the real program gets so far.
+    return machine.torch.call_unknown(Unknown("call"), args, kwargs, node)
+
+
+def call_cached(machine: Machine, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """A function under `lru_cache`: what it gave for the same arguments."""
+    key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
+    memory: Dict = function.extra
+    if key in memory.items:
+        # What was asked for last is forgotten last.
+        memory.items[key] = memory.items.pop(key)
+        return memory.items[key]
+    result = call(machine, function.function, args, kwargs, node)
+    if function.bound != 0:
+        memory.items[key] = result
+        memory.stores[key] = machine.world.site(node)
+        memory.stamps[key] = machine.world.clock
+        if function.bound is not None and len(memory.items) > max(function.bound, 0):
+            del memory.items[next(iter(memory.items))]
+    return result
+
+
+def call_instance(machine: Machine, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    method = machine.special(owner, "__call__")
+    if method is not None:
+        return call(machine, method, args, kwargs, node)
+    return machine.torch.call_object(owner, args, kwargs, node)
+
+
+def call_function(
+    machine: Machine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
+) -> Value:
+    world = machine.world
+    body = function.node
+    if machine.depth >= MAX_DEPTH or _too_deep(machine, body, args):
+        return machine.torch.opaque_result(function.name, args, kwargs, node)
+    machine.called.add(id(body))
+    machine.called_names.add(function.name.rsplit(".", 1)[-1])
+    env = Env(function.env, function.env.globals)
+    functions.bind_arguments(machine, function, args, kwargs, env, node)
+    if function.owner is not None:
+        env.vars["__class__cell"] = function.owner
+        env.vars["__self__cell"] = args[0] if args else None
+    frame = Frame(
+        function.name,
+        function.module.path,
+        function.module.lines,
+        world.span(node) if world.frames else None,
+        forward,
+    )
+    if functions.has_yield(body):
+        env.sent = {}
+        return Generator(_run_generator(machine, function, env, frame), env)
+    machine.depth += 1
+    machine.running.append(id(body))
+    machine.envs.append(env)
+    world.push(frame)
+    try:
+        if isinstance(body, ast.Lambda):
+            return machine.eval(body.body, env)
+        run = machine.block(body.body, env)
+        try:
+            while True:
+                next(run)
+        except StopIteration as stop:
+            signal = stop.value
+        return signal.value if isinstance(signal, flow.Returned) else None
+    finally:
+        world.pop()
+        machine.envs.pop()
+        machine.running.pop()
+        machine.depth -= 1
+
+
+def _too_deep(machine: Machine, body: ast.AST, args: Args) -> bool:
+    """Whether a function calls itself too often to go on: further where a known number may count down
+    or a known container be gone through."""
+    running = machine.running.count(id(body))
+    if running < MAX_RECURSION:
+        return False
+    return running >= MAX_COUNTED_RECURSION or not any(
+        type(arg) is int or (isinstance(arg, (List, tuple, Dict)) and not getattr(arg, "more", False)) for arg in args
+    )
+
+
+def _run_generator(machine: Machine, function: Function, env: Env, frame: Frame) -> Run:
+    """Run a generator function; its loops and frames are put in place whenever it is resumed."""
+    assert not isinstance(function.node, ast.Lambda)
+    run = machine.block(function.node.body, env)
+    inner: tuple[tuple[int, int], ...] = ()
+    sent: Value = None
+    thrown: Signal | None = None
+    while True:
+        outside = machine.world.iteration
+        machine.world.iteration = (*outside, *inner)
+        machine.world.push(frame)
+        machine.envs.append(env)
+        machine.running.append(id(function.node))
+        machine.depth += 1
+        try:
+            value = run.send(sent) if thrown is None else run.throw(thrown)
+        except StopIteration as stop:
+            return stop.value.value if isinstance(stop.value, flow.Returned) else None
+        finally:
+            here = machine.world.iteration
+            inner = here[len(outside) :] if here[: len(outside)] == outside else ()
+            machine.world.iteration = outside
+            machine.world.pop()
+            machine.envs.pop()
+            machine.running.pop()
+            machine.depth -= 1
+        thrown = None
+        try:
+            sent = yield value
+        except Signal as signal:
+            thrown = signal
+
+
+def resume(machine: Machine, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value:
+    """The next value of a generator; raises the program's StopIteration at its end."""
+    if generator.pending and sent is None and thrown is None:
+        return generator.pending.pop(0)
+    if generator.done:
+        if thrown is not None:
+            raise thrown
+        raise Signal("StopIteration")
+    try:
+        return generator.run.send(sent) if thrown is None else generator.run.throw(thrown)
+    except StopIteration as stop:
+        generator.done = True
+        raise Signal("StopIteration", flow.stop_iteration(stop.value)) from None
+    except Signal:
+        generator.done = True
+        raise
+
+
+def close(machine: Machine, generator: Generator) -> None:
+    """Close a generator that is left before its end: its `finally` and `with` blocks are run."""
+    if not generator.done:
+        try:
+            resume(machine, generator, None, Signal("GeneratorExit"))
+        except Signal as signal:
+            if signal.kind not in ("GeneratorExit", "StopIteration"):
+                raise
+        generator.done = True
+
+
+def make_function(machine: Machine, node: Any, env: Env, name: str) -> Function:
+    arguments: ast.arguments = node.args
+    defaults = [machine.eval(default, env) for default in arguments.defaults]
+    kw_defaults = [machine.eval(default, env) if default is not None else None for default in arguments.kw_defaults]
+    return Function(node, env, machine.module_of(env), name, defaults, kw_defaults)
+
+
+def instantiate(machine: Machine, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    bases = cls.library_bases()
+    special = machine.torch.instantiate_special(cls, bases, args, kwargs, node)
+    if special is not None:
+        return special
+    new = next((base.namespace["__new__"] for base in cls.mro() if "__new__" in base.namespace), None)
+    if new is not None:
+        made = call(machine, new.function if isinstance(new, Wrapped) else new, [cls, *args], dict(kwargs), node)
+        if not isinstance(made, Instance) or made.cls is None or cls not in made.cls.mro():
+            return made
+        owner = made
+    else:
+        owner = new_object(machine, cls)
+    if cls.kind == "dataclass" and not cls.defines("__init__"):
+        kwargs.pop("**", None)
+        records.fill(machine, cls, owner, args, kwargs, node)
+        return owner
+    init = machine.find_method(owner, "__init__")
+    if init is not None:
+        call(machine, init, args, kwargs, node)
+    else:
+        kwargs.pop("**", None)
+        machine.torch.construct_base(owner, bases, args, kwargs, node)
+    return owner
+
+
+def new_object(machine: Machine, cls: Class) -> Instance:
+    """What `object.__new__` gives: an object nothing was set on."""
+    owner = Instance(cls, module=machine.torch.is_module_class(cls), born=machine.world.clock)
+    machine.torch.prepare_object(owner, cls.library_bases())
+    return owner

@@ -1,0 +1,428 @@
+"""What outlives an iteration: which variables, attributes and containers keep graphs of earlier iterations.
+
+A name or attribute carries when an iteration reads the value that an earlier one stored; a container carries what
+it still holds of earlier iterations. Both become `Hold` events at the end of an iteration.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import flow, functions
+from tapecheck.interpret.values import (
+    INERT,
+    Bound,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Generator,
+    Instance,
+    Lib,
+    List,
+    Module,
+    Native,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.tape import Hold, Site
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_MAX_SEEN = 4_000
+_SEEN_FREE = 250
+_SEEN_A_UNIT = 3
+"""Looking through what a program keeps is work too, where it keeps much: so many objects cost what a statement does."""
+_MAX_LOADS = 6
+_MAX_BACK = 40
+
+
+def stored(machine: Machine, owner: Any, key: Any, node: ast.AST) -> None:
+    """Remember where and when an attribute or key was stored."""
+    owner.stores[key] = machine.world.site(node)
+    owner.stamps[key] = machine.world.clock
+
+
+def restored(machine: Machine, owner: Any, key: Any, before: Value, value: Value) -> bool:
+    """Whether a store only goes on from a store of the same iteration: `x = x + step` and then `x = x.clamp()`.
+
+    The line that joined the old graph to the new one is then the one that carries.
+    """
+    if owner.stamps.get(key) != machine.world.clock or key not in owner.stores:
+        return False
+    if not isinstance(before, (Tensor, Unknown)) or not isinstance(value, (Tensor, Unknown)):
+        return False
+    if before.node is None or value.node is None or before.oldest is None:
+        return False
+    if owner.stores[key].iteration != machine.world.iteration:
+        return False
+    queue = [value.node]
+    for number in queue:
+        if number == before.node:
+            return True
+        node = machine.world.ledger.nodes.get(number)
+        if node is not None and len(queue) < _MAX_BACK:
+            queue.extend(source for source in node.inputs if source >= before.node)
+    return False
+
+
+def loaded(machine: Machine, owner: Any, key: Any) -> None:
+    """Remember that a value stored in an earlier iteration was read in this one."""
+    loads = owner.carried.setdefault(key, [])
+    entry = (machine.world.clock, owner.stamps[key])
+    if not loads or loads[-1] != entry:
+        loads.append(entry)
+        del loads[:-_MAX_LOADS]
+
+
+def begin(machine: Machine, loop: int, index: int) -> tuple[int, int]:
+    """Begin an iteration; answers its clock and the last node id before it, for `end`."""
+    machine.world.begin_iteration(loop, index)
+    return machine.world.clock, machine.world.last_id
+
+
+def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> None:
+    """Note what the iteration that ends leaves behind."""
+    if machine.world.inside_forward or not machine.world.tape_has_nodes:
+        return
+    scan = _Scan(machine, loop, index, *started)
+    for env in reversed(machine.envs):
+        scan.namespace(env)
+    for node, kept in machine.gathering:
+        scan.gathered(node, kept)
+    machine.world.spend(max(len(scan.seen) - _SEEN_FREE, 0) // _SEEN_A_UNIT)
+
+
+class _Scan:
+    def __init__(self, machine: Machine, loop: int, index: int, clock: int, first: int) -> None:
+        self.machine = machine
+        self.world = machine.world
+        self.loop = loop
+        self.index = index
+        self.clock = clock
+        self.first = first
+        self.seen: set[int] = set()
+        self.running = {id(env) for env in machine.envs}
+
+    def namespace(self, env: Env | None) -> None:
+        while env is not None and id(env) not in self.seen:
+            self.seen.add(id(env))
+            names = env.vars
+            changing = env.parent is not None or id(env) in self.running
+            for name in list(names) if changing else _watched(env):
+                value = names[name]
+                kind = type(value)
+                if kind is Tensor:
+                    if value.node is None or value.is_leaf:
+                        continue
+                elif kind in _SILENT or (value.plain if kind is Class else kind is Function and _keeps_nothing(value)):
+                    continue
+                self.entry(value, name, env, name)
+            env = env.parent
+
+    def entry(self, value: Value, path: str, owner: Any, key: Any) -> bool:
+        """A value kept under a name, attribute or key, which may be stored anew in every iteration.
+
+        Answers whether no graph can be there before something else is stored.
+        """
+        if isinstance(value, (Tensor, Unknown)):
+            kept = tensors_in(value) if isinstance(value, Tensor) and value.given is not None else [value]
+            if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_there(value, owner)):
+                self.hold(_carrying(value, owner, key), path, kept)
+            return value.node is None
+        if isinstance(value, (tuple, List, Dict, Set)):
+            if len(self.seen) >= _MAX_SEEN:
+                return False
+            if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
+                tensors = tensors_in(value)
+                if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
+                    self.hold(owner.stores.get(key), path, tensors, self.bound_of(value))
+            elif isinstance(value, (List, Set)):
+                self.container(value, path, owner, key)
+            elif isinstance(value, Dict):
+                self.mapping(value, path)
+            return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
+        if isinstance(value, Instance) and _linked(value) and owner.stamps.get(key, -1) >= self.clock:
+            # A list of linked objects grows at its end: the name refers to one object more in each iteration.
+            tensors = tensors_in(value)
+            if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
+                self.hold(owner.stores.get(key), path, tensors)
+                return False
+        return self.object(value, path)
+
+    def gathered(self, node: ast.AST, kept: List | Dict) -> None:
+        """What a comprehension or call that is still running has taken in so far."""
+        target = flow.target_of(self.machine, node)
+        if not target:
+            # What no variable gets is gone once it is computed.
+            return
+        if isinstance(kept, Dict):
+            self.mapping(kept, target)
+        elif kept.items:
+            self.container(kept, target, _NoStore, "")
+
+    def container(self, value: List | Set, path: str, owner: Any, key: Any) -> None:
+        if id(value) in self.seen or INERT.issuperset(map(type, value.items)):
+            return
+        self.seen.add(id(value))
+        tensors = tensors_in(value, into_objects=False)
+        if any(self.reaches_back(tensor) for tensor in tensors):
+            at = getattr(value, "stored_at", None) or owner.stores.get(key)
+            self.hold(at, path, tensors, self.bound_of(value))
+        for index, item in enumerate(value.items):
+            kind = type(item)
+            if kind in INERT or id(item) in self.seen:
+                continue
+            if kind is Dict and len(self.seen) < _MAX_SEEN and INERT.issuperset(map(type, item.items.values())):
+                # Rows of numbers and texts are most of what programs collect.
+                self.seen.add(id(item))
+            elif isinstance(item, (Instance, List, Dict)):
+                self.entry(item, f"{path}[{index}]", _NoStore, index)
+
+    def mapping(self, value: Dict, path: str, bound: int | None = None) -> None:
+        if id(value) in self.seen:
+            return
+        self.seen.add(id(value))
+        kept: list[Tensor | Unknown] = []
+        last: Site | None = None
+        for key, item in list(value.items.items()):
+            name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
+            if isinstance(item, (Tensor, Unknown)):
+                if value.stamps.get(key, -1) < self.clock or key not in value.rewritten:
+                    if item.node is not None and not is_leaf(item):
+                        kept.append(item)
+                        last = value.stores.get(key) or last
+                elif self.reaches_back(item) and self.read_across(value, key):
+                    self.hold(value.stores.get(key), name, [item])
+            else:
+                self.entry(item, name, value, key)
+        if any(self.reaches_back(item) for item in kept):
+            self.hold(last, path, kept, bound)
+
+    def object(self, value: Value, path: str) -> bool:
+        """Look into an object; answers whether no graph can be there before something else is stored."""
+        kind = type(value)
+        if kind in _SILENT:
+            return True
+        if kind is Function and _keeps_nothing(value):
+            return True
+        if kind is Class:
+            if value.plain is None:
+                value.plain = not any(map(_keeps, value.namespace.values()))
+            if value.plain:
+                return True
+        if kind is Instance or kind is Class:
+            if value.quiet == self.world.kept:
+                return True
+            if kind is Instance and value.module and value.cls is None and "container" not in value.facts:
+                # A layer of the library holds leaves only, as long as none was changed in place.
+                if not self.world.leaves_changed:
+                    return True
+        if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
+            return False
+        self.seen.add(id(value))
+        if isinstance(value, Instance):
+            quiet = True
+            for name, item in list(value.attrs.items()):
+                if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
+                    continue
+                quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
+            if "numbered" in value.facts:
+                self.numbered(value, path)
+            if "inner" in value.facts:
+                # An object of a class made from dict or list: what it holds as such.
+                quiet = self.entry(value.facts["inner"], path, _NoStore, "") and quiet
+            if value.cls is not None:
+                quiet = self.object(value.cls, value.cls.name) and quiet
+            if quiet:
+                value.quiet = self.world.kept
+            return quiet
+        if isinstance(value, Class):
+            quiet = True
+            for name, item in list(value.namespace.items()):
+                if isinstance(item, _KEEPERS):
+                    quiet = self.entry(item, f"{value.name}.{name}", value, name) and quiet
+                elif isinstance(item, Function) and (item.defaults or item.kw_defaults):
+                    quiet = self.defaults(item) and quiet
+            if quiet:
+                value.quiet = self.world.kept
+            return quiet
+        if isinstance(value, Generator):
+            for name, item in list(value.env.vars.items()):
+                if not isinstance(item, _INERT):
+                    self.entry(item, name, value.env, name)
+        elif isinstance(value, Module):
+            self.namespace(value.env)
+        elif isinstance(value, (Function, Wrapped, Bound)):
+            function: Value = value
+            while isinstance(function, (Wrapped, Bound)):
+                if isinstance(function, Wrapped) and function.kind == "cache":
+                    self.mapping(function.extra, path, function.bound)
+                if isinstance(function, Bound):
+                    self.object(function.receiver, path)
+                function = function.function
+            if isinstance(function, Function):
+                self.namespace(function.env)
+                for name, item in function.attrs.items():
+                    self.entry(item, f"{function.name}.{name}", _NoStore, name)
+                self.defaults(function)
+        return False
+
+    def numbered(self, value: Instance, path: str) -> None:
+        """The attributes of an object whose names the program works out: `setattr(log, f"loss_{step}", loss)`."""
+        names = [name for name in value.attrs if name in value.facts["numbered"] and name in value.stores]
+        tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]
+        if len(names) > 1 and any(map(self.reaches_back, tensors)):
+            self.hold(value.stores[names[-1]], path, tensors)
+
+    def defaults(self, function: Function) -> bool:
+        """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
+        quiet = True
+        for name, item in functions.defaults_of(function):
+            if not isinstance(item, _SILENT_TYPES):
+                quiet = self.entry(item, name, _NoStore, name) and quiet
+        return quiet
+
+    def bound_of(self, value: Value) -> int | None:
+        """The most elements that a container keeps: by its own nature, or since this iteration cut it back."""
+        window = getattr(value, "window", None)
+        if window is not None and window[0] >= self.clock:
+            cut_to: int = window[1]
+            return cut_to
+        return getattr(value, "bound", None)
+
+    def reaches_back(self, value: Value) -> bool:
+        """Whether a value's graph has nodes older than this iteration."""
+        return value.node is not None and value.oldest is not None and value.oldest <= self.first
+
+    def read_across(self, owner: Any, key: Any) -> bool:
+        """Whether this iteration read what an earlier one stored there."""
+        if owner.stamps.get(key, -1) < self.clock:
+            return bool(owner.stamps)
+        return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
+
+    def changed_there(self, value: Tensor | Unknown, owner: Any) -> bool:
+        """Whether this iteration changed a module's parameter or buffer in place, which nothing ever stores anew."""
+        if not isinstance(value, Tensor) or value.changed is None or (owner.stamps and not value.parameter):
+            return False
+        return value.changed[0] >= self.clock
+
+    def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
+        nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
+        if at is not None and nodes:
+            self.world.emit(Hold(at, self.loop, self.index, path, nodes, bound))
+
+
+def _linked(value: Instance) -> bool:
+    """Whether an object refers to another one of its class."""
+    return value.cls is not None and any(
+        isinstance(item, Instance) and item.cls is value.cls for item in value.attrs.values()
+    )
+
+
+def _recorded(value: Instance) -> list[Value]:
+    """What an object has held since the iteration that made it; not what is set anew, or fills, while it lives."""
+    if value.lib == "functools.partial":
+        return [value.attrs["args"], value.attrs["keywords"]]
+    return [
+        item
+        for name, item in value.attrs.items()
+        if value.born >= 0 and value.stamps.get(name) == value.born and isinstance(item, (Tensor, Unknown, tuple))
+    ]
+
+
+def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:
+    """Where a kept graph came to be kept: where the tensor was stored, or written into since."""
+    changed = value.changed if isinstance(value, Tensor) else None
+    if changed is not None and changed[0] > owner.stamps.get(key, -1):
+        return changed[1]
+    site: Site | None = owner.stores.get(key)
+    return site
+
+
+class _NoStore:
+    stores: dict[Any, Site] = {}
+    stamps: dict[Any, int] = {}
+    carried: dict[Any, list[tuple[int, int]]] = {}
+
+
+_INERT: tuple[type, ...] = tuple(INERT)
+_SILENT = INERT | {Lib, Native}
+_SILENT_TYPES = tuple(_SILENT)
+_KEEPERS = (Tensor, List, Dict, tuple, Instance, Unknown)
+
+
+def _keeps_nothing(function: Function) -> bool:
+    """Whether a function holds no values of its own: no closure, no attributes, no defaults that could grow."""
+    return (
+        function.env is function.env.globals
+        and not function.attrs
+        and all(isinstance(value, _SILENT_TYPES) for value in (*function.defaults, *function.kw_defaults))
+    )
+
+
+def _keeps(value: Value) -> bool:
+    """Whether a member of a class can hold a graph, or a default argument that can."""
+    if isinstance(value, Function):
+        return not all(isinstance(default, _SILENT_TYPES) for default in (*value.defaults, *value.kw_defaults))
+    return isinstance(value, _KEEPERS)
+
+
+def _watched(env: Env) -> tuple[str, ...]:
+    """The names of a module that has been run whose values can come to hold a graph: `touched` says when others do."""
+    known = env.watched
+    if known is None or known[0] != len(env.vars):
+        known = len(env.vars), tuple(name for name, value in env.vars.items() if not _settled(value, env))
+        env.watched = known
+    return known[1]
+
+
+def _settled(value: Value, env: Env) -> bool:
+    """Whether a value of a module can hold no graph as long as nothing is stored to the name or to the function."""
+    kind = type(value)
+    return kind in _SILENT or (kind is Function and value.env is env and _keeps_nothing(value))
+
+
+def is_leaf(value: Value) -> bool:
+    """Whether a value is a leaf tensor."""
+    return isinstance(value, Tensor) and value.is_leaf
+
+
+def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> list[Any]:
+    """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
+    found: list[Any] = []
+    _collect(value, depth, into_objects, found)
+    return found
+
+
+def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> None:
+    children: Iterable[Value]
+    kind = type(value)
+    if kind is Tensor or kind is Unknown:
+        if value.node is not None:
+            found.append(value)
+        if kind is Unknown or value.given is None:
+            return
+        children = value.given.values()
+    elif isinstance(value, (tuple, list)):
+        children = value
+    elif isinstance(value, (List, Set)):
+        children = value.items
+    elif isinstance(value, Dict):
+        children = value.items.values()
+    elif isinstance(value, Instance) and not value.module:
+        children = [*value.attrs.values(), value.facts.get("inner")] if into_objects else _recorded(value)
+    elif isinstance(value, Function):
+        children = [item for _, item in functions.defaults_of(value)]
+    else:
+        return
+    if depth > 0:
+        for child in children:
+            if type(child) not in INERT:
+                _collect(child, depth - 1, into_objects, found)

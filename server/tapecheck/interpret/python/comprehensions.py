@@ -1,0 +1,193 @@
+"""Comprehensions, and calls that take in all elements of an iterable: `[f(x) for x in data]`, `sum(f(x) for ...)`.
+
+Over the parts of a model they are one step of a forward pass. One whose elements are trained on (its first element
+runs a backward) is a loop like any other from its second element on, which keeps what has been worked out so far.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.python import carry, containers, equality, loops, methods
+from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Set, Stream, Value
+from tapecheck.interpret.world import Frame
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_MAX_ROUNDS = 64
+_TRAINED_ROUNDS = 4
+"""Of unknown length, with backwards in it: one element, and three rounds of the loop that it then is."""
+
+
+def list_comprehension(machine: Machine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
+    inner = Env(env, env.globals)
+    inner.inner = True
+    extent = Extent()
+    made = machine.new_list([], node)
+    for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, made, extent):
+        made.items.append(machine.eval(node.elt, inner))
+    made.more = not extent.whole
+    if isinstance(node, ast.SetComp):
+        return Set(methods.distinct(made.items), made.more)
+    return made
+
+
+def dict_comprehension(machine: Machine, node: ast.DictComp, env: Env) -> Value:
+    result = Dict({}, born=machine.world.clock)
+    inner = Env(env, env.globals)
+    inner.inner = True
+    extent = Extent()
+    for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, result, extent):
+        key = equality.hashable(machine.eval(node.key, inner))
+        result.items[key] = machine.eval(node.value, inner)
+        result.stores[key] = machine.world.site(node.value)
+        result.stamps[key] = machine.world.clock
+    result.more = not extent.whole
+    return result
+
+
+def gathered(machine: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
+    """The elements of an iterable that a call takes in, and whether they are known to be all."""
+    if not isinstance(value, (Generator, Stream)):
+        known = containers.known_items(machine, value, node)
+        return (list(machine.elements(value, node)), False) if known is None else (known, True)
+    extent = Extent(enough=loops.MIN_ITERATIONS)
+    made = machine.new_list([], node)
+    for item in trained(machine, _drawn(machine, value, node, extent), node, made, extent):
+        made.items.append(item)
+    return made.items, extent.whole and (not isinstance(value, Generator) or value.extent.whole)
+
+
+def _drawn(machine: Machine, value: Value, node: ast.AST, extent: Extent) -> Iterator[Value]:
+    """The elements of a stream, one after the other: all of them where their number is known."""
+    stream = machine.stream(value, node)
+    length = stream.length()
+    if length is not None and not stream.sequential and length - stream.next > containers.MAX_ITEMS:
+        extent.whole = False
+    drawn = 0
+    while drawn < containers.MAX_DRAINED:
+        length = stream.length()
+        if length is None:
+            extent.whole = False
+            if drawn >= extent.enough:
+                return
+        elif stream.next >= length:
+            return
+        try:
+            item = stream.item(stream.next)
+        except IndexError:
+            return
+        stream.next += 1
+        drawn += 1
+        yield item
+    extent.whole = False
+
+
+def trained(
+    machine: Machine, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
+) -> Iterator[Value]:
+    """Rounds as iterations of a loop, from the second on, where the first runs a backward; `kept` is what they fill."""
+    world = machine.world
+    entry = (node, kept)
+    machine.gathering.append(entry)
+    before = world.backwards
+    try:
+        for value in rounds:
+            yield value
+            if world.backwards != before:
+                break
+        else:
+            return
+        extent.enough = max(extent.enough, _TRAINED_ROUNDS)
+        outside = world.iteration
+        loop = world.enter_loop(node)
+        done = 0
+        while True:
+            started = carry.begin(machine, loop, done + 1)
+            try:
+                value = next(rounds)
+            except StopIteration:
+                world.forget_iteration()
+                break
+            yield value
+            done += 1
+            carry.end(machine, loop, done, started)
+        world.leave_loop(loop, outside, done, "no" if extent.whole else "may")
+    finally:
+        machine.gathering.remove(entry)
+
+
+def generator_expression(machine: Machine, node: ast.GeneratorExp, env: Env) -> Value:
+    inner = Env(env, env.globals)
+    inner.inner = True
+    first, *others = node.generators
+    stream = machine.stream(machine.eval(first.iter, env), first.iter)
+    extent = Extent()
+    rounds = _over(machine, stream, first, others, inner, extent, True)
+    return Generator(_lazily(machine, node.elt, rounds, inner), inner, stream.length() is None, extent=extent)
+
+
+def _lazily(machine: Machine, element: ast.expr, rounds: Run, env: Env) -> Run:
+    """The values of a generator expression, each worked out when it is asked for."""
+    home = machine.world.frames[-1]
+    while True:
+        away = machine.world.frames[-1] is not home
+        if away:
+            machine.world.push(Frame(home.function, home.file, home.lines))
+        try:
+            next(rounds)
+            value = machine.eval(element, env)
+        except StopIteration:
+            return None
+        finally:
+            if away:
+                machine.world.pop()
+        yield value
+
+
+def _rounds(machine: Machine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool) -> Run:
+    """The rounds of a comprehension's loops, with its names bound; `extent` says how far they go."""
+    first, *others = generators
+    stream = machine.stream(machine.eval(first.iter, env), first.iter)
+    yield from _over(machine, stream, first, others, env, extent, lazy)
+
+
+def _over(
+    machine: Machine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
+    extent: Extent, lazy: bool,
+) -> Run:  # fmt: skip
+    start = index = stream.next
+    while True:
+        length = stream.length()
+        if length is None:
+            extent.whole = False
+            if not lazy and index - start >= extent.enough:
+                return
+        elif index >= length:
+            return
+        if index - start >= _MAX_ROUNDS:
+            extent.whole = False
+            return
+        machine.world.spend(2)
+        try:
+            element = stream.item(index)
+        except IndexError:
+            return
+        index += 1
+        stream.next = index
+        machine.assign(first.target, element, env, first.target)
+        for condition in first.ifs:
+            truth = machine.known_truth(machine.eval(condition, env))
+            if truth is None:
+                extent.whole = False
+            elif not truth:
+                break
+        else:
+            if others:
+                yield from _rounds(machine, others, env, extent, lazy)
+            else:
+                yield None

@@ -1,0 +1,232 @@
+"""Conditions: what is true, what a comparison comes to, and which way an undecided one goes."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import algebra, consequences, equality, flow, records, unknowns
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Dict,
+    Env,
+    Instance,
+    List,
+    Queue,
+    Range,
+    Set,
+    Signal,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_EXCLUSIVE = ("Eq", "Lt", "Gt")
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_RICH: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__"), ast.Lt: ("__lt__", "__gt__"),
+    ast.LtE: ("__le__", "__ge__"), ast.Gt: ("__gt__", "__lt__"), ast.GtE: ("__ge__", "__le__"),
+}  # fmt: skip
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.Eq, ast.NotEq: ast.NotEq, ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
+}  # fmt: skip
+_NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
+_NUMBERS = (int, float, complex)
+
+
+def test(machine: Machine, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool:
+    """Decide a condition: by its value where known, else by the policy of this way through the program.
+
+    `node` is the statement that the condition belongs to, `default` the likelier answer.
+    """
+    if default is None:
+        default = flow.default_branch(node)
+    if isinstance(expression, ast.BoolOp):
+        wanted = isinstance(expression.op, ast.Or)
+        for part in expression.values:
+            if test(machine, part, env, node, default) == wanted:
+                return wanted
+        return not wanted
+    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
+        return not test(machine, expression.operand, env, node, not default)
+    if isinstance(expression, ast.Compare) and len(expression.ops) > 1:
+        return _test_chain(machine, expression, env, node, default)
+    value = machine.eval(expression, env)
+    answer = known_truth(machine, value)
+    if answer is None:
+        answer = machine.world.choose(expression, default, flow.text_of(expression), node)
+        settle(machine, value, answer)
+    return answer
+
+
+def _test_chain(machine: Machine, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:
+    """`a <= b < c`: one test after the other, each operand evaluated once."""
+    for comparator, value in pairs(machine, expression, env):
+        answer = known_truth(machine, value)
+        if answer is None:
+            # The place of a pair is that of its right side: each pair is a condition of its own.
+            answer = machine.world.choose(comparator, default, flow.text_of(expression), node)
+            settle(machine, value, answer)
+        if not answer:
+            return False
+    return True
+
+
+def known_truth(machine: Machine, value: Value) -> bool | None:
+    """Whether a value is true; None where nobody knows."""
+    if isinstance(value, Unknown):
+        if value.negated is not None:
+            inner = known_truth(machine, value.negated)
+            return None if inner is None else not inner
+        if value.concrete is not None:
+            return bool(value.concrete)
+        if value.truth is not None:
+            return value.truth
+        known = machine.world.truths.get(unknowns.expression(value)) if value.parts is not None else None
+        return consequences.consequence(machine, value) if known is None and value.node is None else known
+    if isinstance(value, Queue):
+        return True
+    if isinstance(value, (List, Set)):
+        return True if value.items else (None if value.more else False)
+    if isinstance(value, Dict):
+        return True if value.items else (None if value.more else False)
+    if isinstance(value, Range):
+        return len(value) > 0
+    if isinstance(value, Tensor):
+        return None
+    if isinstance(value, Instance):
+        if value.cls is not None:
+            for name in ("__bool__", "__len__"):
+                method = machine.find_method(value, name)
+                if method is not None:
+                    return known_truth(machine, machine.call(method, [], {}, value.cls.node))
+            if "inner" in value.facts:
+                return known_truth(machine, value.facts["inner"])
+        return True
+    if isinstance(value, (*CONSTANTS, tuple, slice)):
+        return bool(value)
+    return True
+
+
+def settle(machine: Machine, value: Value, answer: bool) -> None:
+    """Remember the answer given for an unknown condition, so that it is given again."""
+    if isinstance(value, Unknown):
+        if value.negated is not None:
+            settle(machine, value.negated, not answer)
+        else:
+            value.truth = answer
+            if value.parts is not None:
+                machine.world.truths[unknowns.expression(value)] = answer
+            unknowns.settled(value, answer)
+            if value.node is None:
+                consequences.answered(machine, value, answer)
+
+
+def pairs(machine: Machine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.expr, Value]]:
+    """What each pair of a chain of comparisons comes to, with its right side; an operand is evaluated once."""
+    left = machine.eval(node.left, env)
+    for op, comparator in zip(node.ops, node.comparators):
+        right = machine.eval(comparator, env)
+        yield comparator, compare(machine, op, left, right, node)
+        left = right
+
+
+def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    if isinstance(op, (ast.Is, ast.IsNot)):
+        same = equality.identical(left, right)
+        if same is None:
+            return unknown_test(machine, op, left, right)
+        return same if isinstance(op, ast.Is) else not same
+    if isinstance(op, (ast.In, ast.NotIn)):
+        inside = equality.contains(machine, right, left)
+        if inside is None:
+            return unknown_test(machine, op, left, right)
+        return inside if isinstance(op, ast.In) else not inside
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return machine.torch.comparison(type(op).__name__, left, right, node)
+    left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
+    if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+        if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+            seen = machine.world.operands.get(id(node))
+            if seen is not None and seen != (left, right):
+                machine.world.varying += 1
+            machine.world.operands[id(node)] = (left, right)
+        try:
+            return _COMPARE[type(op)](left, right)
+        except TypeError:
+            if machine.handlers:
+                raise Signal("TypeError") from None
+            return Unknown("comparison")
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return unknown_test(machine, op, left, right)
+    if isinstance(left, Instance) or isinstance(right, Instance):
+        result = _compare_objects(machine, op, left, right, node)
+        if result is not None:
+            return result
+    if isinstance(op, (ast.Eq, ast.NotEq)):
+        same = equality.equal(left, right, machine)
+        if same is None:
+            return Unknown("test")
+        return same if isinstance(op, ast.Eq) else not same
+    if isinstance(left, Set) or isinstance(right, Set):
+        return algebra.set_comparison(op, left, right)
+    return algebra.ordering(machine, op, left, right, node)
+
+
+def _compare_objects(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+    """A comparison that an object's class sees to; None where it does not."""
+    name, reflected = _RICH[type(op)]
+    for owner, other, wanted in ((left, right, name), (right, left, reflected)):
+        if not isinstance(owner, Instance) or owner.cls is None:
+            continue
+        method = machine.find_method(owner, wanted)
+        if method is not None:
+            result = machine.call(method, [other], {}, node)
+            if not (isinstance(result, Unknown) and result.name == "NotImplemented"):
+                return result
+    if isinstance(op, ast.NotEq):
+        same = _compare_objects(machine, ast.Eq(), left, right, node)
+        truth = None if same is None else known_truth(machine, same)
+        if truth is not None:
+            return not truth
+    if isinstance(left, Instance) and isinstance(right, Instance) and left.cls is right.cls:
+        ordered = left.cls is not None and left.cls.options.get("order")
+        if ordered and not isinstance(op, (ast.Eq, ast.NotEq)):
+            return compare(machine, op, records.compared(left), records.compared(right), node)
+    return None
+
+
+def unknown_test(machine: Machine, op: ast.cmpop, left: Value, right: Value) -> Value:
+    """An undecided comparison; the same question about the same unknown is the same value."""
+    kind: type[ast.cmpop] = type(op)
+    if not isinstance(left, Unknown) and kind in _MIRRORED:
+        left, right, kind = right, left, _MIRRORED[kind]
+    positive = _NEGATED.get(kind, kind)
+    key = (positive.__name__, unknowns.expression(left), unknowns.expression(right))
+    value = machine.world.known.get(key)
+    if value is None:
+        value = machine.world.known[key] = Unknown("test")
+        # The parts keep what the key speaks of alive.
+        value.parts = (f"test {positive.__name__}", left, right)
+        if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
+            value.compared = (positive.__name__, left, right)
+    if value.truth is None and value.compared is not None:
+        value.truth = unknowns.decided(*value.compared)
+    if value.truth is None and key[0] in _EXCLUSIVE:
+        # Of less, equal and greater one answer excludes the others.
+        others = [machine.world.known.get((name, *key[1:])) for name in _EXCLUSIVE if name != key[0]]
+        if any(other is not None and known_truth(machine, other) for other in others):
+            value.truth = False
+    if positive is kind:
+        return value
+    result = Unknown("not")
+    result.negated = value
+    return result

@@ -1,0 +1,358 @@
+"""What follows for an undecided test from the tests that were answered before it.
+
+`mode == "c"` cannot hold where `mode in ("a", "b")` does, nor `n % 2 == 1` where `n % 2 == 0` does. That is found by
+trying: for what nobody knows a set of examples is made from the constants that the tests name, and an answer that fits
+none of those which fit the answers given so far is none. Whatever the examples cannot settle stays undecided.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python.equality import hashable
+from tapecheck.interpret.python.unknowns import expression, is_whole
+from tapecheck.interpret.values import CONSTANTS, Class, List, Unknown, Value
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+    from tapecheck.interpret.world import World
+
+_MOST_FACTS = 10
+_MOST_ATOMS = 3
+_MOST_EXAMPLES = 150
+_MOST_TRIALS = 6_000
+_MOST_COMBINED = 6
+_MOST_TEXTS = 6
+_LARGEST_DIVISOR = 50
+_LONGEST = 1_000_000
+_ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
+
+
+Fact = tuple[Unknown, bool, dict[int, Unknown]]
+"""An answered test: its value, the answer, and the unknowns it is about in the end, by a number of their own."""
+
+
+class _Opaque(Exception):
+    """A test speaks of something that examples say nothing about."""
+
+
+class _Kind:
+    """An example of an object of some classes and of no others."""
+
+    def __init__(self, kinds: frozenset[Any]) -> None:
+        self.kinds = kinds
+
+
+_BUILT_IN: dict[str, type] = {
+    kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+}
+_TENSOR = frozenset(["Tensor", "Parameter"])
+_CALLS: dict[str, Callable[..., Any]] = {
+    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": lambda a, b: a**b if abs(b) < 64 else _stuck(),
+    "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor, "abs": abs, "min": min, "max": max,
+    "int": int, "float": float, "round": round, "len": len, "isnan": math.isnan, "isinf": math.isinf,
+    "isfinite": math.isfinite, "ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt,
+    "test Eq": operator.eq, "test Lt": operator.lt, "test Gt": operator.gt,
+    "test In": lambda item, container: item in container,
+}  # fmt: skip
+_ARITHMETIC = frozenset(("Add", "Sub", "Mult", "Div", "FloorDiv", "Mod", "Pow"))
+_TEXT = frozenset(("startswith", "endswith", "lower", "upper", "strip", "isdigit"))
+
+
+def _stuck() -> Any:
+    raise _Opaque
+
+
+def consequence(machine: Machine, value: Unknown) -> bool | None:
+    """The only answer to a test that fits those which were given before; None where both do, or nobody can say."""
+    world = machine.world
+    if not world.facts and value.parts is None:
+        return None
+    known = world.consequences.get(id(value))
+    if known is not None and known[0] == len(world.facts):
+        return known[1]
+    try:
+        answer = _deduced(world, value)
+    except (_Opaque, *_ERRORS):
+        answer = None
+    # The value is kept, so that its id stays its own.
+    world.consequences[id(value)] = (len(world.facts), answer, value)
+    return answer
+
+
+def _deduced(world: World, value: Unknown) -> bool | None:
+    atoms = _atoms(value)
+    if not atoms:
+        # All that it hangs on has been settled on.
+        return bool(_worked_out(value, {})) if value.parts is not None else None
+    facts = _about(world.facts_about, atoms)
+    return _tried(value, facts, atoms) if 0 < len(facts) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS else None
+
+
+def answered(machine: Machine, value: Unknown, answer: bool) -> None:
+    """Note the answer to a test."""
+    try:
+        atoms = _atoms(value)
+    except _Opaque:
+        return
+    fact = (value, answer, atoms)
+    machine.world.facts.append(fact)
+    for atom in atoms:
+        machine.world.facts_about.setdefault(atom, []).append(fact)
+
+
+def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact]:
+    """The answered tests that speak of some unknowns, or of others that these hang together with; extends `atoms`.
+
+    Stops as soon as they are more than are looked at.
+    """
+    chosen: dict[int, Fact] = {}
+    open_atoms = list(atoms)
+    while open_atoms and len(chosen) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS:
+        for fact in facts.get(open_atoms.pop(), ()):
+            if id(fact) in chosen:
+                continue
+            chosen[id(fact)] = fact
+            if len(chosen) > _MOST_FACTS:
+                break
+            open_atoms += fact[2].keys() - atoms.keys()
+            atoms.update(fact[2])
+    return list(chosen.values())
+
+
+def _tried(value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool | None:
+    constants = _Constants([value, *(fact for fact, _, _ in facts)])
+    sets = [constants.examples(atom) for atom in atoms.values()]
+    if math.prod(len(examples) for examples in sets) > _MOST_TRIALS:
+        return None
+    alone: set[bool] = set()
+    together: set[bool] = set()
+    for chosen in itertools.product(*sets):
+        given = dict(zip(atoms, chosen))
+        try:
+            answer = bool(_worked_out(value, given))
+        except _ERRORS:
+            continue
+        alone.add(answer)
+        if answer not in together and _all_hold(facts, given):
+            together.add(answer)
+            if len(together) == 2:
+                return None
+    # Examples that never give one of the answers, whatever came before, are too poor to say anything.
+    return together.pop() if len(together) == 1 and len(alone) == 2 else None
+
+
+def _all_hold(facts: list[Fact], given: dict[int, Any]) -> bool:
+    try:
+        return all(bool(_worked_out(fact, given)) == answer for fact, answer, _ in facts)
+    except _ERRORS:
+        return False
+
+
+def _parts(value: Unknown) -> tuple[Any, ...] | None:
+    """What an unknown is worked out from, the length of an unknown included."""
+    if value.parts is None and value.owner is not None and value.attr == "__len__()":
+        return ("len", value.owner)
+    return value.parts
+
+
+def _atoms(value: Value) -> dict[int, Unknown]:
+    """The unknowns that a test is about in the end, by id."""
+    found: dict[int, Unknown] = {}
+    opened: set[int] = set()
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, Unknown):
+            parts = _parts(current)
+            if parts is None:
+                # What follows from a part that a test has settled on is found from that part's own parts.
+                if current.concrete is None:
+                    found[id(current)] = current
+            elif parts[0] == "test Is" and isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
+                stack.append(parts[1])
+            elif parts[0] in _CALLS or parts[0] in _TEXT or parts[0] == "test Is":
+                if id(current) not in opened:
+                    opened.add(id(current))
+                    stack.extend(parts[1:])
+            else:
+                # The same expression of the same unknowns is one value, so it can stand for itself.
+                found[hash(expression(current))] = current
+        elif isinstance(current, (tuple, List)):
+            if getattr(current, "more", False):
+                raise _Opaque
+            stack.extend(current if isinstance(current, tuple) else current.items)
+        elif not isinstance(current, CONSTANTS):
+            raise _Opaque
+    return found
+
+
+def _worked_out(value: Value, given: dict[int, Any]) -> Any:
+    """What an expression comes to for examples of the unknowns in it."""
+    if isinstance(value, (tuple, List)):
+        return tuple(_worked_out(item, given) for item in (value if isinstance(value, tuple) else value.items))
+    if not isinstance(value, Unknown):
+        return value
+    parts = _parts(value)
+    if parts is None:
+        return given[id(value)] if value.concrete is None else value.concrete
+    name = parts[0]
+    if name == "test Is":
+        left = _worked_out(parts[1], given)
+        if isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
+            return any(_is_instance(left, kind) for kind in parts[2][1:])
+        return hashable(left) == hashable(_worked_out(parts[2], given)) if not isinstance(left, _Kind) else False
+    if name not in _CALLS and name not in _TEXT:
+        return given[hash(expression(value))]
+    values = [_worked_out(part, given) for part in parts[1:]]
+    if name in _TEXT:
+        if not isinstance(values[0], str):
+            raise TypeError(name)
+        return getattr(values[0], name)(*values[1:])
+    return _CALLS[name](*values)
+
+
+def _is_instance(example: Any, kind: Any) -> bool:
+    if isinstance(example, _Kind):
+        return kind in example.kinds
+    short = kind.rsplit(".", 1)[-1] if isinstance(kind, str) else ""
+    return short in _BUILT_IN and isinstance(example, _BUILT_IN[short])
+
+
+class _Constants:
+    """The constants that tests name, and examples made from them."""
+
+    def __init__(self, tests: Iterable[Unknown]) -> None:
+        self.numbers: set[float] = {0, 1, 2, 3}
+        self.combined = False
+        self.divided = False
+        self.searched: set[Any] = set()
+        self.texts: set[str] = {""}
+        self.others: list[Any] = [None, True, False]
+        self.kinds: list[Any] = []
+        self.lengths = False
+        for test in tests:
+            self._collect(test)
+        named = self.numbers - {0, 1}
+        if self.divided:
+            largest = max(abs(number) for number in named)
+            if largest > _LARGEST_DIVISOR:
+                raise _Opaque
+            self.numbers |= set(range(2 * int(largest)))
+        elif self.combined and len(named) <= _MOST_COMBINED:
+            self.numbers |= {made for a in named for b in named for made in (a + b, a * b) if abs(made) < 1e12}
+
+    def _collect(self, value: Value) -> None:
+        if isinstance(value, Unknown):
+            self._collect(value.concrete)
+            parts = _parts(value)
+            self.combined = self.combined or (parts is not None and parts[0] in _ARITHMETIC)
+            self.divided = self.divided or (parts is not None and parts[0] in ("Mod", "FloorDiv"))
+            if parts is not None and parts[0] == "test In" and isinstance(parts[1], CONSTANTS):
+                self.searched.add(parts[1])
+            self.lengths = self.lengths or (parts is not None and parts[0] == "len")
+            if parts is not None and parts[0] == "test Is" and isinstance(parts[2], tuple):
+                self.kinds += [kind for kind in parts[2][1:] if kind not in self.kinds]
+                self._collect(parts[1])
+                return
+            for part in parts[1:] if parts is not None else ():
+                self._collect(part)
+        elif isinstance(value, (tuple, List)):
+            for item in value if isinstance(value, tuple) else value.items:
+                self._collect(item)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            self.numbers.add(value)
+        elif isinstance(value, str):
+            self.texts.add(value)
+
+    def examples(self, atom: Unknown) -> list[Any]:
+        """Values that an unknown may have."""
+        numbers = list(dict.fromkeys(self._numbers(is_whole(atom))))
+        if atom.bounds is not None:
+            low, high = atom.bounds
+            numbers = [number for number in numbers if low <= number <= high]
+        if atom.name in ("number", "len") or is_whole(atom):
+            found: list[Any] = numbers
+        else:
+            found = [*numbers, *dict.fromkeys(self._texts()), *self.others, *self._kinds(), *self._containers()]
+            if self.lengths:
+                found += [range(int(number)) for number in self._numbers(True) if 0 < number < _LONGEST]
+        if len(found) > _MOST_EXAMPLES:
+            raise _Opaque
+        return found
+
+    def _numbers(self, whole: bool) -> Iterator[float]:
+        for number in sorted(self.numbers):
+            yield from (number, number - 1, number + 1, -number)
+            if not whole:
+                yield from (number + 0.5, -number - 1, -number - 0.5)
+        if not whole:
+            yield from (math.inf, -math.inf)
+
+    def _texts(self) -> Iterator[str]:
+        """Each text alone, as a part of another, and with each of the others in it."""
+        for text in sorted(self.texts):
+            yield from (text, f"{text}~", f"~{text}", text.upper())
+        if len(self.texts) > _MOST_TEXTS:
+            raise _Opaque
+        for one, other in itertools.permutations(sorted(self.texts - {""}), 2):
+            yield from (one + other, f"{one}~{other}")
+
+    def _containers(self) -> Iterator[tuple[Any, ...]]:
+        """Containers that hold some of what was looked for and not the rest."""
+        wanted = list(self.searched)
+        if len(wanted) > _MOST_TEXTS:
+            raise _Opaque
+        for count in range(len(wanted) + 1 if wanted else 0):
+            yield from itertools.combinations(wanted, count)
+
+    def _kinds(self) -> Iterator[_Kind]:
+        """Objects of each class alone, of none, and of two classes where one may be made from the other."""
+        if not self.kinds:
+            return
+        yield _Kind(frozenset())
+        for kind in self.kinds:
+            yield _Kind(frozenset([kind, *_bases(kind, self.kinds)]))
+        for one, other in itertools.combinations(self.kinds, 2):
+            if not _exclusive(one, other):
+                yield _Kind(frozenset([one, other, *_bases(one, self.kinds), *_bases(other, self.kinds)]))
+
+
+def _bases(kind: Any, kinds: Iterable[Any]) -> list[Any]:
+    """Those of some classes that a class is surely made from."""
+    if isinstance(kind, Class):
+        own = {*kind.mro(), *kind.library_bases()}
+        return [other for other in kinds if other in own]
+    short = kind.rsplit(".", 1)[-1]
+    if short in _BUILT_IN:
+        return [
+            other for other in kinds
+            if isinstance(other, str) and (name := other.rsplit(".", 1)[-1]) in _BUILT_IN
+            and issubclass(_BUILT_IN[short], _BUILT_IN[name])
+        ]  # fmt: skip
+    return []
+
+
+def _exclusive(one: Any, other: Any) -> bool:
+    """Whether no object can be of both classes, except where one is made from the other and that is known."""
+    if isinstance(one, Class) or isinstance(other, Class):
+        if isinstance(one, Class) and isinstance(other, Class):
+            return not one.opaque and not other.opaque
+        cls, path = (one, other) if isinstance(one, Class) else (other, one)
+        return not cls.opaque and not cls.library_bases() and path.rsplit(".", 1)[-1] in (*_BUILT_IN, *_TENSOR)
+    names = [kind.rsplit(".", 1)[-1] for kind in (one, other)]
+    plain = [name in _BUILT_IN or name in _TENSOR for name in names]
+    layers = [kind.startswith("torch.nn.") and _is_layer(name) for kind, name in zip((one, other), names)]
+    return all(a or b for a, b in zip(plain, layers)) and set(names) != _TENSOR
+
+
+def _is_layer(name: str) -> bool:
+    from tapecheck.torchfacts import load
+
+    return not name.startswith("Lazy") and load().module(name) is not None
+

@@ -1,0 +1,184 @@
+"""Python's own constants: operators and methods on numbers and text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python.equality import hashable, unkey
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Args,
+    Dict,
+    Generator,
+    Instance,
+    Kwargs,
+    List,
+    Range,
+    Set,
+    Signal,
+    Stream,
+    Unknown,
+    Value,
+    concrete,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_MAX_TEXT = 10_000
+_MAX_BITS = 4_096
+_MAX_RANGE = 1_000
+_MAX_DEPTH = 6
+_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_WIDE = re.compile(r"\d{5,}")
+
+
+class NotPlain(Exception):
+    """A value is not all constants, or not all known."""
+
+
+def plain(value: Value, depth: int = _MAX_DEPTH) -> Any:
+    """A value as Python's own; raises NotPlain where anything in it is no known constant."""
+    value = concrete(value)
+    if isinstance(value, CONSTANTS):
+        return value
+    if depth > 0 and not getattr(value, "more", False):
+        if type(value) is tuple:
+            return tuple(plain(item, depth - 1) for item in value)
+        if isinstance(value, List) and value.kind in ("list", "keys"):
+            return [plain(item, depth - 1) for item in value.items]
+        if isinstance(value, Dict):
+            return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in value.items.items()}
+        if isinstance(value, Set):
+            return {plain(item, depth - 1) for item in value.items}
+        if isinstance(value, Range) and len(value) <= _MAX_RANGE:
+            return range(value.start, value.stop, value.step)
+        if isinstance(value, slice):
+            return slice(*(plain(part) for part in (value.start, value.stop, value.step)))
+    raise NotPlain
+
+
+def lifted(value: Any) -> Value:
+    """A value of Python's own as a value of the dry run."""
+    if isinstance(value, CONSTANTS):
+        return value
+    if isinstance(value, tuple):
+        return tuple(lifted(item) for item in value)
+    if isinstance(value, list):
+        return List([lifted(item) for item in value])
+    if isinstance(value, Mapping):
+        return Dict({hashable(lifted(key)): lifted(item) for key, item in value.items()})
+    if isinstance(value, (set, frozenset)):
+        return Set([lifted(item) for item in value])
+    if isinstance(value, range):
+        return Range(value.start, value.stop, value.step)
+    return Unknown("value")
+
+
+def computed(machine: Machine, function: Callable[..., Any], *args: Any, name: str = "result", **kwargs: Any) -> Value:
+    """What a function of Python's own gives for known arguments.
+
+    Where it raises, the program raises if it looks out for exceptions; else nothing is known: an argument may only
+    have been settled on.
+    """
+    try:
+        return lifted(function(*args, **kwargs))
+    except _ERRORS as error:
+        if machine.handlers:
+            raise Signal(type(error).__name__, None, str(error)[:80]) from None
+        return Unknown(name)
+
+
+def arithmetic(
+    machine: Machine, op: ast.operator, function: Callable[[Any, Any], Any] | None, left: Value, right: Value
+) -> Value:
+    """An operator on Python constants, guarded against results too large to be worth computing."""
+    if function is None:
+        return Unknown("result")
+    if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > 1_000:
+        return Unknown("number")
+    if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
+        text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
+        if not isinstance(count, int) or not isinstance(text, (str, bytes)) or count * len(text) > _MAX_TEXT:
+            return Unknown("text")
+    if any(isinstance(side, int) and side.bit_length() > _MAX_BITS for side in (left, right)):
+        return Unknown("number")
+    if isinstance(op, ast.Mod) and isinstance(left, str) and _WIDE.search(left):
+        return Unknown("text")
+    try:
+        return function(left, right)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        if machine.handlers:
+            raise Signal(type(error).__name__) from None
+        return Unknown("text" if isinstance(left, str) else "result")
+
+
+def method_of_constant(machine: Machine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
+    """A method of a number or text, run where all its arguments are known."""
+    if name == "join" and args and isinstance(args[0], (Generator, Stream)):
+        args = [List(list(machine.elements(args[0], ast.Pass())))]
+    try:
+        values = [plain(arg) for arg in args]
+        named = {key: plain(value) for key, value in kwargs.items()}
+    except NotPlain:
+        return Unknown("text")
+    if any(isinstance(value, int) and abs(value) > _MAX_TEXT for value in values):
+        return Unknown("text")
+    if sum(len(value) for value in (owner, *values) if isinstance(value, (str, bytes, list))) > _MAX_TEXT:
+        return Unknown("text")
+    if name not in _METHODS or (name == "format" and _WIDE.search(owner)):
+        return Unknown("text")
+    return computed(machine, getattr(type(owner), name, _missing), owner, *values, name="text", **named)
+
+
+def _missing(*args: Any) -> None:
+    raise AttributeError
+
+
+def text_of(machine: Machine, value: Value, node: ast.AST, names: tuple[str, ...] = ("__str__", "__repr__")) -> Value:
+    """`str(value)`, or `repr` for the names of that; unknown where the text is."""
+    value = concrete(value)
+    if isinstance(value, Instance):
+        for name in names:
+            method = machine.find_method(value, name)
+            if method is not None:
+                return machine.call(method, [], {}, node)
+        arguments = value.facts.get("args")
+        if arguments is not None and "__str__" in names and all(isinstance(item, CONSTANTS) for item in arguments):
+            return str(arguments[0]) if len(arguments) == 1 else str(tuple(arguments))
+        return Unknown("text")
+    try:
+        known = plain(value)
+    except NotPlain:
+        return Unknown("text")
+    text = str(known) if "__str__" in names else repr(known)
+    return text if len(text) <= _MAX_TEXT else Unknown("text")
+
+
+def formatted(machine: Machine, value: Value, spec: Value, conversion: int, node: ast.AST) -> Value:
+    """One part of an f-string; `conversion` is the character code of `!r`, `!s`, `!a`, or -1."""
+    if conversion in (114, 97):
+        value = text_of(machine, value, node, ("__repr__",))
+    elif conversion == 115 or not spec:
+        value = text_of(machine, value, node)
+    if not spec:
+        return value
+    if not isinstance(spec, str) or _WIDE.search(spec):
+        return Unknown("text")
+    try:
+        known = plain(value)
+    except NotPlain:
+        return Unknown("text")
+    return computed(machine, format, known, spec, name="text")
+
+
+_METHODS = frozenset((
+    "lower", "upper", "strip", "lstrip", "rstrip", "split", "rsplit", "startswith", "endswith", "replace", "join",
+    "title", "find", "rfind", "index", "rindex", "count", "isdigit", "isalpha", "isalnum", "isnumeric", "isspace",
+    "isupper", "islower", "isidentifier", "isdecimal", "capitalize", "splitlines", "partition", "rpartition",
+    "removeprefix", "removesuffix", "zfill", "is_integer", "bit_length", "center", "ljust", "rjust", "swapcase",
+    "casefold", "expandtabs", "encode", "decode", "format", "conjugate", "as_integer_ratio", "hex", "bit_count",
+))  # fmt: skip

@@ -1,0 +1,416 @@
+"""Lists, tuples, dicts, sets and everything that can be iterated: their elements, asked for and stored."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.python import constants, windows
+from tapecheck.interpret.python.equality import hashable, unkey, unsure_keys
+from tapecheck.interpret.python.unknowns import (
+    LOOP_BOUND,
+    attribute_of_unknown,
+    bound_length,
+    item_of_unknown,
+    place_of_unknown,
+    settle_on,
+)
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    OPEN,
+    Args,
+    Class,
+    Dict,
+    Function,
+    Generator,
+    Instance,
+    Lib,
+    List,
+    Range,
+    Set,
+    Signal,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    View,
+    concrete,
+)
+from tapecheck.interpret.world import merge_cuts
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | None:
+    """The elements of a value whose length is known; None otherwise."""
+    value = concrete(value)
+    if isinstance(value, Instance) and "inner" in value.facts and machine.find_method(value, "__iter__") is None:
+        value = value.facts["inner"]
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, (List, Set)):
+        return None if value.more else list(value.items)
+    if isinstance(value, Dict):
+        return None if value.more else [unkey(key) for key in value.items]
+    if isinstance(value, Range):
+        return list(range(value.start, value.stop, value.step)) if len(value) <= 64 else None
+    if isinstance(value, str):
+        return list(value) if len(value) <= 64 else None
+    if isinstance(value, Tensor) and value.items is not None:
+        return list(value.items)
+    if isinstance(value, Class) and value.members is not None:
+        return list(value.members.values())
+    if isinstance(value, (Generator, Stream, Instance)):
+        stream = machine.stream(value, node)
+        length = stream.length()
+        if length is None or (not stream.sequential and length - stream.next > MAX_ITEMS):
+            return None
+        items: list[Value] = []
+        while len(items) < MAX_DRAINED:
+            length = stream.length()
+            if length is None:
+                # It turned out to be a generator without a known end.
+                if isinstance(value, Generator):
+                    value.pending[:0] = items
+                return None
+            if stream.next >= length:
+                break
+            try:
+                items.append(stream.item(stream.next))
+            except IndexError:
+                break
+            stream.next += 1
+        else:
+            return None
+        return items if not isinstance(value, Generator) or value.extent.whole else None
+    return None
+
+
+def guessed_items(machine: Machine, value: Value, count: int, node: ast.AST) -> list[Value]:
+    """As many elements as an unpacking wants, of a value whose length nobody knows."""
+    if isinstance(value, Unknown):
+        return [item_of_unknown(value, index) for index in range(count)]
+    if isinstance(value, Tensor):
+        return [machine.torch.get_item(value, index, node) for index in range(count)]
+    stream = machine.stream(value, node)
+    items: list[Value] = []
+    for index in range(count):
+        try:
+            items.append(stream.item(index))
+        except IndexError:
+            items.append(Unknown("item"))
+    return items
+
+
+def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
+    """A container or unknown value as a stream of elements."""
+    value_now = concrete(value) if not isinstance(value, Unknown) else value
+    if isinstance(value_now, View):
+        # Python does not let a dict grow while it is gone over.
+        value_now = List(value_now.items, value_now.more)
+    if isinstance(value_now, List):
+        listed = value_now
+
+        def list_item(index: int) -> Value:
+            if index < len(listed.items):
+                return listed.items[index]
+            return _further(machine, listed.items)
+
+        return Stream(lambda: None if listed.more else len(listed.items), list_item)
+    if isinstance(value_now, tuple):
+        return Stream(lambda: len(value_now), lambda index: value_now[index])
+    if isinstance(value_now, Set):
+        return Stream(lambda: None if value_now.more else len(value_now.items), _item_or_unknown(value_now.items))
+    if isinstance(value_now, Dict):
+        keys = list(value_now.items)
+        return Stream(
+            lambda: None if value_now.more else len(keys),
+            lambda index: unkey(keys[index]) if index < len(keys) else Unknown("key"),
+        )
+    if isinstance(value_now, Range):
+        return Stream(lambda: len(value_now), lambda index: value_now.start + index * value_now.step)
+    if isinstance(value_now, str):
+        return Stream(lambda: len(value_now), lambda index: value_now[index])
+    if isinstance(value_now, Class) and value_now.members is not None:
+        members = list(value_now.members.values())
+        return Stream(lambda: len(members), lambda index: members[index])
+    if isinstance(value_now, Generator):
+        return _generator_stream(machine, value_now)
+    if isinstance(value, Unknown):
+        child = value
+        size = attribute_of_unknown(child, "__len__()")
+        if child.truth is False and size.concrete is None:
+            settle_on(size, 0)
+        if bound_length(size) and child.truth is None:
+            child.truth = True
+        fresh: dict[int, Value] = {}
+
+        def unknown_item(index: int) -> Value:
+            if index not in fresh:
+                made = Unknown(f"{child.name}[{index}]", child.node, child.cuts)
+                made.oldest = child.oldest
+                made.data = child.node is None
+                made.certain = child.certain
+                fresh[index] = made
+            return fresh[index]
+
+        length = attribute_of_unknown(child, "__len__()")
+
+        def known_length() -> int | None:
+            # Whoever has asked for the length reckons with it: the loop has to come to that end.
+            size = length.concrete
+            return size if isinstance(size, int) and (size != LOOP_BOUND or length.bounds is not None) else None
+
+        return Stream(known_length, unknown_item)
+    return Stream(lambda: None, lambda index: Unknown("item"))
+
+
+def _further(machine: Machine, items: list[Value]) -> Value:
+    """An element nobody knows of a list: like the last known one where that is data."""
+    return items[-1] if items and isinstance(items[-1], (Function, Class, Lib, Instance)) else Unknown("item")
+
+
+def _item_or_unknown(items: list[Value]) -> Callable[[int], Value]:
+    return lambda index: items[index] if index < len(items) else Unknown("item")
+
+
+def _generator_stream(machine: Machine, generator: Generator) -> Stream:
+    produced: list[Value] = []
+
+    def item(index: int) -> Value:
+        while len(produced) <= index:
+            try:
+                produced.append(machine.resume(generator))
+            except Signal as signal:
+                if signal.kind == "StopIteration":
+                    raise IndexError from None
+                raise
+        return produced[index]
+
+    # Where the length is said to be large the stream ends by itself: loops run it to its end.
+    def length() -> int | None:
+        sent = generator.env.sent
+        return None if generator.open or (sent is not None and OPEN in sent) else 1_000_000
+
+    return Stream(length, item, sequential=True)
+
+
+def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:
+    if isinstance(value, (Generator, Stream)):
+        drawn, whole = machine.gathered(value, node)
+        target.more = target.more or not whole
+        append_all(machine, target, drawn, node)
+        return
+    items = known_items(machine, value, node)
+    if items is None:
+        target.more = True
+        if isinstance(value, (List, Set)):
+            items = list(value.items)
+        else:
+            items = guessed_items(machine, value, 1, node) if not isinstance(value, str) else []
+    append_all(machine, target, items, node)
+
+
+def append_all(machine: Machine, target: List, items: list[Value], node: ast.AST) -> None:
+    target.items.extend(items)
+    if machine.world.iteration:
+        machine.world.counted.append(("grown", target, None, len(items)))
+    if target.bound is not None and len(target.items) > target.bound:
+        del target.items[: len(target.items) - target.bound]
+    if any(True for item in items if not isinstance(item, CONSTANTS)):
+        target.stored_at = machine.world.site(node)
+
+
+TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))
+
+
+MAX_ITEMS = 64
+
+
+MAX_DRAINED = 256
+
+
+def exception_signal(args: Args, node: ast.AST) -> Signal:
+    """The exception that `generator.throw(...)` raises."""
+    value = args[1] if len(args) > 1 else (args[0] if args else None)
+    cls = args[0] if args else None
+    name = value.cls.name if isinstance(value, Instance) and value.cls is not None else ""
+    path = cls.path if isinstance(cls, Lib) else (value.lib if isinstance(value, Instance) else "")
+    return Signal(name or path.rsplit(".", 1)[-1] or "Exception", value)
+
+
+def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Value:
+    index = concrete(index)
+    if isinstance(index, Instance):
+        method = machine.find_method(index, "__index__")
+        index = concrete(machine.call(method, [], {}, node)) if method is not None else index
+    owner = concrete(owner) if isinstance(owner, Unknown) and owner.concrete is not None else owner
+    if isinstance(owner, (List, tuple)):
+        items = list(owner) if isinstance(owner, tuple) else owner.items
+        more = isinstance(owner, List) and owner.more
+        if isinstance(index, int):
+            if -len(items) <= index < len(items) and (index >= 0 or not more):
+                return items[index]
+            if not more and machine.handlers:
+                raise Signal("IndexError")
+            # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
+            return items[-1] if items and index < 0 else _further(machine, items)
+        if isinstance(index, slice):
+            parts = [concrete(part) for part in (index.start, index.stop, index.step)]
+            known = not more and all(part is None or isinstance(part, int) for part in parts)
+            chosen = items[slice(*parts)] if known else list(items)
+            if known and isinstance(owner, tuple):
+                return tuple(chosen)
+            made = machine.new_list(chosen, node, not known)
+            windows.sliced(machine, parts, made)
+            return made
+        if items:
+            position = place_of_unknown(owner, index)
+            if position >= len(items) and isinstance(owner, List) and (more or owner.cut != 0):
+                return _further(machine, items)
+            return items[position % len(items)]
+        return Unknown("item")
+    if isinstance(owner, Dict):
+        key = hashable(index)
+        if key in owner.items:
+            if owner.stamps.get(key, machine.world.clock) < machine.world.clock:
+                from tapecheck.interpret.python import carry
+
+                carry.loaded(machine, owner, key)
+            return owner.items[key]
+        if owner.factory is not None:
+            value = machine.call(owner.factory, [], {}, node)
+            owner.items[key] = value
+            return value
+        if owner.kind == "counter":
+            return Unknown("number") if owner.more or unsure_keys(owner) else 0
+        if not owner.more and isinstance(index, CONSTANTS) and not unsure_keys(owner):
+            machine.wrong("KeyError", node)
+        if not isinstance(index, CONSTANTS) and owner.items:
+            return next(iter(owner.items.values()))
+        return Unknown("item")
+    if isinstance(owner, Range) and isinstance(index, (int, slice)):
+        try:
+            found = range(owner.start, owner.stop, owner.step)[constants.plain(index)]
+            return found if isinstance(found, int) else Range(found.start, found.stop, found.step)
+        except constants.NotPlain:
+            return Unknown("range")
+        except IndexError:
+            raise Signal("IndexError") from None
+    if isinstance(owner, str) and isinstance(index, (int, slice)):
+        try:
+            return owner[index]
+        except (IndexError, TypeError):
+            return Unknown("text")
+    if isinstance(owner, Unknown):
+        return item_of_unknown(owner, index)
+    if isinstance(owner, Class) and owner.members is not None:
+        return owner.members.get(str(index), Unknown(owner.name))
+    if isinstance(owner, (Class, Lib, Function)):
+        return owner
+    return Unknown("item")
+
+
+def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+    index = concrete(index)
+    if isinstance(owner, List):
+        if isinstance(index, int) and -len(owner.items) <= index < len(owner.items):
+            rotates(machine, owner.items[index], value)
+            owner.items[index] = value
+        elif isinstance(index, slice):
+            items = known_items(machine, value, node)
+            parts = [concrete(part) for part in (index.start, index.stop, index.step)]
+            windows.replaced(owner, parts, value)
+            if items is not None and not owner.more and all(part is None or isinstance(part, int) for part in parts):
+                try:
+                    owner.items[slice(*parts)] = items
+                except ValueError:
+                    owner.more = True
+            else:
+                owner.more = True
+        elif owner.items and not isinstance(index, int):
+            owner.items[0] = value
+        if not isinstance(value, CONSTANTS):
+            owner.stored_at = machine.world.site(node)
+    elif isinstance(owner, Dict):
+        key = hashable(index)
+        if key in owner.items:
+            owner.rewritten.add(key)
+        elif isinstance(key, int):
+            rotates(machine, None, value)
+        owner.items[key] = value
+        if not isinstance(value, CONSTANTS):
+            owner.stores[key] = machine.world.site(node)
+            owner.stamps[key] = machine.world.clock
+    elif isinstance(owner, Unknown):
+        if owner.items is None:
+            owner.items = {}
+        owner.items[hashable(index)] = value
+        if isinstance(value, (Tensor, Unknown)) and machine.torch.requires(value) != "no":
+            owner.data = False
+        if isinstance(value, (Tensor, Unknown)) and value.cuts:
+            # An array holds what was cut off its graph as well as a tensor does.
+            owner.cuts = merge_cuts(owner.cuts, value.cuts)
+        machine.escape(value, node, owner.name)
+
+
+def rotates(machine: Machine, before: Value, value: Value) -> None:
+    """A place that held no graph gets one: only when the places come round again a ring shows that it is one."""
+    if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
+        if not isinstance(before, (Tensor, Unknown)) or before.node is None:
+            machine.world.varying += 1
+
+
+def delete_item(machine: Machine, owner: Value, index: Value) -> None:
+    index = concrete(index)
+    if isinstance(owner, List):
+        if isinstance(index, slice):
+            index = slice(*(concrete(part) for part in (index.start, index.stop, index.step)))
+            windows.deleted(machine, owner, index)
+        if isinstance(index, (int, slice)):
+            try:
+                del owner.items[index]
+            except (IndexError, TypeError):
+                owner.more = True
+    elif isinstance(owner, Dict):
+        owner.items.pop(hashable(index), None)
+
+
+def next_of(machine: Machine, value: Value, args: Args, node: ast.AST) -> Value:
+    if isinstance(value, Generator):
+        try:
+            return machine.resume(value)
+        except Signal as signal:
+            if signal.kind == "StopIteration" and args:
+                return args[0]
+            raise
+    if isinstance(value, Stream):
+        length = value.length()
+        if length is not None and value.next >= length:
+            if args:
+                return args[0]
+            raise Signal("StopIteration")
+        try:
+            item = value.item(value.next)
+        except IndexError:
+            if args:
+                return args[0]
+            raise Signal("StopIteration") from None
+        value.next += 1
+        return item
+    if isinstance(value, Instance):
+        method = machine.find_method(value, "__next__")
+        if method is not None:
+            return machine.call(method, [], {}, node)
+    if isinstance(value, List) and isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Call):
+        # `next(model.parameters())`: an iterator made just now stands before its first item.
+        if value.items:
+            return value.items[0]
+    if isinstance(value, Unknown):
+        made = Unknown(f"next({value.name})", value.node, value.cuts)
+        made.oldest = value.oldest
+        made.data = value.node is None
+        return made
+    return Unknown("next")

@@ -1,0 +1,180 @@
+"""Context managers of the standard library: contextmanager, ExitStack, nullcontext, suppress, closing."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.python import flow
+from tapecheck.interpret.values import (
+    Args,
+    Context,
+    Generator,
+    Instance,
+    Kwargs,
+    Native,
+    Signal,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def contextmanager(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`@contextmanager`: a generator function whose one yield stands for the block."""
+    function = args[0] if args else Unknown("function")
+    return Native("contextmanager", lambda m2, given, named, at: _managed(m2, function, given, named, at), method=True)
+
+
+def _managed(m: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    manager = Instance(None, "contextlib.GeneratorContextManager")
+    generator = m.call(function, args, dict(kwargs), node)
+
+    def enter(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        if not isinstance(generator, Generator):
+            return generator if isinstance(generator, Unknown) else Unknown("context")
+        return m2.resume(generator)
+
+    def leave(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        if not isinstance(generator, Generator):
+            return False
+        raised = manager.facts.pop("raised", None)
+        if raised is None:
+            try:
+                m2.resume(generator)
+            except Signal as signal:
+                if signal.kind == "StopIteration":
+                    return False
+                raise
+            return False
+        try:
+            m2.resume(generator, None, raised)
+        except Signal as signal:
+            if signal is raised:
+                return False
+            if signal.kind == "StopIteration":
+                return True
+            raise
+        return False
+
+    def decorate(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        inner = given[0] if given else Unknown("function")
+        return Native(
+            "contextmanager",
+            lambda m3, a, k, n: _within(m3, _managed(m3, function, args, kwargs, n), inner, a, k, n),
+            method=True,
+        )
+
+    manager.attrs.update(
+        {
+            "__enter__": Native("__enter__", enter),
+            "__exit__": Native("__exit__", leave),
+            "__call__": Native("__call__", decorate),
+        }
+    )
+    return manager
+
+
+def _within(m: Machine, manager: Value, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Call a function inside a context."""
+    m.enter(manager, node)
+    iteration = m.world.iteration
+    try:
+        result = m.call(function, args, kwargs, node)
+    except Signal as raised:
+        if m.leave(manager, node, raised):
+            m.caught(raised, iteration)
+            return None
+        raise
+    m.leave(manager, node)
+    return result
+
+
+def decorated(manager: Instance, function: Value) -> Native:
+    """A function under a context manager used as decorator (ContextDecorator)."""
+    return Native(
+        "decorated", lambda m, args, kwargs, node: _within(m, manager, function, args, kwargs, node), method=True
+    )
+
+
+def suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    classes = tuple(args)
+    return Context(
+        lambda m2: None,
+        lambda m2, raised: raised is not None and flow.exception_matches(raised, classes, node),
+        swallows=True,
+    )
+
+
+def expecting() -> Context:
+    """`pytest.raises` and its like: the exception is wanted, whatever it is."""
+    return Context(lambda m: Unknown("excinfo"), lambda m, raised: raised is not None, swallows=True)
+
+
+def nullcontext(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else kwargs.get("enter_result")
+    return Context(lambda m2: value, lambda m2, raised: None)
+
+
+def closing(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    value = args[0] if args else Unknown("thing")
+
+    def leave(m2: Machine, raised: Signal | None) -> None:
+        m2.call(m2.get_attribute(value, "close", node), [], {}, node)
+
+    return Context(lambda m2: value, leave)
+
+
+def exit_stack(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """ExitStack: contexts entered one by one, left in reverse order."""
+    stack = Instance(None, "contextlib.ExitStack")
+    entered: list[Value] = []
+
+    def enter_context(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        manager = given[0] if given else Unknown("context")
+        value = m2.enter(manager, at)
+        entered.append(manager)
+        return value
+
+    def push(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        entered.extend(given[:1])
+        return given[0] if given else None
+
+    def callback(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        function, *arguments = given
+
+        def leave(m3: Machine, raised: Signal | None) -> None:
+            m3.call(function, list(arguments), dict(named), at)
+
+        entered.append(Context(lambda m3: None, leave))
+        return function
+
+    def pop_all(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        other = exit_stack(m2, [], {}, at)
+        other.facts["entered"].extend(entered)
+        entered.clear()
+        return other
+
+    def leave(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+        raised: Signal | None = stack.facts.pop("raised", None)
+        before = raised
+        while entered:
+            try:
+                if m2.leave(entered.pop(), at, raised):
+                    raised = None
+            except Signal as signal:
+                raised = signal
+        if raised is not None and raised is not before:
+            raise raised
+        return before is not None and raised is None
+
+    stack.facts["entered"] = entered
+    methods = {
+        "__enter__": lambda m2, given, named, at: stack, "__exit__": leave, "close": leave, "push": push,
+        "enter_context": enter_context, "callback": callback, "pop_all": pop_all, "__aenter__": lambda *a: stack,
+        "__aexit__": leave, "enter_async_context": enter_context, "aclose": leave,
+    }  # fmt: skip
+    stack.attrs.update({name: Native(name, method) for name, method in methods.items()})
+    return stack

@@ -1,0 +1,347 @@
+"""Expressions: names, operators, displays, calls with their arguments."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import (
+    algebra,
+    builtin,
+    carry,
+    comprehensions,
+    conditions,
+    constants,
+    containers,
+    equality,
+    flow,
+    methods,
+)
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    HOLDERS,
+    Args,
+    Dict,
+    Env,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Set,
+    Super,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+    unwrapped,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+_UNARY: dict[type[ast.unaryop], str] = {ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__"}
+_DUNDER = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+}  # fmt: skip
+_NUMBERS = (int, float, complex)
+
+
+def _name(machine: Machine, node: ast.Name, env: Env) -> Value:
+    name = node.id
+    scope: Env | None = env if name not in env.names_global else env.globals
+    while scope is not None:
+        if name in scope.vars:
+            value = scope.vars[name]
+            if name in scope.stamps and scope.stamps[name] < machine.world.clock:
+                carry.loaded(machine, scope, name)
+            return value
+        scope = scope.parent
+    if name in builtin.NAMES:
+        return builtin.NAMES[name]
+    if name in flow.EXCEPTIONS:
+        return Lib(f"builtins.{name}")
+    for library in env.globals.vars.get("__star__", ()):
+        if isinstance(library, Lib):
+            found = machine.torch.star_import(library.path, name)
+            if found is not None:
+                return found
+    if "__star__" not in env.globals.vars:
+        machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
+    value = Unknown(name)
+    env.globals.vars[name] = value
+    return value
+
+
+def _attribute(machine: Machine, node: ast.Attribute, env: Env) -> Value:
+    return machine.get_attribute(machine.eval(node.value, env), node.attr, node)
+
+
+def _subscript(machine: Machine, node: ast.Subscript, env: Env) -> Value:
+    return machine.get_item(machine.eval(node.value, env), machine.eval(node.slice, env), node)
+
+
+def _slice(machine: Machine, node: ast.Slice, env: Env) -> Value:
+    parts = [machine.eval(part, env) if part is not None else None for part in (node.lower, node.upper, node.step)]
+    return slice(*parts)
+
+
+def _call(machine: Machine, node: ast.Call, env: Env) -> Value:
+    world = machine.world
+    world.spend(2)
+    if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
+        return _super(machine, node, env)
+    function = machine.eval(node.func, env)
+    args: Args = []
+    open_ended = False
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            value = machine.eval(argument.value, env)
+            items = containers.known_items(machine, value, argument)
+            if items is None:
+                open_ended = True
+                args.append(value)
+            else:
+                args.extend(items)
+        else:
+            args.append(machine.eval(argument, env))
+    kwargs: Kwargs = {}
+    for keyword in node.keywords:
+        value = machine.eval(keyword.value, env)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+        elif isinstance(unwrapped(value), Dict):
+            value = unwrapped(value)
+            kwargs.update({key: item for key, item in value.items.items() if isinstance(key, str)})
+            open_ended = open_ended or value.more
+        else:
+            open_ended = True
+    if open_ended:
+        kwargs["**"] = Unknown("**")
+    if isinstance(node.func, ast.Name) and function is builtin.NAMES.get("locals"):
+        return Dict(dict(env.vars), more=True)
+    return machine.call(function, args, kwargs, node)
+
+
+def _super(machine: Machine, node: ast.Call, env: Env) -> Value:
+    scope: Env | None = env
+    while scope is not None:
+        if "__class__cell" in scope.vars:
+            return Super(scope.vars["__self__cell"], scope.vars["__class__cell"])
+        scope = scope.parent
+    return Unknown("super")
+
+
+def _bin_op(machine: Machine, node: ast.BinOp, env: Env) -> Value:
+    return binary(machine, node.op, machine.eval(node.left, env), machine.eval(node.right, env), node)
+
+
+def binary(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        if isinstance(left, str) and isinstance(op, ast.Mod):
+            return Unknown("text")
+        if isinstance(left, Instance) or isinstance(right, Instance):
+            result = _dunder(machine, op, left, right, node)
+            if result is not None:
+                return result
+        return machine.torch.operator(type(op).__name__, left, right, node)
+    left, right = concrete(left), concrete(right)
+    if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+        return constants.arithmetic(machine, op, _BINARY.get(type(op)), left, right)
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        if isinstance(left, str) or isinstance(right, str):
+            return Unknown("text")
+        if isinstance(op, ast.Mult) and _repeats(left, right):
+            return algebra.container_operator(machine, op, left, right, node)
+        return machine.torch.unknown_operator(type(op).__name__, left, right, node)
+    if isinstance(left, Instance) or isinstance(right, Instance):
+        result = _dunder(machine, op, left, right, node)
+        return algebra.container_operator(machine, op, left, right, node) if result is None else result
+    return algebra.container_operator(machine, op, left, right, node)
+
+
+def _repeats(left: Value, right: Value) -> bool:
+    """Whether a product repeats a list or tuple so often as nobody knows."""
+    sequence, count = (left, right) if isinstance(right, Unknown) else (right, left)
+    return isinstance(sequence, (List, tuple)) and isinstance(count, Unknown) and count.data
+
+
+def augment(machine: Machine, node: ast.AugAssign, current: Value, value: Value) -> Value:
+    if isinstance(current, Tensor):
+        return machine.torch.augmented(type(node.op).__name__, current, value, node)
+    if isinstance(current, (List, Dict, Set)) and algebra.augment(machine, node.op, current, value, node):
+        return current
+    if isinstance(current, Instance):
+        method = machine.find_method(current, f"__i{_DUNDER.get(type(node.op), '')}__")
+        if method is not None:
+            return machine.call(method, [value], {}, node)
+    return binary(machine, node.op, current, value, node)
+
+
+def _dunder(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+    name = _DUNDER.get(type(op), "")
+    for owner, prefix, other in ((left, "__", right), (right, "__r", left)):
+        if isinstance(owner, Instance):
+            method = machine.find_method(owner, f"{prefix}{name}__")
+            if method is not None:
+                result = machine.call(method, [other], {}, node)
+                if not (isinstance(result, Unknown) and result.name == "NotImplemented"):
+                    return result
+    return None
+
+
+def _unary_op(machine: Machine, node: ast.UnaryOp, env: Env) -> Value:
+    value = concrete(machine.eval(node.operand, env))
+    if isinstance(node.op, ast.Not):
+        truth = machine.known_truth(value)
+        if truth is not None:
+            return not truth
+        result = Unknown("not")
+        result.negated = value if isinstance(value, Unknown) else None
+        return result
+    if isinstance(value, Tensor):
+        return machine.torch.operator(type(node.op).__name__, value, None, node)
+    if isinstance(value, Instance):
+        method = machine.find_method(value, _UNARY[type(node.op)])
+        return machine.call(method, [], {}, node) if method is not None else Unknown("unary")
+    if isinstance(value, _NUMBERS):
+        if isinstance(node.op, ast.USub):
+            return -value
+        if isinstance(node.op, ast.UAdd):
+            return +value
+        return ~value if isinstance(value, int) else Unknown("invert")
+    return Unknown("unary", value.node, value.cuts) if isinstance(value, Unknown) else Unknown("unary")
+
+
+def _bool_op(machine: Machine, node: ast.BoolOp, env: Env) -> Value:
+    wanted = isinstance(node.op, ast.Or)
+    value: Value = None
+    for index, part in enumerate(node.values):
+        value = machine.eval(part, env)
+        truth = machine.known_truth(value)
+        if truth is None:
+            if index == len(node.values) - 1:
+                return value
+            truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, flow.text_of(part))
+            machine.settle(value, truth)
+        if truth == wanted:
+            return value
+    return value
+
+
+def _compare(machine: Machine, node: ast.Compare, env: Env) -> Value:
+    if len(node.ops) == 1:
+        return machine.compare(node.ops[0], machine.eval(node.left, env), machine.eval(node.comparators[0], env), node)
+    result: Value = True
+    undecided: list[Value] = []
+    for _, result in conditions.pairs(machine, node, env):
+        truth = machine.known_truth(result)
+        if truth is False:
+            return False
+        if truth is None:
+            undecided.append(result)
+    # Where several pairs are open, the answer of the whole says nothing of one of them.
+    return result if not undecided else (undecided[0] if len(undecided) == 1 else Unknown("test"))
+
+
+def _if_exp(machine: Machine, node: ast.IfExp, env: Env) -> Value:
+    return machine.eval(node.body if machine.test(node.test, env, node) else node.orelse, env)
+
+
+def _elements(machine: Machine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], bool]:
+    items: list[Value] = []
+    more = False
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            value = machine.eval(node.value, env)
+            known = containers.known_items(machine, value, node)
+            if known is None:
+                more = True
+                items.extend(containers.guessed_items(machine, value, 1, node))
+            else:
+                items.extend(known)
+        else:
+            items.append(machine.eval(node, env))
+    return items, more
+
+
+def _tuple(machine: Machine, node: ast.Tuple, env: Env) -> Value:
+    items, more = _elements(machine, node.elts, env)
+    return List(items, more) if more else tuple(items)
+
+
+def _list(machine: Machine, node: ast.List, env: Env) -> Value:
+    items, more = _elements(machine, node.elts, env)
+    return machine.new_list(items, node, more)
+
+
+def _set(machine: Machine, node: ast.Set, env: Env) -> Value:
+    items, more = _elements(machine, node.elts, env)
+    return Set(methods.distinct(items), more)
+
+
+def _dict(machine: Machine, node: ast.Dict, env: Env) -> Value:
+    result = Dict({}, born=machine.world.clock)
+    for key_node, value_node in zip(node.keys, node.values):
+        value = machine.eval(value_node, env)
+        if key_node is None:
+            if isinstance(value, Dict):
+                result.items.update(value.items)
+                result.more = result.more or value.more
+            else:
+                result.more = True
+            continue
+        key = equality.hashable(machine.eval(key_node, env))
+        result.items[key] = value
+        if isinstance(value, HOLDERS):
+            result.stores[key] = machine.world.site(value_node)
+            result.stamps[key] = machine.world.clock
+    return result
+
+
+def _lambda(machine: Machine, node: ast.Lambda, env: Env) -> Value:
+    return machine.make_function(node, env, "<lambda>")
+
+
+def _joined(machine: Machine, node: ast.JoinedStr, env: Env) -> Value:
+    parts = [machine.eval(part, env) for part in node.values]
+    return "".join(parts) if all(isinstance(part, str) for part in parts) else Unknown("text")
+
+
+def _formatted(machine: Machine, node: ast.FormattedValue, env: Env) -> Value:
+    value = machine.eval(node.value, env)
+    spec = machine.eval(node.format_spec, env) if node.format_spec is not None else ""
+    return constants.formatted(machine, value, spec, node.conversion, node)
+
+
+def _named(machine: Machine, node: ast.NamedExpr, env: Env) -> Value:
+    value = machine.eval(node.value, env)
+    while env.inner and env.parent is not None:
+        env = env.parent
+    machine.store_name(node.target.id, value, env, node)
+    return value
+
+
+def _yielded(machine: Machine, node: ast.AST, env: Env) -> Value:
+    return Unknown("yield") if env.sent is None else env.sent.get(node)
+
+
+EVALUATE: dict[type[ast.expr], Callable[[Machine, Any, Env], Value]] = {
+    ast.Constant: lambda machine, node, env: node.value, ast.Name: _name, ast.Attribute: _attribute,
+    ast.Call: _call, ast.BinOp: _bin_op, ast.UnaryOp: _unary_op, ast.BoolOp: _bool_op, ast.Compare: _compare,
+    ast.IfExp: _if_exp, ast.Tuple: _tuple, ast.List: _list, ast.Set: _set, ast.Dict: _dict,
+    ast.Subscript: _subscript, ast.Slice: _slice, ast.Lambda: _lambda, ast.ListComp: comprehensions.list_comprehension,
+    ast.SetComp: comprehensions.list_comprehension, ast.GeneratorExp: comprehensions.generator_expression,
+    ast.DictComp: comprehensions.dict_comprehension, ast.JoinedStr: _joined, ast.FormattedValue: _formatted,
+    ast.NamedExpr: _named, ast.Starred: lambda machine, node, env: machine.eval(node.value, env),
+    ast.Await: lambda machine, node, env: machine.eval(node.value, env),
+    ast.Yield: _yielded, ast.YieldFrom: _yielded,
+}  # fmt: skip
+"""How each expression is evaluated."""

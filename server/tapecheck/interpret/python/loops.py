@@ -1,0 +1,293 @@
+"""Loops, comprehensions and whatever else goes through an iterable: how often, and what is left at the end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import carry, containers, equality, flow, functions
+from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.values import (
+    OPEN,
+    Dict,
+    Env,
+    Instance,
+    List,
+    Signal,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    concrete,
+)
+from tapecheck.tape import Fact
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+MIN_ITERATIONS = 3
+MAX_ITERATIONS = 36
+ITERATION_WORK = 24_000
+_MAX_FED = 256
+
+
+def run_for(machine: Machine, node: ast.For, env: Env) -> Run:
+    world = machine.world
+    stream = machine.stream(machine.eval(node.iter, env), node.iter)
+    outside = world.iteration
+    counted = len(world.counted)
+    feeding = env.sent is not None and functions.has_yield(node)
+    enough = _enough_iterations(machine, node)
+    varying = world.varying
+    loop = world.enter_loop(node)
+    signal: Any = None
+    done = 0
+    index = stream.next
+    work = world.work
+    while True:
+        length = stream.length()
+        if length is not None and index >= length:
+            break
+        if done >= enough and feeding and done < _MAX_FED:
+            # Whoever takes what it yields says how often it goes round.
+            if length is None and env.sent is not None:
+                env.sent[OPEN] = True
+        elif done >= enough and (length is None or length > index):
+            go_on = length is not None and (
+                world.varying > varying or (length <= 6 and work - world.work < ITERATION_WORK)
+            )
+            exhausted = done >= MAX_ITERATIONS or work - world.work > ITERATION_WORK
+            if not go_on or (exhausted and stream.sequential):
+                break
+            if exhausted:
+                if length is None or index >= length - 1:
+                    break
+                index = length - 1
+        varying = world.varying
+        try:
+            element = stream.item(index)
+        except IndexError:
+            break
+        started = carry.begin(machine, loop, done + 1)
+        machine.assign(node.target, element, env, node)
+        signal = yield from machine.block(node.body, env)
+        done += 1
+        index += 1
+        stream.next = index
+        world.spend(3)
+        if signal is flow.BREAK or isinstance(signal, flow.Returned):
+            carry.end(machine, loop, done, started)
+            break
+        carry.end(machine, loop, done, started)
+        signal = None
+    length = stream.length()
+    more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
+    if signal is None and more != "no":
+        _forget_counters(machine, node, env, counted, done, None if length is None else length - index)
+        _end_of(machine, node, stream, env)
+    if not outside:
+        del world.counted[:]
+    world.leave_loop(loop, outside, done, more)
+    if isinstance(signal, flow.Returned):
+        return signal
+    if signal is not flow.BREAK and node.orelse:
+        return (yield from machine.block(node.orelse, env))
+    return None
+
+
+def run_while(machine: Machine, node: ast.While, env: Env) -> Run:
+    world = machine.world
+    outside = world.iteration
+    counted = len(world.counted)
+    feeding = env.sent is not None and functions.has_yield(node)
+    enough = _enough_iterations(machine, node)
+    varying = world.varying
+    loop = world.enter_loop(node)
+    signal: Any = None
+    done = 0
+    work = world.work
+    known = False
+    always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    while True:
+        if env.sent is not None:
+            for part in functions.yields_in(node.test):
+                yield from machine.suspend(part, env)
+        value = machine.eval(node.test, env)
+        answer = machine.known_truth(value)
+        if done >= enough and feeding and done < _MAX_FED and answer is not False:
+            if env.sent is not None and (always or answer is None):
+                env.sent[OPEN] = True
+        elif always:
+            if done >= enough and (world.varying == varying or done >= MAX_ITERATIONS):
+                break
+        elif answer is None:
+            if done >= enough:
+                break
+        elif not answer:
+            known = True
+            break
+        elif done >= MAX_ITERATIONS or (done >= enough and work - world.work > ITERATION_WORK):
+            break
+        varying = world.varying
+        started = carry.begin(machine, loop, done + 1)
+        signal = yield from machine.block(node.body, env)
+        done += 1
+        world.spend(3)
+        carry.end(machine, loop, done, started)
+        if signal is flow.BREAK or isinstance(signal, flow.Returned):
+            break
+        signal = None
+    if not known and signal is None:
+        _forget_counters(machine, node, env, counted, done, None)
+    if not outside:
+        del world.counted[:]
+    world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
+    if isinstance(signal, flow.Returned):
+        return signal
+    if signal is not flow.BREAK and node.orelse and not always:
+        return (yield from machine.block(node.orelse, env))
+    return None
+
+
+def _enough_iterations(machine: Machine, node: ast.AST) -> int:
+    """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
+    key = (id(node), machine.world.call_stack)
+    entered = machine.entered[key] = machine.entered.get(key, 0) + 1
+    return max(MIN_ITERATIONS + 1 - entered, 1)
+
+
+def _end_of(machine: Machine, node: ast.For, stream: Stream, env: Env) -> None:
+    """A loop was cut short: its variable has the last value that the real loop gives it."""
+    target = node.target
+    if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
+        return
+    length = stream.length()
+    last: Value = Unknown("number")
+    if length is not None and length > 0 and not stream.sequential:
+        last = stream.item(length - 1)
+    if isinstance(last, (int, float, Unknown)):
+        env.vars[target.id] = last
+
+
+def note_count(machine: Machine, target: ast.expr, value: Value, env: Env) -> None:
+    """Note a number that a statement of a loop counts up: `machine.step += 1`."""
+    if not machine.world.iteration or not isinstance(value, (int, float)):
+        return
+    counted = machine.world.counted
+    if isinstance(target, ast.Attribute):
+        owner = machine.eval(target.value, env)
+        if isinstance(owner, Instance):
+            counted.append(("attribute", owner, target.attr, value))
+    elif isinstance(target, ast.Subscript):
+        owner = machine.eval(target.value, env)
+        if isinstance(owner, Dict):
+            counted.append(("item", owner, equality.hashable(machine.eval(target.slice, env)), value))
+    elif isinstance(target, ast.Name):
+        home = machine.home_of(target.id, env)
+        counted.append(("name", home, target.id, value))
+
+
+def _forget_counters(
+    machine: Machine, node: ast.For | ast.While, env: Env, first: int, done: int, left: int | None
+) -> None:
+    """A loop was left before its end: what it counted up has another value in the real program.
+
+    `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run, `left`
+    how many more the real program makes where that is known.
+    """
+    rows: dict[tuple[str, int, Any], list[Any]] = {}
+    grown: dict[int, tuple[List, int]] = {}
+    for kind, owner, key, value in machine.world.counted[first:]:
+        if kind == "grown":
+            grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
+        else:
+            rows.setdefault((kind, id(owner), key), [owner]).append(value)
+    for owner, count in grown.values():
+        if left is None or done < 2 or count % done or owner.cut is None:
+            owner.cut = None
+        else:
+            owner.cut += left * (count // done)
+    for (kind, _, key), (owner, *values) in rows.items():
+        held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
+        if isinstance(held.get(key), (int, float)) and not isinstance(held[key], bool):
+            held[key] = _extrapolated(values, done, left)
+    for name in flow.counted_names(node):
+        value = env.vars.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
+            env.vars[name] = Unknown("number")
+
+
+def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
+    """Anything iterable as a stream of elements."""
+    if isinstance(value, Stream):
+        return value
+    if isinstance(value, Instance):
+        method = machine.find_method(value, "__iter__") or machine.find_method(value, "__aiter__")
+        if method is not None:
+            made = machine.call(method, [], {}, node)
+            if made is not value:
+                return stream(machine, made, node)
+        following = machine.find_method(value, "__next__")
+        if following is not None:
+            # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
+            return Stream(lambda: 1_000_000, lambda i: _next(machine, following, node), sequential=True)
+        getter = machine.find_method(value, "__getitem__")
+        if getter is not None:
+            length = machine.find_method(value, "__len__")
+            size = concrete(machine.call(length, [], {}, node)) if length is not None else None
+            count = size if isinstance(size, int) else None
+            return Stream(lambda: count, lambda i: _item_until_end(machine, getter, i, node))
+        if "inner" in value.facts:
+            return stream(machine, value.facts["inner"], node)
+        known: Stream | None = machine.torch.object_stream(value, node)
+        if known is not None:
+            return known
+    if isinstance(value, Tensor):
+        streamed: Stream = machine.torch.tensor_stream(value, node)
+        return streamed
+    return containers.stream(machine, value, node)
+
+
+def _next(machine: Machine, method: Value, node: ast.AST) -> Value:
+    try:
+        return machine.call(method, [], {}, node)
+    except Signal as signal:
+        if signal.kind == "StopIteration":
+            raise IndexError from None
+        raise
+
+
+def _item_until_end(machine: Machine, getter: Value, index: int, node: ast.AST) -> Value:
+    """An item of an object that is iterated by its `__getitem__`: IndexError is its end."""
+    try:
+        return machine.call(getter, [index], {}, node)
+    except Signal as signal:
+        if signal.kind == "IndexError":
+            raise IndexError from None
+        raise
+
+
+def elements(machine: Machine, value: Value, node: ast.AST) -> Iterator[Value]:
+    """The elements of an iterable; three of one whose length nobody knows."""
+    stream = machine.stream(value, node)
+    start = index = stream.next
+    while True:
+        length = stream.length()
+        if index >= (length if length is not None else start + MIN_ITERATIONS) or index - start >= 256:
+            return
+        try:
+            element = stream.item(index)
+        except IndexError:
+            return
+        index += 1
+        stream.next = index
+        yield element
+
+
+def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
+    """What a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
+    steps = {after - before for before, after in zip(values, values[1:])}
+    if left is None or done < 2 or len(steps) != 1 or len(values) % done:
+        return Unknown("number")
+    return values[-1] + steps.pop() * left * (len(values) // done)

@@ -1,0 +1,464 @@
+"""Methods of lists, tuples, dicts, sets, texts and numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import constants, queues, records
+from tapecheck.interpret.python.algebra import (
+    SET_METHODS,
+    counted,
+    dict_update,
+    ordered,
+    set_add,
+    set_operation,
+    set_update,
+    set_update_by,
+)
+from tapecheck.interpret.python.containers import (
+    MAX_ITEMS,
+    TYPE_NAMES,
+    append_all,
+    delete_item,
+    exception_signal,
+    extend,
+    get_item,
+    known_items,
+    set_item,
+    stream,
+)
+from tapecheck.interpret.python.equality import contains, hashable, unkey, unsure_keys
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Args,
+    Dict,
+    Generator,
+    Kwargs,
+    List,
+    Native,
+    Queue,
+    Record,
+    Set,
+    Signal,
+    Unknown,
+    Value,
+    View,
+    concrete,
+)
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+
+def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value:
+    """A method of a list, dict, set, tuple, text or number."""
+    if isinstance(owner, Record):
+        found = records.record_attribute(machine, owner, name, node)
+        if found is not None:
+            return found
+    method = _METHODS.get((tuple if isinstance(owner, tuple) else type(owner), name))
+    if isinstance(owner, Queue) and name == "queue":
+        return queues.inside(owner)
+    if method is None and isinstance(owner, Queue):
+        method = _METHODS.get((List, name))
+    if method is not None:
+        return Native(name, lambda m, args, kwargs, at: method(m, owner, args, kwargs, at))
+    if isinstance(owner, Set) and name in SET_METHODS:
+        return Native(name, lambda m, args, kwargs, at: set_operation(m, name, owner, args, at))
+    if isinstance(owner, List) and name == "maxlen":
+        return owner.bound
+    if isinstance(owner, (List, Set, Dict)):
+        expects_tensor(machine, name, node)
+        return Native(name, lambda m, args, kwargs, at: _unmodelled(owner, name))
+    if isinstance(owner, (str, int, float, bytes)):
+        if isinstance(owner, (int, float)) and name in ("real", "imag"):
+            return getattr(owner, name)
+        if name in ("value", "name"):
+            return owner if name == "value" else Unknown("text")
+        expects_tensor(machine, name, node)
+        return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
+    if isinstance(owner, Native) and owner.name in TYPE_NAMES:
+        if name == "fromkeys":
+            return Native(name, lambda m, args, kwargs, at: from_keys(m, args, kwargs, at))
+        if name in ("__name__", "__qualname__"):
+            return owner.name
+        # `str.lower` as a function: the method of its first argument.
+        return Native(
+            name,
+            lambda m, args, kwargs, at: m.call(m.get_attribute(args[0], name, at), args[1:], kwargs, at),
+            method=True,
+        )
+    if owner is None:
+        machine.wrong("AttributeError", node)
+    if isinstance(owner, Generator):
+        if name in ("send", "__next__", "asend", "__anext__"):
+            return Native(name, lambda m, args, kwargs, at: m.resume(owner, args[0] if args else None))
+        if name in ("throw", "athrow"):
+            return Native(name, lambda m, args, kwargs, at: m.resume(owner, None, exception_signal(args, at)))
+        if name in ("close", "aclose"):
+            return Native(name, lambda m, args, kwargs, at: m.close(owner))
+    if isinstance(owner, slice):
+        return getattr(owner, name, Unknown(name))
+    if isinstance(owner, tuple) and name in _PARTS and _PARTS[name] < len(owner):
+        return owner[_PARTS[name]]
+    if isinstance(owner, tuple):
+        expects_tensor(machine, name, node)
+    return Unknown(name)
+
+
+def expects_tensor(machine: Machine, name: str, node: ast.AST) -> None:
+    """A tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
+    if name in _OF_TENSORS:
+        machine.world.mistakes.add(("AttributeError", machine.world.span(node)))
+
+
+_OF_TENSORS = frozenset((
+    "backward", "clone", "detach", "detach_", "grad", "grad_fn", "item", "mean", "pow", "requires_grad",
+    "requires_grad_",
+))  # fmt: skip
+
+
+_PARTS = {
+    "values": 0, "indices": 1, "min": 0, "max": 1, "eigenvalues": 0, "eigenvectors": 1, "Q": 0, "R": 1, "U": 0, "S": 1,
+    "Vh": 2, "sign": 0, "logabsdet": 1, "solution": 0, "residuals": 1, "LU": 0, "pivots": 1, "P": 0, "L": 0,
+}  # fmt: skip
+"""Names that torch gives to the parts of results."""
+
+
+# The second line holds names of a progress bar that a list was wrapped in.
+_HARMLESS = (
+    "is", "union", "intersection", "difference", "symmetric", "most_common", "__",
+    "set_", "refresh", "close", "write", "display",
+)  # fmt: skip
+
+
+def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
+    """A method that is not modelled: what the container holds afterwards is not known."""
+    if not name.startswith(_HARMLESS):
+        owner.more = True
+    return Unknown(name)
+
+
+def _list_sort(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    places = None if owner.more else ordered(m, owner.items, kwargs, node)
+    owner.items = in_unknown_order(owner.items) if places is None else [owner.items[place] for place in places]
+    return None
+
+
+def in_unknown_order(items: list[Value]) -> list[Value]:
+    """Elements whose order nobody knows: a number at a place may then be any of them."""
+    return [Unknown("item") if isinstance(item, CONSTANTS) else item for item in items]
+
+
+def _set_discard(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    kept = [item for item in owner.items if args and hashable(item) != hashable(args[0])]
+    if len(kept) == len(owner.items) and args and not isinstance(concrete(args[0]), CONSTANTS):
+        owner.more = True
+    owner.items = kept
+    return None
+
+
+def _set_pop(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not owner.items and not owner.more:
+        raise Signal("KeyError")
+    return owner.items.pop() if len(owner.items) == 1 and not owner.more else _unmodelled(owner, "pop")
+
+
+def distinct(items: list[Value]) -> list[Value]:
+    """The elements of a set made of these."""
+    return list({hashable(item): item for item in items}.values())
+
+
+def _list_append(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    append_all(m, owner, args[:1], node)
+    return None
+
+
+def _list_appendleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner.items[:0] = args[:1]
+    owner.stored_at = m.world.site(node)
+    if owner.bound is not None:
+        del owner.items[owner.bound :]
+    return None
+
+
+def _list_extend(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    extend(m, owner, args[0] if args else Unknown(), node)
+    return None
+
+
+def _list_insert(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    place = concrete(args[0]) if args else 0
+    owner.items.insert(place if isinstance(place, int) else 0, args[1] if len(args) > 1 else Unknown())
+    owner.stored_at = m.world.site(node)
+    return None
+
+
+def _list_pop(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    place = concrete(args[0]) if args else -1
+    if not owner.items:
+        if owner.more or not m.handlers:
+            return Unknown("item")
+        raise Signal("IndexError")
+    try:
+        return owner.items.pop(place if isinstance(place, int) else -1)
+    except IndexError:
+        return Unknown("item")
+
+
+def _list_popleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _list_pop(m, owner, [0], kwargs, node)
+
+
+def _clear(m: Machine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner.items.clear()
+    owner.more = False
+    return None
+
+
+def _list_copy(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return List(list(owner.items), owner.more, owner.bound, owner.stored_at, owner.kind, m.world.clock)
+
+
+def _list_reverse(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner.items.reverse()
+    return None
+
+
+def _list_remove(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for index, item in enumerate(owner.items):
+        same = item is args[0] or m.known_truth(m.compare(ast.Eq(), item, args[0], node)) if args else None
+        if same:
+            del owner.items[index]
+            return None
+        if same is None:
+            # It may be this one or a later one.
+            owner.more = True
+            return None
+    if m.handlers and not owner.more:
+        raise Signal("ValueError")
+    return None
+
+
+def _same_as(m: Machine, owner: List | tuple[Value, ...], args: Args, node: ast.AST) -> list[bool | None]:
+    """For each element whether it equals the argument."""
+    items = owner.items if isinstance(owner, List) else list(owner)
+    wanted = args[0] if args else None
+    return [m.known_truth(m.compare(ast.Eq(), item, wanted, node)) for item in items]
+
+
+def _index(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for place, same in enumerate(_same_as(m, owner, args, node)):
+        if same is None or len(args) > 1:
+            return Unknown("number")
+        if same:
+            return place
+    if not getattr(owner, "more", False) and m.handlers:
+        raise Signal("ValueError")
+    return Unknown("number")
+
+
+def _count(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    same = _same_as(m, owner, args, node)
+    return Unknown("number") if None in same or getattr(owner, "more", False) else same.count(True)
+
+
+def nothing(*args: Any) -> Value:
+    return None
+
+
+def _dict_get(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    key = hashable(args[0]) if args else None
+    if key in owner.items:
+        return get_item(m, owner, args[0], node)
+    if owner.more:
+        return Unknown("item")
+    return args[1] if len(args) > 1 else kwargs.get("default")
+
+
+def _dict_setdefault(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    key = hashable(args[0]) if args else None
+    if key not in owner.items:
+        set_item(m, owner, args[0], args[1] if len(args) > 1 else None, node)
+    return owner.items[key]
+
+
+def _dict_items(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return View(owner, "items", lambda of: [(unkey(key), value) for key, value in of.items.items()])
+
+
+def _dict_keys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return View(owner, "keys", lambda of: [unkey(key) for key in of.items])
+
+
+def _dict_values(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return View(owner, "values", lambda of: list(of.items.values()))
+
+
+def _dict_pop(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    key = hashable(args[0]) if args else None
+    if key in owner.items:
+        return owner.items.pop(key)
+    if len(args) > 1:
+        return args[1]
+    if m.handlers and not owner.more and not unsure_keys(owner) and isinstance(key, CONSTANTS):
+        raise Signal("KeyError")
+    return Unknown("item")
+
+
+def _dict_copy(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Dict(
+        dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock,
+        kind=owner.kind,
+    )  # fmt: skip
+
+
+def _set_remove(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and m.handlers and contains(m, owner, args[0]) is False:
+        raise Signal("KeyError")
+    return _set_discard(m, owner, args, kwargs, node)
+
+
+def _set_copy(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Set(list(owner.items), owner.more)
+
+
+def _extendleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for item in m.elements(args[0], node) if args else ():
+        _list_appendleft(m, owner, [item], {}, node)
+    return None
+
+
+def _rotate(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    steps = concrete(args[0]) if args else 1
+    if owner.more or not isinstance(steps, int):
+        owner.items = in_unknown_order(owner.items)
+    elif owner.items:
+        steps %= len(owner.items)
+        owner.items[:] = owner.items[-steps:] + owner.items[:-steps] if steps else owner.items
+    return None
+
+
+def _popitem(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    last = m.known_truth(args[0] if args else kwargs.get("last", True))
+    if not owner.items or owner.more or last is None:
+        if not owner.items and not owner.more and m.handlers:
+            raise Signal("KeyError")
+        return _unmodelled(owner, "popitem")
+    key = (list(owner.items)[-1]) if last else next(iter(owner.items))
+    return unkey(key), owner.items.pop(key)
+
+
+def _move_to_end(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    key = hashable(args[0]) if args else None
+    last = m.known_truth(args[1] if len(args) > 1 else kwargs.get("last", True))
+    if key in owner.items:
+        value = owner.items.pop(key)
+        rest = dict(owner.items)
+        owner.items.clear()
+        owner.items.update({**rest, key: value} if last is not False else {key: value, **rest})
+    return None
+
+
+def _most_common(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    counts = [concrete(value) for value in owner.items.values()]
+    if owner.more or not all(isinstance(count, (int, float)) for count in counts):
+        return Unknown("most_common")
+    pairs = sorted(zip(owner.items, counts), key=lambda pair: pair[1], reverse=True)
+    wanted = concrete(args[0] if args else kwargs.get("n"))
+    return List([(unkey(key), count) for key, count in pairs[: wanted if isinstance(wanted, int) else None]])
+
+
+def _elements(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items: list[Value] = []
+    for key, count in owner.items.items():
+        if owner.more or not isinstance(concrete(count), int) or concrete(count) > MAX_ITEMS:
+            return Unknown("elements")
+        items += [unkey(key)] * max(concrete(count), 0)
+    return List(items)
+
+
+def _total(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    counts = [concrete(value) for value in owner.items.values()]
+    known = not owner.more and all(isinstance(count, (int, float)) for count in counts)
+    return sum(counts) if known else Unknown("number")
+
+
+def _subtract(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    for source in (*args, Dict(dict(kwargs))):
+        counted(m, owner, source, -1, node)
+    return None
+
+
+def counter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """collections.Counter: a dict that answers 0 for what it has not counted."""
+    result = Dict({}, kind="counter", born=m.world.clock)
+    for source in (*args, Dict({key: value for key, value in kwargs.items() if key != "**"})):
+        counted(m, result, source, 1, node)
+    return result
+
+
+def _fromkeys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return from_keys(m, args, kwargs, node)
+
+
+def from_keys(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """dict.fromkeys(iterable, value)."""
+    result = Dict({}, born=m.world.clock)
+    items = known_items(m, args[0], node) if args else []
+    result.more = items is None
+    for item in items or ():
+        set_item(m, result, item, args[1] if len(args) > 1 else None, node)
+    return result
+
+
+def _dict_update_first(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return dict_update(m, owner, args, kwargs, node)
+
+
+def _list_extend_first(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args:
+        extend(m, owner, args[0], node)
+    return None
+
+
+def has_method(owner: Value, name: str) -> bool:
+    """Whether a container has a method of that name that is modelled."""
+    return (type(owner), name) in _METHODS or (isinstance(owner, Set) and name in SET_METHODS)
+
+
+_METHODS: dict[tuple[type, str], Callable[..., Value]] = {
+    (List, "append"): _list_append, (List, "add"): _list_append, (List, "appendleft"): _list_appendleft,
+    (List, "extend"): _list_extend, (List, "insert"): _list_insert, (List, "pop"): _list_pop,
+    (List, "popleft"): _list_popleft, (List, "clear"): _clear, (List, "copy"): _list_copy,
+    (List, "reverse"): _list_reverse, (List, "sort"): _list_sort, (List, "remove"): _list_remove,
+    (List, "index"): _index, (List, "count"): _count,
+    (tuple, "index"): _index, (tuple, "count"): _count,
+    (Dict, "get"): _dict_get, (Dict, "setdefault"): _dict_setdefault, (Dict, "items"): _dict_items,
+    (Dict, "keys"): _dict_keys, (Dict, "values"): _dict_values, (Dict, "update"): dict_update,
+    (Dict, "pop"): _dict_pop, (Dict, "clear"): _clear, (Dict, "copy"): _dict_copy,
+    (Set, "add"): set_add, (Set, "clear"): _clear, (Set, "discard"): _set_discard,
+    (Set, "remove"): _set_remove, (Set, "update"): set_update, (Set, "pop"): _set_pop,
+    (Set, "difference_update"): set_update_by("difference"), (Set, "copy"): _set_copy,
+    (Set, "intersection_update"): set_update_by("intersection"),
+    (Set, "symmetric_difference_update"): set_update_by("symmetric_difference"),
+    (List, "extendleft"): _extendleft, (List, "rotate"): _rotate, (Dict, "popitem"): _popitem,
+    (Dict, "move_to_end"): _move_to_end, (Dict, "most_common"): _most_common, (Dict, "elements"): _elements,
+    (Dict, "total"): _total, (Dict, "subtract"): _subtract, (Dict, "fromkeys"): _fromkeys,
+    (Dict, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
+    (List, "__getitem__"): lambda m, owner, args, kwargs, node: get_item(m, owner, args[0], node),
+    (Dict, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
+    (List, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
+    (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: delete_item(m, owner, args[0]),
+    (Dict, "__contains__"): lambda m, owner, args, kwargs, node: contains(m, owner, args[0]),
+    (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
+    (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
+    (Dict, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
+    (List, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
+    (Queue, "put"): queues.put, (Queue, "put_nowait"): queues.put, (Queue, "get"): queues.get,
+    (Queue, "get_nowait"): queues.get, (Queue, "qsize"): queues.size, (Queue, "empty"): queues.empty,
+    (Queue, "full"): queues.full, (Queue, "task_done"): nothing, (Queue, "join"): nothing,
+    (Dict, "__init__"): _dict_update_first, (List, "__init__"): _list_extend_first,
+}  # fmt: skip

@@ -1,0 +1,96 @@
+"""Queues and heaps: what a program puts in, and what it takes out again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.python.algebra import ordered
+from tapecheck.interpret.python.carry import tensors_in
+from tapecheck.interpret.python.containers import append_all
+from tapecheck.interpret.values import Args, Kwargs, List, Queue, Unknown, Value, concrete
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_THREADS = ("threading", "concurrent", "multiprocessing")
+"""Modules whose import says that somebody else may fill a queue or empty it."""
+
+
+def made(order: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+    """What makes a queue; one that other threads may know is not modelled."""
+
+    def make(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        own = m.module_of(m.envs[-1])
+        sources = [module.source for module in (own, *m.modules.values())]
+        if own.source is None or any(name in source.text for source in sources if source for name in _THREADS):
+            return NotImplemented
+        result = Queue(order)
+        size = concrete(args[0] if args else kwargs.get("maxsize"))
+        # Whoever puts something into a full queue waits until it is taken out.
+        result.bound = size if isinstance(size, int) and size > 0 else None
+        result.born = m.world.clock
+        return result
+
+    return make
+
+
+def put(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    append_all(m, owner, [args[0] if args else kwargs.get("item")], node)
+    return None
+
+
+def get(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not owner.items:
+        # It would wait, or raise Empty: nobody knows who else puts something in.
+        return Unknown("item")
+    return _least(m, owner, node) if owner.order == "least" else owner.items.pop(0 if owner.order == "first" else -1)
+
+
+def size(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown("qsize") if owner.more else m.call(m.get_attribute(owner, "__len__", node), [], {}, node)
+
+
+def empty(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return False if owner.items and not owner.more else Unknown("empty")
+
+
+def full(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return Unknown("full")
+
+
+def inside(owner: Queue) -> Value:
+    """The container behind a queue: who reaches into it may take everything out."""
+    owner.items.clear()
+    owner.more = True
+    return Unknown("queue")
+
+
+def push(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`heapq.heappush(heap, item)`."""
+    if not isinstance(args[0], List):
+        return NotImplemented
+    append_all(m, args[0], args[1:2], node)
+    return None
+
+
+def pop(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`heapq.heappop(heap)`."""
+    if not isinstance(args[0], List) or not args[0].items:
+        return NotImplemented
+    return _least(m, args[0], node)
+
+
+def push_and_pop(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`heapq.heappushpop(heap, item)` and `heapq.heapreplace(heap, item)`."""
+    return NotImplemented if push(m, args, kwargs, node) is NotImplemented else pop(m, args, kwargs, node)
+
+
+def _least(m: Machine, owner: List, node: ast.AST) -> Value:
+    """Take the least element out: whichever that is, one less is left."""
+    places = ordered(m, owner.items, {}, node)
+    if places is not None:
+        return owner.items.pop(places[0])
+    taken = owner.items.pop(0)
+    return Unknown("item") if tensors_in(taken) else taken

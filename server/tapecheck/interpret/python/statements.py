@@ -1,0 +1,437 @@
+"""Statements: what each does to names, values and the way the program goes.
+
+Those that hold other statements are generators, see `Machine.block`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.library import stdlib
+from tapecheck.interpret.python import (
+    builtin,
+    containers,
+    contexts,
+    expressions,
+    flow,
+    functions,
+    loops,
+    records,
+    unknowns,
+)
+from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.values import (
+    Args,
+    Bound,
+    Class,
+    Context,
+    Env,
+    Function,
+    Instance,
+    Lib,
+    Module,
+    Native,
+    Signal,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.source import expects
+from tapecheck.tape import Raised
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_CONTAINER_TYPES = [builtin.NAMES[name] for name in ("dict", "list", "set")]
+
+
+def _expr(machine: Machine, node: ast.Expr, env: Env) -> Run:
+    machine.eval(node.value, env)
+    return None
+    yield
+
+
+def _assign(machine: Machine, node: ast.Assign, env: Env) -> Run:
+    value = machine.eval(node.value, env)
+    for target in node.targets:
+        machine.assign(target, value, env, node)
+        if isinstance(node.value, ast.BinOp):
+            loops.note_count(machine, target, value, env)
+    return None
+    yield
+
+
+def _return(machine: Machine, node: ast.Return, env: Env) -> Run:
+    return flow.Returned(machine.eval(node.value, env) if node.value is not None else None)
+    yield
+
+
+def _if(machine: Machine, node: ast.If, env: Env) -> Run:
+    taken = machine.test(node.test, env, node)
+    return (yield from machine.block(node.body if taken else node.orelse, env))
+
+
+def _with(machine: Machine, node: ast.With, env: Env) -> Run:
+    entered: list[Value] = []
+    raised: Signal | None = None
+    signal: Any = None
+    iteration = machine.world.iteration
+    handlers = machine.handlers
+    try:
+        for item in node.items:
+            manager = machine.eval(item.context_expr, env)
+            if isinstance(manager, Unknown) and expects(item.context_expr):
+                manager = contexts.expecting()
+            if isinstance(manager, Context) and manager.swallows:
+                machine.handlers += 1
+            value = enter(machine, manager, node)
+            entered.append(manager)
+            if item.optional_vars is not None:
+                machine.assign(item.optional_vars, value, env, node)
+        signal = yield from machine.block(node.body, env)
+    except Signal as error:
+        raised = error
+    machine.handlers = handlers
+    # Whatever else ends the block (the budget, a generator thrown away) ends the whole way through the program.
+    while entered:
+        try:
+            if leave(machine, entered.pop(), node, raised) and raised is not None:
+                caught(machine, raised, iteration)
+                raised = None
+        except Signal as error:
+            raised = error
+    if raised is not None:
+        raise raised
+    return signal
+
+
+def enter(machine: Machine, manager: Value, node: ast.AST) -> Value:
+    """Enter a context; answers what `as` binds."""
+    if isinstance(manager, Context):
+        return manager.enter(machine)
+    if isinstance(manager, Instance):
+        for name in ("__enter__", "__aenter__"):
+            method = machine.special(manager, name)
+            if method is not None:
+                return machine.call(method, [], {}, node)
+        return manager
+    if isinstance(manager, Unknown):
+        return unknowns.attribute_of_unknown(manager, "__enter__()")
+    return manager
+
+
+def leave(machine: Machine, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool:
+    """Leave a context that was entered; answers whether it swallows the exception its block ended in."""
+    if isinstance(manager, Context):
+        return manager.leave(machine, raised) is True
+    if isinstance(manager, Instance):
+        for name in ("__exit__", "__aexit__"):
+            method = machine.special(manager, name)
+            if method is not None:
+                args: Args = [None, None, None]
+                if raised is not None:
+                    if manager.cls is None:
+                        manager.facts["raised"] = raised
+                    value = flow.exception_object(raised)
+                    args = [flow.exception_class(raised), value, Unknown("traceback")]
+                return machine.known_truth(machine.call(method, args, {}, node)) is True
+    return False
+
+
+def caught(machine: Machine, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:
+    """An exception goes no further: the program is back where the statement that caught it stands."""
+    machine.world.iteration = iteration
+    machine.world.stamp += 1
+    _mark_caught(machine, raised)
+
+
+def _try(machine: Machine, node: ast.Try, env: Env) -> Run:
+    if not node.finalbody:
+        return (yield from _handled(machine, node, env))
+    iteration = machine.world.iteration
+    try:
+        signal = yield from _handled(machine, node, env)
+    except Signal as raised:
+        instead = yield from machine.block(node.finalbody, env)
+        if instead is None:
+            raise
+        caught(machine, raised, iteration)
+        return instead
+    instead = yield from machine.block(node.finalbody, env)
+    return signal if instead is None else instead
+
+
+def _handled(machine: Machine, node: ast.Try, env: Env) -> Run:
+    """The body of a `try` with its handlers and its `else`."""
+    iteration = machine.world.iteration
+    try:
+        machine.handlers += 1
+        try:
+            signal = yield from machine.block(node.body, env)
+        finally:
+            machine.handlers -= 1
+    except Signal as raised:
+        handler = _handler(machine, node, raised, env)
+        if handler is None:
+            raise
+        caught(machine, raised, iteration)
+        if handler.name:
+            env.vars[handler.name] = flow.exception_object(raised)
+        machine.handling.append(raised)
+        try:
+            return (yield from machine.block(handler.body, env))
+        finally:
+            machine.handling.pop()
+    if signal is None and node.orelse:
+        signal = yield from machine.block(node.orelse, env)
+    return signal
+
+
+def _handler(machine: Machine, node: ast.Try, raised: Signal, env: Env) -> ast.ExceptHandler | None:
+    for handler in node.handlers:
+        if handler.type is None:
+            return handler
+        wanted = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        for expression in wanted:
+            if flow.exception_matches(raised, machine.eval(expression, env), expression):
+                return handler
+    return None
+
+
+def _mark_caught(machine: Machine, signal: Signal, caught: bool = True) -> None:
+    """Note on the tape whether an exception of torch's was caught (or raised again)."""
+    if signal.node is not None and machine.world.frames:
+        events = machine.world.tape.events
+        for index in range(len(events) - 1, -1, -1):
+            event = events[index]
+            if isinstance(event, Raised):
+                events[index] = Raised(event.at, event.exception, event.message, event.backward, caught)
+                return
+
+
+def _match(machine: Machine, node: ast.Match, env: Env) -> Run:
+    subject = machine.eval(node.subject, env)
+    for case in node.cases:
+        matched = flow.match_pattern(machine, case.pattern, subject, env)
+        if matched is None:
+            matched = machine.world.choose(case.pattern, True, "case " + ast.unparse(case.pattern))
+        if matched and case.guard is not None:
+            matched = machine.test(case.guard, env, case.guard)
+        if matched:
+            return (yield from machine.block(case.body, env))
+    return None
+
+
+def _function_def(machine: Machine, node: ast.FunctionDef, env: Env) -> None:
+    value: Value = machine.make_function(node, env, node.name)
+    for decorator in reversed(node.decorator_list):
+        value = decorate(machine, machine.eval(decorator, env), value, decorator)
+    machine.store_name(node.name, value, env, node)
+
+
+def decorate(machine: Machine, decorator: Value, function: Value, node: ast.AST) -> Value:
+    if isinstance(decorator, Lib):
+        if decorator.path in stdlib.DECORATORS:
+            return machine.call(decorator, [function], {}, node)
+        known = machine.torch.decorator(decorator.path, function)
+        if known is not None:
+            return known
+    if isinstance(decorator, Context) and decorator.decorate is not None:
+        return Wrapped(decorator.decorate, function)
+    if isinstance(decorator, (Function, Bound, Wrapped, Class)):
+        return machine.call(decorator, [function], {}, node)
+    if isinstance(decorator, Native):
+        return decorator.call(machine, [function], {}, node)
+    if isinstance(decorator, Instance):
+        if decorator.cls is not None and machine.find_method(decorator, "__call__") is None:
+            return contexts.decorated(decorator, function)
+        return machine.call(decorator, [function], {}, node)
+    # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
+    return function
+
+
+def _class_def(machine: Machine, node: ast.ClassDef, env: Env) -> None:
+    bases = [machine.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
+    # `class Config(dict)`: a built-in type is a base like one out of a library.
+    bases = [Lib(f"builtins.{base.name}") if base in _CONTAINER_TYPES else base for base in bases]
+    namespace = Env(env, env.globals)
+    cls = Class(node.name, bases, namespace.vars, machine.module_of(env), node)
+    for _ in machine.block(node.body, namespace):
+        pass
+    for value in namespace.vars.values():
+        inner = value
+        while isinstance(inner, Wrapped):
+            inner = inner.function
+        if isinstance(inner, Function):
+            inner.owner = cls
+            if inner.env is namespace:
+                inner.env = env
+            inner.name = f"{node.name}.{inner.name}" if "." not in inner.name else inner.name
+    records.finish(machine, cls, node, namespace)
+    for name, value in list(namespace.vars.items()):
+        if isinstance(value, Instance) and value.cls is not None:
+            method = machine.find_method(value, "__set_name__")
+            if method is not None:
+                machine.call(method, [cls, name], {}, node)
+    for base in cls.mro()[1:]:
+        if "__init_subclass__" in base.namespace:
+            function = base.namespace["__init_subclass__"]
+            function = function.function if isinstance(function, Wrapped) else function
+            named = {word.arg: machine.eval(word.value, env) for word in node.keywords if word.arg}
+            machine.call(function, [cls], named, node)
+            break
+    result: Value = cls
+    for decorator in reversed(node.decorator_list):
+        result = decorate_class(machine, machine.eval(decorator, env), result, decorator)
+    machine.store_name(node.name, result, env, node)
+
+
+def decorate_class(machine: Machine, decorator: Value, cls: Value, node: ast.AST) -> Value:
+    """What a decorator makes of a class; one that nobody can look into is trusted to give the class back."""
+    if isinstance(decorator, (Function, Bound, Wrapped, Class, Native, Instance)):
+        result = machine.call(decorator, [cls], {}, node)
+        return cls if result is None or isinstance(result, Unknown) else result
+    return cls
+
+
+def _delete(machine: Machine, node: ast.Delete, env: Env) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            (env.globals if target.id in env.names_global else env).vars.pop(target.id, None)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            _delete(machine, ast.Delete(target.elts), env)
+        elif isinstance(target, ast.Attribute):
+            owner = machine.eval(target.value, env)
+            if isinstance(owner, Instance):
+                delete_attribute(machine, owner, target.attr, node)
+        elif isinstance(target, ast.Subscript):
+            owner = machine.eval(target.value, env)
+            index = machine.eval(target.slice, env)
+            method = machine.find_method(owner, "__delitem__") if isinstance(owner, Instance) else None
+            if method is not None:
+                machine.call(method, [index], {}, node)
+            else:
+                containers.delete_item(machine, owner, index)
+
+
+def delete_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST) -> None:
+    if owner.cls is not None:
+        descriptor = functions.data_descriptor(owner.cls, name)
+        if isinstance(descriptor, Wrapped) and descriptor.deleter is not None:
+            machine.call(descriptor.deleter, [owner], {}, node)
+            return
+        method = machine.find_method(owner, "__delattr__")
+        if method is not None:
+            machine.call(method, [name], {}, node)
+            return
+    owner.attrs.pop(name, None)
+
+
+def _aug_assign(machine: Machine, node: ast.AugAssign, env: Env) -> None:
+    target = node.target
+    value = machine.eval(node.value, env)
+    if isinstance(target, ast.Name):
+        current = machine.eval(target, env)
+        result = expressions.augment(machine, node, current, value)
+        machine.store_name(target.id, result, env, node)
+        loops.note_count(machine, target, result, env)
+    elif isinstance(target, ast.Attribute):
+        owner = machine.eval(target.value, env)
+        current = machine.get_attribute(owner, target.attr, target)
+        result = expressions.augment(machine, node, current, value)
+        machine.set_attribute(owner, target.attr, result, node)
+        machine.name_tensor(target, result)
+        loops.note_count(machine, target, result, env)
+    elif isinstance(target, ast.Subscript):
+        owner = machine.eval(target.value, env)
+        index = machine.eval(target.slice, env)
+        current = machine.get_item(owner, index, target)
+        result = expressions.augment(machine, node, current, value)
+        machine.name_tensor(target, result)
+        machine.set_item(owner, index, result, node)
+        loops.note_count(machine, target, result, env)
+
+
+def _ann_assign(machine: Machine, node: ast.AnnAssign, env: Env) -> None:
+    if node.value is not None:
+        machine.assign(node.target, machine.eval(node.value, env), env, node)
+
+
+def _raise(machine: Machine, node: ast.Raise, env: Env) -> None:
+    if node.exc is None:
+        if not machine.handling:
+            raise Signal("RuntimeError")
+        _mark_caught(machine, machine.handling[-1], False)
+        raise machine.handling[-1]
+    value = machine.eval(node.exc, env)
+    raise Signal(flow.exception_name(value, node.exc), value)
+
+
+def _assert(machine: Machine, node: ast.Assert, env: Env) -> None:
+    value = machine.eval(node.test, env)
+    if machine.known_truth(value) is False and not isinstance(value, Unknown):
+        raise Signal("AssertionError")
+    if isinstance(value, Unknown):
+        machine.settle(value, True)
+
+
+def _import(machine: Machine, node: ast.Import, env: Env) -> None:
+    for alias in node.names:
+        if alias.asname:
+            machine.store_name(alias.asname, machine.import_module(alias.name, node, 0), env, node)
+        else:
+            top = alias.name.split(".")[0]
+            whole = machine.import_module(alias.name, node, 0)
+            value = whole if top == alias.name else machine.import_module(top, node, 0)
+            machine.store_name(top, value, env, node)
+
+
+def _import_from(machine: Machine, node: ast.ImportFrom, env: Env) -> None:
+    base = node.module or ""
+    for alias in node.names:
+        if alias.name == "*":
+            owner = machine.import_module(base, node, node.level)
+            if isinstance(owner, Module):
+                for key, value in owner.env.vars.items():
+                    if not key.startswith("_"):
+                        env.vars[key] = value
+            else:
+                env.vars.setdefault("__star__", []).append(owner)
+            continue
+        owner = machine.import_module(base, node, node.level)
+        if isinstance(owner, Module):
+            if alias.name in owner.env.vars:
+                value = owner.env.vars[alias.name]
+            else:
+                value = machine.import_module(f"{base}.{alias.name}".lstrip("."), node, node.level)
+        else:
+            value = Lib(f"{owner.path}.{alias.name}") if isinstance(owner, Lib) else Unknown(alias.name)
+            value = machine.torch.constant(value)
+        machine.store_name(alias.asname or alias.name, value, env, node)
+
+
+def _global(machine: Machine, node: ast.Global, env: Env) -> None:
+    env.names_global.update(node.names)
+
+
+def _nonlocal(machine: Machine, node: ast.Nonlocal, env: Env) -> None:
+    env.names_outer.update(node.names)
+
+
+SIMPLE: dict[type[ast.stmt], Callable[[Machine, Any, Env], None]] = {
+    ast.FunctionDef: _function_def, ast.AsyncFunctionDef: _function_def, ast.ClassDef: _class_def,
+    ast.Delete: _delete, ast.AugAssign: _aug_assign, ast.AnnAssign: _ann_assign, ast.Raise: _raise,
+    ast.Assert: _assert, ast.Import: _import, ast.ImportFrom: _import_from, ast.Global: _global,
+    ast.Nonlocal: _nonlocal, ast.Pass: lambda machine, node, env: None,
+}  # fmt: skip
+"""What to do with each statement that holds no other."""
+COMPOUND: dict[type[ast.stmt], Callable[[Machine, Any, Env], Run]] = {
+    ast.If: _if, ast.For: loops.run_for, ast.AsyncFor: loops.run_for, ast.While: loops.run_while,
+    ast.With: _with, ast.AsyncWith: _with, ast.Try: _try, ast.Match: _match,
+    ast.Return: _return, ast.Expr: _expr, ast.Assign: _assign,
+}  # fmt: skip
+"""What to do with those that do, and with those that may hold a `yield`."""
+if hasattr(ast, "TryStar"):
+    COMPOUND[ast.TryStar] = _try

@@ -1,0 +1,228 @@
+"""Storing into names, attributes and items, and noting on the tape what the program calls a tensor."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from tapecheck.interpret.python import carry, containers, flow, functions, records
+from tapecheck.interpret.values import (
+    HOLDERS,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Instance,
+    List,
+    Module,
+    Signal,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.tape import Bind, Escape, Site
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+
+_NAMED_ELEMENTS = 4
+
+
+def assign(machine: Machine, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None:
+    if isinstance(target, ast.Name):
+        store_name(machine, target.id, value, env, statement, target)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(machine, machine.eval(target.value, env), target.attr, value, statement)
+        name_tensor(machine, target, value)
+    elif isinstance(target, ast.Subscript):
+        owner = machine.eval(target.value, env)
+        # What is written into a tensor becomes part of it: it is the tensor that has a graph from then on.
+        written = isinstance(owner, Tensor)
+        if not written:
+            name_tensor(machine, target, value)
+        set_item(machine, owner, machine.eval(target.slice, env), value, statement)
+        if written and isinstance(target.value, (ast.Name, ast.Attribute)):
+            name_tensor(machine, target.value, owner)
+    elif isinstance(target, ast.Starred):
+        assign(machine, target.value, value, env, statement)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(machine, target.elts, value, env, statement)
+
+
+def _unpack(machine: Machine, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
+    star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    values = containers.known_items(machine, value, statement)
+    if values is None:
+        values = containers.guessed_items(machine, value, len(targets), statement)
+        if star is not None:
+            values[star] = List([values[star]], more=True)
+    elif star is not None:
+        after = len(targets) - star - 1
+        middle = values[star : len(values) - after]
+        values = [*values[:star], List(middle), *values[len(values) - after :]]
+    if len(values) < len(targets):
+        raise Signal("ValueError")
+    for target, item in zip(targets, values):
+        assign(machine, target, item, env, statement)
+
+
+def store_name(
+    machine: Machine, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None
+) -> None:
+    home = env
+    if env.names_global or env.names_outer:
+        home = home_of(machine, name, env)
+        if home is not env:
+            touched(machine, home)
+    before = home.vars.get(name)
+    home.vars[name] = value
+    if isinstance(value, HOLDERS):
+        if not carry.restored(machine, home, name, before, value):
+            home.stores[name] = machine.world.site(statement)
+        home.stamps[name] = machine.world.clock
+        if type(value) is Instance and value.module:
+            machine.torch.nn.name_parameters(value, name)
+        elif isinstance(value, Tensor):
+            if not value.name or value.node is None or not value.is_leaf:
+                value.name = name
+            if value.node is not None or value.cuts:
+                at = machine.world.site(target if target is not None else statement)
+                machine.world.emit(Bind(at, name, value.node, value.cuts))
+        elif isinstance(value, tuple):
+            _name_elements(machine, machine.world.site(target if target is not None else statement), name, value)
+        elif isinstance(value, Unknown) and value.node is not None and value.name[-1:] in (")", "]"):
+            # A result without a name gets the one that the program gives it.
+            value.name = name
+
+
+def home_of(machine: Machine, name: str, env: Env) -> Env:
+    """The namespace that a store to a name goes to."""
+    if name in env.names_global:
+        return env.globals
+    if name in env.names_outer:
+        outer = env.parent
+        while outer is not None and name not in outer.vars:
+            outer = outer.parent
+        return outer or env
+    return env
+
+
+def set_attribute(machine: Machine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
+    if isinstance(owner, Instance):
+        if owner.cls is not None and _set_by_class(machine, owner, owner.cls, name, value, node):
+            return
+        store_attribute(machine, owner, name, value, node)
+    elif isinstance(owner, Class):
+        touched(machine, owner.module.env)
+        owner.namespace[name] = value
+        owner.plain = None
+        machine.world.kept += 1
+        if isinstance(value, HOLDERS):
+            carry.stored(machine, owner, name, node)
+    elif isinstance(owner, Tensor):
+        machine.torch.set_tensor_attribute(owner, name, value, node)
+    elif isinstance(owner, Module):
+        touched(machine, owner.env)
+        owner.env.vars[name] = value
+    elif isinstance(owner, Function):
+        touched(machine, owner.env.globals)
+        owner.attrs[name] = value
+    elif isinstance(owner, Unknown):
+        if owner.attrs is None:
+            owner.attrs = {}
+        owner.attrs[name] = value
+        escape(machine, value, node, owner.name)
+
+
+def store_attribute(machine: Machine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
+    """Set an attribute as `object.__setattr__` does."""
+    machine.world.kept += 1
+    if name == "__dict__" and isinstance(value, Dict):
+        owner.attrs = value.items
+        return
+    if owner.module and isinstance(value, Tensor) and not value.parameter:
+        before = owner.attrs.get(name)
+        if isinstance(before, Tensor) and before.parameter:
+            # A module takes nothing but a Parameter where it has one.
+            machine.wrong("TypeError", node)
+    owner.attrs[name] = value
+    if isinstance(value, HOLDERS):
+        carry.stored(machine, owner, name, node)
+        name_parameter(machine, owner, name, value)
+
+
+def _set_by_class(machine: Machine, owner: Instance, cls: Class, name: str, value: Value, node: ast.AST) -> bool:
+    """Whether the class itself sees to the setting of an attribute: a property, a descriptor, `__setattr__`."""
+    descriptor = functions.data_descriptor(cls, name)
+    if isinstance(descriptor, Wrapped):
+        if descriptor.extra is not None:
+            machine.call(descriptor.extra, [owner, value], {}, node)
+        elif machine.handlers:
+            raise Signal("AttributeError")
+        return True
+    if descriptor is not None:
+        method = machine.find_method(descriptor, "__set__")
+        if method is not None:
+            machine.call(method, [owner, value], {}, node)
+            return True
+    if cls.defines("__setattr__"):
+        machine.call(machine.find_method(owner, "__setattr__"), [name, value], {}, node)
+        return True
+    if cls.kind == "dataclass" and records.frozen(cls):
+        raise Signal("FrozenInstanceError")
+    return False
+
+
+def name_parameter(machine: Machine, owner: Instance, name: str, value: Value) -> None:
+    if isinstance(value, Instance):
+        if value.module:
+            machine.torch.nn.name_parameters(value, name)
+    elif isinstance(value, Tensor) and owner.module and not value.name:
+        value.name = name
+
+
+def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+    if isinstance(owner, Tensor):
+        machine.torch.set_item(owner, index, value, node)
+    elif isinstance(owner, Instance):
+        method = machine.find_method(owner, "__setitem__")
+        if method is not None:
+            machine.call(method, [index, value], {}, node)
+        elif "inner" in owner.facts:
+            containers.set_item(machine, owner.facts["inner"], index, value, node)
+        elif owner.module:
+            owner.attrs[str(index)] = value
+            machine.world.kept += 1
+    else:
+        containers.set_item(machine, owner, index, value, node)
+
+
+def name_tensor(machine: Machine, target: ast.expr, value: Value) -> None:
+    """Note what the user calls a tensor that an attribute or item was set to."""
+    if isinstance(value, (Tensor, Unknown)) and value.node is not None:
+        machine.world.emit(Bind(machine.world.site(target), flow.text_of(target), value.node, value.cuts))
+    elif isinstance(value, tuple):
+        _name_elements(machine, machine.world.site(target), flow.text_of(target), value)
+
+
+def _name_elements(machine: Machine, at: Site, name: str, value: tuple[Any, ...]) -> None:
+    """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
+    for index, item in enumerate(value[:_NAMED_ELEMENTS]):
+        if isinstance(item, (Tensor, Unknown)) and item.node is not None:
+            machine.world.emit(Bind(at, name, item.node, item.cuts, index))
+
+
+def escape(machine: Machine, value: Value, node: ast.AST, to: str) -> None:
+    """Note that graph nodes leave what the dry run sees."""
+    nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not carry.is_leaf(tensor)))
+    if nodes:
+        machine.world.emit(Escape(machine.world.site(node), tuple(n for n in nodes if n is not None), to))
+
+
+def touched(machine: Machine, env: Env) -> None:
+    """A module's own state was changed: it can't serve the next run as it is."""
+    env.globals.watched = None
+    module = env.globals.vars.get("__module__object")
+    if isinstance(module, Module):
+        machine.project.forget(module.path)

@@ -1,0 +1,204 @@
+"""Unknown values: what is asked of one is remembered, so that the same question gets the same answer."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from tapecheck.interpret.python.equality import hashable
+from tapecheck.interpret.values import CONSTANTS, List, Unknown, Value
+
+if TYPE_CHECKING:
+    from tapecheck.interpret.machine import Machine
+    from tapecheck.interpret.world import World
+
+_MOST = 1_000
+_MOST_ITEMS = 16
+_WHOLE = frozenset(["len", "__len__()", "index", "int"])
+LOOP_BOUND = 3
+"""The number of elements settled on for an iterable whose length nobody knows."""
+
+
+def attribute_of_unknown(owner: Unknown, name: str) -> Value:
+    """An attribute of an unknown value: asked twice it is the same unknown. It shares the owner's graph."""
+    if owner.attrs is None:
+        owner.attrs = {}
+    if name not in owner.attrs:
+        child = Unknown(f"{owner.name}.{name}" if owner.name else name, owner.node, owner.cuts)
+        child.oldest = owner.oldest
+        child.data = owner.data
+        child.certain = owner.certain
+        child.owner, child.attr = owner, name
+        owner.attrs[name] = child
+    return owner.attrs[name]
+
+
+def item_of_unknown(owner: Unknown, index: Value) -> Value:
+    """An item of an unknown value; the same for the same constant index."""
+    key = hashable(index)
+    if owner.items is None:
+        owner.items = {}
+    if key not in owner.items:
+        child = Unknown(f"{owner.name}[...]", owner.node, owner.cuts)
+        child.oldest = owner.oldest
+        child.data = owner.data
+        child.certain = owner.certain
+        if not isinstance(index, CONSTANTS):
+            return child
+        owner.items[key] = child
+    return owner.items[key]
+
+
+def place_of_unknown(owner: Value, index: Value) -> int:
+    """The place of a list that an unknown index stands for: each index has one of its own as long as there are any.
+
+    Two indices that nobody knows are two elements rather than one that is asked for again.
+    """
+    if not isinstance(owner, List) or not isinstance(index, Unknown):
+        return 0
+    if owner.asked is None:
+        owner.asked = {}
+    # The index is kept, so that its id stays its own.
+    return owner.asked.setdefault(expression(index), (len(owner.asked), index))[0]
+
+
+_numbers = itertools.count(1)
+
+
+class _Settlings:
+    """The number of the last time that an unknown was settled on a constant, in any run and thread.
+
+    Keys from before it may no longer hold. No number comes twice: one that threads set back is one with no keys.
+    """
+
+    count = 0
+
+
+def settle_on(value: Unknown, constant: Value) -> None:
+    """Let an unknown stand for a constant from now on."""
+    value.concrete = constant
+    _Settlings.count = next(_numbers)
+
+
+def expression(value: Value) -> Hashable:
+    """What a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
+    if isinstance(value, Unknown):
+        if value.concrete is not None:
+            return ("=", hashable(value.concrete))
+        if value.parts is not None:
+            known = value.key
+            if known is not None and known[0] == _Settlings.count:
+                return known[1]
+            key = (value.parts[0], *(expression(part) for part in value.parts[1:]))
+            if all(map(_steady, value.parts[1:])):
+                value.key = (_Settlings.count, key)
+            return key
+        return ("?", id(value))
+    if isinstance(value, CONSTANTS):
+        return ("=", value)
+    if isinstance(value, (tuple, List)) and not getattr(value, "more", False):
+        items = value if isinstance(value, tuple) else value.items
+        if len(items) <= _MOST_ITEMS:
+            return ("()", *(expression(item) for item in items))
+    return ("?", id(value))
+
+
+def _steady(part: Value) -> bool:
+    """Whether the key of a value stays as it is until something is settled on: a list can change at any time."""
+    if isinstance(part, Unknown):
+        if part.concrete is not None or part.parts is None:
+            return True
+        return part.key is not None and part.key[0] == _Settlings.count
+    return isinstance(part, CONSTANTS)
+
+
+def derived(name: str, what: str, *parts: Value) -> Unknown:
+    """An unknown that is worked out from other values: `what` says how."""
+    result = Unknown(name)
+    result.parts = (what, *parts)
+    result.data = True
+    return result
+
+
+def remembered(world: World, key: Hashable, name: str) -> Unknown:
+    """The unknown that stands for something outside the program, the same whenever it is asked for."""
+    value = world.known.get(key)
+    if value is None:
+        value = world.known[key] = Unknown(name)
+        value.data = True
+    return value
+
+
+def settled(value: Unknown, answer: bool) -> None:
+    """A test came out one way: what is known of the unknown that was tested from now on."""
+    if value.compared is None:
+        return
+    kind, owner, constant = value.compared
+    if kind in ("Eq", "Is"):
+        if answer and constant is not None and owner.concrete is None:
+            settle_on(owner, constant)
+    elif isinstance(constant, (int, float)):
+        low, high = owner.bounds or (-math.inf, math.inf)
+        whole = is_whole(owner)
+        if (kind == "Gt") == answer:
+            low = max(low, _next(constant, 1, whole) if kind == "Gt" else constant)
+        else:
+            high = min(high, constant if kind == "Gt" else _next(constant, -1, whole))
+        owner.bounds = (low, high)
+
+
+def is_whole(value: Unknown) -> bool:
+    """Whether an unknown number is known to be an int: a length, an index, what `int()` gave."""
+    return value.name in _WHOLE or value.name.rpartition(".")[2] in _WHOLE or (value.parts or ("",))[0] in _WHOLE
+
+
+def _next(constant: float, direction: int, whole: bool) -> float:
+    """The number that follows a constant in a direction."""
+    return constant + direction if whole else math.nextafter(constant, direction * math.inf)
+
+
+def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
+    """The answer of a test that follows from what earlier tests of the same unknown came out as."""
+    if owner.bounds is None or not isinstance(constant, (int, float)):
+        return None
+    low, high = owner.bounds
+    if kind == "Gt":
+        return True if low > constant else (False if high <= constant else None)
+    if kind == "Lt":
+        return True if high < constant else (False if low >= constant else None)
+    return False if kind == "Eq" and not low <= constant <= high else None
+
+
+def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
+    """Settle on a length for an unknown iterable or number, one that fits what is known of it."""
+    if isinstance(value.concrete, int):
+        return value.concrete
+    if value.truth is False:
+        times = 0
+    elif value.bounds is not None:
+        low, high = value.bounds
+        times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < _MOST else times
+    if value.concrete is None:
+        settle_on(value, times)
+    return times
+
+
+def resolved(machine: Machine, value: Value, node: ast.AST) -> Value:
+    """The constant that an unknown has been settled on, or that follows from what its parts were settled on."""
+    if not isinstance(value, Unknown):
+        return value
+    if value.concrete is None and value.parts is not None and len(value.parts) == 3:
+        if value.unresolved == _Settlings.count:
+            return value
+        kind = getattr(ast, value.parts[0], None)
+        left, right = (resolved(machine, part, node) for part in value.parts[1:])
+        if kind is not None and isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
+            result = machine.binary(kind(), left, right, node)
+            if isinstance(result, CONSTANTS):
+                settle_on(value, result)
+        if value.concrete is None:
+            value.unresolved = _Settlings.count
+    return value if value.concrete is None else value.concrete
