@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.source import Source
 from tapecheck.source.notebook import Cells, cell_name
@@ -166,13 +167,14 @@ def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -
         for path in paths:
             yield check_file(path, wanted)
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with pool(jobs) as processes:
         started: list[Future[Checked] | None] = []
-        for path in paths:
-            try:
-                started.append(pool.submit(check_file, path, wanted))
-            except BrokenProcessPool:
-                started.append(None)
+        with sheltered():
+            for path in paths:
+                try:
+                    started.append(processes.submit(check_file, path, wanted))
+                except BrokenProcessPool:
+                    started.append(None)
         for path, future in zip(paths, started, strict=True):
             try:
                 yield future.result() if future is not None else _check_apart(path, wanted)
@@ -183,8 +185,10 @@ def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -
 def _check_apart(path: str, wanted: Wanted) -> Checked:
     """Check a file in a process of its own: one of the files ended the shared ones."""
     try:
-        with ProcessPoolExecutor(1) as pool:
-            return pool.submit(check_file, path, wanted).result()
+        with pool(1) as processes:
+            with sheltered():
+                future = processes.submit(check_file, path, wanted)
+            return future.result()
     except BrokenProcessPool:
         message = "the process that analysed this file died (out of memory, or a crash of the interpreter)"
         return Checked(path, problems=[Problem("internal-error", message)])

@@ -20,7 +20,14 @@ async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.Docume
     if ls.session.program(uri) != uri:
         # A cell's findings change with any other cell: those of notebooks are pushed.
         return t.RelatedFullDocumentDiagnosticReport(items=[])
-    analysis = None if ls.session.waits_for_save(uri) else await ls.analysis(uri)
+    analysis, generation = None, -1
+    while analysis is None and not ls.session.waits_for_save(uri):
+        # An analysis that an edit or new settings have overtaken says nothing: an empty answer would look like one.
+        document = ls.session.documents.get(uri)
+        if document is None or document.generation == generation:
+            break
+        generation = document.generation
+        analysis = await ls.analysis(uri)
     if analysis is None:
         if ls.session.analysable(uri) and params.previous_result_id is not None:
             return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
