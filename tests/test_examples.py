@@ -98,5 +98,5 @@ def test_the_demo_shows_a_confirmed_finding_and_a_fix_that_holds() -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "= run: confirmed: raised in iteration 2" in done.stdout
-    assert done.stdout.rstrip().endswith("Nothing found in 1 file.")
+    assert done.stdout.rstrip().endswith("No problems found (1 file checked).")
     assert json.dumps(done.stdout).count("$ tapecheck run") == 2

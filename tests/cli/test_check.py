@@ -64,7 +64,7 @@ def test_a_finding_is_told_and_makes_the_exit_status_1(tmp_path: Path) -> None:
 def test_nothing_found_is_exit_status_0(tmp_path: Path) -> None:
     write(tmp_path, train=ONCE)
     done = tapecheck("check", ".", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, b"Nothing found in 1 file.\n")
+    assert (done.returncode, done.stdout) == (0, b"No problems found (1 file checked).\n")
 
 
 def test_json_is_a_list_with_fixes_that_hold(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_skipped_folder_and_any_name_are_checked_when_named(tmp_path: Path) ->
 
 def test_no_python_files_is_said(tmp_path: Path) -> None:
     done = tapecheck("check", ".", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, b"Nothing found in 0 files.\n")
+    assert (done.returncode, done.stdout) == (0, b"No problems found (0 files checked).\n")
     assert b"no Python files found" in done.stderr
 
 
@@ -158,8 +158,8 @@ def test_select_and_ignore_take_codes_beginnings_and_names(tmp_path: Path) -> No
         ((), "required: VERB"),
         (("check",), "FILE_OR_DIR"),
         (("check", "--select", "TAPE9", "a.py"), "no rule is called 'TAPE9'"),
-        (("check", "--jobs", "0", "a.py"), "0 is not at least 1"),
-        (("run", "--timeout", "nan", "a.py"), "nan is not a number of seconds"),
+        (("check", "--jobs", "0", "a.py"), "expected a positive integer, got '0'"),
+        (("run", "--timeout", "nan", "a.py"), "expected a number of seconds, got 'nan'"),
         (("run", "gone.py"), "gone.py: no such file"),
         (("explain", "backward-twic"), "did you mean backward-twice?"),
     ],
@@ -346,14 +346,14 @@ def test_comments_switch_findings_off(tmp_path: Path) -> None:
     write(tmp_path, line=TWICE[:-1] + "  # tapecheck: ignore[TAPE101]\n")
     write(tmp_path, file="# tapecheck: ignore-file[backward-twice]\n" + TWICE)
     done = tapecheck("check", ".", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, b"Nothing found in 2 files.\n")
+    assert (done.returncode, done.stdout) == (0, b"No problems found (2 files checked).\n")
 
 
 def test_the_project_says_which_rules_it_wants(tmp_path: Path) -> None:
     write(tmp_path, train=TWICE)
     (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nignore = ["backward-twice"]\nodd = 1\n')
     done = tapecheck("check", "train.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, b"Nothing found in 1 file.\n")
+    assert (done.returncode, done.stdout) == (0, b"No problems found (1 file checked).\n")
     assert b"tool.tapecheck has no key 'odd'" in done.stderr
     (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nselect = ["TAPE3"]\n')
     assert tapecheck("check", "train.py", cwd=tmp_path).returncode == 0
@@ -368,7 +368,7 @@ def test_what_a_file_does_in_those_it_imports_is_told_below_the_report(tmp_path:
     )
     told = "In files that are imported, by what is done with them: 1 finding.\n  trainer.py:4:5: error[TAPE101]: "
     done = tapecheck("check", "train.py", cwd=tmp_path)
-    assert done.stdout.decode().startswith(f"Nothing found in 1 file.\n{told}") and done.returncode == 0
+    assert done.stdout.decode().startswith(f"No problems found (1 file checked).\n{told}") and done.returncode == 0
     as_json = tapecheck("check", "--output-format", "json", "train.py", cwd=tmp_path)
     assert rows(as_json) == [] and as_json.stderr.decode().startswith(told)
     assert b"imported" not in tapecheck("check", "--ignore", "TAPE101", "train.py", cwd=tmp_path).stdout

@@ -103,7 +103,7 @@ def test_a_limit_ends_the_script_and_is_said(script: Path) -> None:
 def test_a_clean_script_is_exit_status_0_whatever_its_own(script: Path) -> None:
     (script / "clean.py").write_text("import sys\nprint('hello')\nsys.exit(3)\n")
     done = run(script, "clean.py")
-    assert (done.returncode, done.stdout) == (0, "hello\nNothing found in 1 file.\n")
+    assert (done.returncode, done.stdout) == (0, "hello\nNo problems found (1 file checked).\n")
     assert "exit code 3" in done.stderr
 
 
@@ -135,19 +135,19 @@ def test_how_a_script_died_is_said_and_is_no_error(script: Path, ending: str, sa
     (script / "dies.py").write_text(f"import os, signal\nprint('up', flush=True)\n{ending}\n")
     done = run(script, "dies.py")
     assert f"tapecheck: {said}" in done.stderr
-    assert (done.returncode, done.stdout) == (0, "up\nNothing found in 1 file.\n")
+    assert (done.returncode, done.stdout) == (0, "up\nNo problems found (1 file checked).\n")
 
 
 def test_a_page_that_cannot_be_written_costs_the_page_alone(script: Path) -> None:
     (script / "clean.py").write_text("print('hello')\n")
     done = run(script, "--html", "clean.py/page.html", "clean.py")
-    assert (done.returncode, done.stdout) == (2, "hello\nNothing found in 1 file.\n")
+    assert (done.returncode, done.stdout) == (2, "hello\nNo problems found (1 file checked).\n")
     assert "tapecheck: cannot write clean.py/page.html: " in done.stderr
     done = run(script, "--max-iterations", "few", "clean.py")
     assert done.returncode == 2 and "argument --max-iterations: few is no whole number" in done.stderr
 
 
-def test_what_a_run_does_not_decide_is_said_to_be_undecided(script: Path) -> None:
+def test_what_a_run_does_not_decide_is_said_to_be_inconclusive(script: Path) -> None:
     (script / "early.py").write_text(
         "import torch\n"
         "w = torch.ones(3, requires_grad=True)\n"
@@ -157,7 +157,7 @@ def test_what_a_run_does_not_decide_is_said_to_be_undecided(script: Path) -> Non
         "        raise ValueError\n"
     )
     done = run(script, "--select", "TAPE301", "early.py")
-    assert done.stdout.count("info[TAPE301]") == done.stdout.count("= run: undecided: ") == 1
+    assert done.stdout.count("info[TAPE301]") == done.stdout.count("= run: inconclusive: ") == 1
     assert "ended with an exception: ValueError (3 iterations" in done.stderr and done.returncode == 0
 
 

@@ -241,20 +241,20 @@ error[invalid-syntax]: '(' was never closed
   |
 2 |     print(
   |     ^
-  = note: this statement is left out, the rest of the file is judged
+  = note: skipped this statement; the rest of the file was checked
 
 error[io-error]: No such file or directory
  --> no.py
 
 error[TAPE101]""")
     assert rendered.endswith(
-        "\n\nFound 2 findings in 1 file: 1 error, 1 info. 2 files could not be judged whole.\n"
+        "\n\nFound 2 findings in 1 file: 1 error, 1 info. 2 files could not be checked completely.\n"
     )
 
 
 @pytest.mark.parametrize(("files", "said"), [(0, "0 files"), (1, "1 file"), (3, "3 files")])
 def test_nothing_found_is_said_too(files: int, said: str) -> None:
-    assert text.render([Checked("a.py")] * files, Sources()) == f"Nothing found in {said}.\n"
+    assert text.render([Checked("a.py")] * files, Sources()) == f"No problems found ({said} checked).\n"
 
 
 @given(

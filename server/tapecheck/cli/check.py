@@ -1,4 +1,4 @@
-"""`tapecheck check`: findings of files and folders, as text or JSON."""
+"""`tapecheck check`: findings of files and folders, in the format asked for."""
 
 from __future__ import annotations
 
@@ -19,30 +19,36 @@ from tapecheck.cli.shared import (
     real_path,
     report_width,
     write,
+    write_file,
 )
-from tapecheck.report import Checked, Problem, Sources, json, text
+from tapecheck.report import Checked, Problem, Sources, formats, statistics, text
+from tapecheck.report.checked import DEFAULT_LEVEL
+from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.rules.finding import Finding
 from tapecheck.source.configuration import configuration_for
 
 
 def check_paths(options: argparse.Namespace) -> int:
-    """Check what the command line names, print the report and answer the exit status."""
+    """Check what the command line names, write the report and return the exit status."""
     wanted = wanted_rules(options)
     sources = Sources()
     files = list(_check_all(options, wanted, sources))
+    for file in files:
+        file.fail_on = options.fail_on or DEFAULT_LEVEL
     for problem in dict.fromkeys(problem for file in files for problem in configuration_for(file.path).problems):
         print(f"tapecheck: {problem}", file=sys.stderr)
-    if not files:
+    if not files and not options.quiet:
         print("tapecheck: no Python files found under the given paths", file=sys.stderr)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     write_report(files, sources, options, evidence=recorded)
-    if elsewhere := in_imported_files(files):
-        if options.output_format == "json":
-            # The list is of the files that were asked for; programs that read it should get nothing else.
-            write(text.elsewhere(elsewhere), sys.stderr)
-        else:
+    elsewhere = in_imported_files(files)
+    if elsewhere and not options.quiet and not options.statistics:
+        if options.output_format in formats.FOR_PEOPLE and options.output_file is None:
             write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
-    return exit_status(files)
+        else:
+            # The report is of the files that were asked for; programs that read it should get nothing else.
+            write(text.elsewhere(elsewhere), sys.stderr)
+    return exit_status(files, exit_zero=options.exit_zero)
 
 
 def in_imported_files(files: list[Checked]) -> list[Finding]:
@@ -72,33 +78,55 @@ def wanted_rules(options: argparse.Namespace) -> Wanted:
         if not any(name == rule.name or rule.code.startswith(name) for rule in ALL):
             raise UsageError(f"no rule is called {name!r}: `tapecheck explain` lists them all")
     select = tuple(options.select) if options.select is not None else None
-    return Wanted(select, tuple(options.ignore), options.fixes)
+    shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
+    return Wanted(select, tuple(options.ignore), options.fixes and shown)
 
 
 def write_report(
     files: list[Checked], sources: Sources, options: argparse.Namespace, *, evidence: bool = False, run: bool = False
 ) -> None:
-    """Print findings and problems to standard output in the wanted format.
+    """Write findings and problems to standard output, or to the file asked for, in the wanted format.
 
     `evidence` says that findings may have some, `run` that all of them were held against a run.
-    With JSON, problems are said on standard error too, since people read that and programs the other.
+    In formats for programs, problems are said on standard error too, since people read that.
     """
-    if options.output_format == "json":
-        write(json.render(files, evidence=evidence))
+    name, to_file = options.output_format, options.output_file is not None
+    if options.statistics:
+        if name not in ("text", "concise", "json"):
+            raise UsageError(f"--statistics can be shown as text or json, not as {name}")
+        report = statistics.render(files, as_json=name == "json")
+    else:
+        report = formats.render(
+            name, files, sources,
+            colour=colour_wanted(options.color, to_file=to_file),
+            width=DEFAULT_WIDTH if to_file else report_width(),
+            quiet=options.quiet, evidence=evidence, recorded=run,
+        )  # fmt: skip
+    if to_file:
+        write_file(options.output_file, report)
+    else:
+        write(report)
+    if name not in formats.FOR_PEOPLE or to_file:
         for file in files:
             for problem in file.problems:
                 print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
-        return
-    colour = colour_wanted(options.color)
-    write(text.render(files, sources, colour=colour, width=report_width(), recorded=run))
 
 
-def exit_status(files: list[Checked]) -> int:
-    """0 nothing found, 1 findings or files that cannot be read or parsed, 2 where Tapecheck itself failed."""
+def exit_status(files: list[Checked], *, exit_zero: bool = False) -> int:
+    """Return 0 where nothing fails, 1 for findings that fail and files with problems, 2 where Tapecheck failed.
+
+    With `exit_zero` findings and files that cannot be read make no failure.
+    """
     problems = [problem for file in files for problem in file.problems]
     if any(problem.kind == "internal-error" for problem in problems):
         return FAILED
-    return FOUND if problems or any(file.findings for file in files) else NOTHING_FOUND
+    if exit_zero:
+        return NOTHING_FOUND
+    return FOUND if problems or any(map(_fails, files)) else NOTHING_FOUND
+
+
+def _fails(file: Checked) -> bool:
+    return any(file.fails(finding) for finding in file.findings)
 
 
 def _check_all(options: argparse.Namespace, wanted: Wanted, sources: Sources) -> Iterator[Checked]:

@@ -157,6 +157,8 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
         {cell_name(path, cell.number): list(cell.lines) for cell in cells.parts},
         checked.trials,
         checked.elsewhere,
+        checked.fail_on,
+        checked.recorded,
     )
 
 

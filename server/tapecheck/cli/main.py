@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from tapecheck import __version__
 from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left
+from tapecheck.report.checked import DEFAULT_LEVEL, LEVELS
+from tapecheck.report.formats import FORMATS
 
 DEFAULT_TIMEOUT = 50.0
 """Seconds after which a run is stopped where nothing else is asked for: with the report it answers within a minute."""
@@ -16,8 +18,8 @@ DEFAULT_TIMEOUT = 50.0
 _DESCRIPTION = "A borrow checker for PyTorch's autograd graph."
 _EXIT = """\
 exit status:
-  0  nothing found
-  1  something found, or a file that cannot be read or parsed
+  0  nothing found that fails (hints do not, see --fail-on)
+  1  findings, or a file that cannot be read or parsed
   2  wrong usage, or an internal error
 """
 
@@ -108,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
         help="execute a module as `python -m` does; what follows are its arguments",
     )  # fmt: skip
-    _add_common(run, ("text", "json", "html"))
+    _add_common(run, (*FORMATS, "html"))
     run.add_argument(
         "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
     )
@@ -151,14 +153,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...] = ("text", "json")) -> None:
-    parser.add_argument("--output-format", choices=formats, default="text", help="(default: text)")
+def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS) -> None:
+    parser.add_argument(
+        "--output-format", choices=formats, default="text", metavar="FORMAT",
+        help=f"{', '.join(formats[:-1])} or {formats[-1]} (default: text)",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output-file", metavar="FILE", help="write the report to FILE")
+    parser.add_argument("--statistics", action="store_true", help="count findings by rule instead of listing them")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print findings and errors only, no summary")
+    parser.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 whatever is found")
+    parser.add_argument(
+        "--fail-on", choices=LEVELS, metavar="LEVEL",
+        help=f"the least severity that makes the exit status 1: {', '.join(LEVELS)} (default: {DEFAULT_LEVEL})",
+    )  # fmt: skip
     parser.add_argument(
         "--select",
         action="extend",
         type=_names,
         metavar="RULES",
-        help="rules to report: codes, beginnings of codes or names, parted by commas (default: all)",
+        help="comma-separated rule codes, prefixes or names to report (default: all)",
     )
     parser.add_argument(
         "--ignore", action="extend", type=_names, default=[], metavar="RULES", help="rules not to report"
@@ -183,9 +196,9 @@ def _positive(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number") from None
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}") from None
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return number
 
 
@@ -197,8 +210,8 @@ def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds") from None
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, got {text!r}") from None
     # Written so that "nan", of which no comparison holds, is refused too.
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, got {text!r}")
     return seconds

@@ -17,7 +17,7 @@ from pathlib import Path
 from tapecheck.check import apart
 from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
-from tapecheck.cli.shared import FOUND, INTERRUPTED, NOTHING_FOUND, UsageError, real_path, write
+from tapecheck.cli.shared import INTERRUPTED, UsageError, real_path, write, write_file
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
@@ -25,6 +25,8 @@ from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
 from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
+from tapecheck.report.checked import DEFAULT_LEVEL
+from tapecheck.report.formats import FOR_PEOPLE
 from tapecheck.rules import ALL, chosen
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, suppressions
@@ -34,6 +36,7 @@ from tapecheck.source.notebook import SUFFIX
 # The script's own traceback stands above it in full.
 _LONGEST = 120
 _CHECK_SECONDS = 10.0
+_FOR_SERVICES = ("github", "gitlab", "sarif", "junit")
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ def run_script(options: argparse.Namespace) -> int:
     """
     program = _program(options, wanted_rules(options))
     checked = program.checked
-    aside = options.output_format != "text"
+    aside = options.output_format not in FOR_PEOPLE
 
     def pass_on(event: Output | Progress) -> None:
         if isinstance(event, Output):
@@ -78,22 +81,39 @@ def run_script(options: argparse.Namespace) -> int:
             print(f"tapecheck: {without}", file=sys.stderr, flush=True)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
+    checked.fail_on, checked.recorded = options.fail_on or DEFAULT_LEVEL, True
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
     if options.output_format == "html":
-        write(html.render(page))
+        if options.output_file is not None:
+            _write_page(options.output_file, page)
+        else:
+            write(html.render(page))
     else:
-        write_report([checked], Sources(), options, evidence=True, run=True)
+        shown = _without_refuted(checked) if options.output_format in _FOR_SERVICES else checked
+        write_report([shown], Sources(), options, evidence=True, run=True)
     # After the report, which is not lost where the page cannot be written.
     if options.html is not None:
         _write_page(options.html, page)
     if result.how_ended == "cancelled":
         return INTERRUPTED
-    status = exit_status([checked])
-    if status == FOUND and not checked.problems and not any(map(_is_so, checked.findings)):
-        return NOTHING_FOUND
-    return status
+    return exit_status([checked], exit_zero=options.exit_zero)
+
+
+def _without_refuted(checked: Checked) -> Checked:
+    """Return what was found without what the run refuted, for services that show findings and no evidence."""
+    kept = [
+        index
+        for index, finding in enumerate(checked.findings)
+        if finding.evidence is None or finding.evidence.verdict != "refuted"
+    ]
+    return dataclasses.replace(
+        checked,
+        findings=[checked.findings[index] for index in kept],
+        fixes=[checked.fixes_of(index) for index in kept],
+        trials=[checked.trial_of(index) for index in kept],
+    )
 
 
 def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
@@ -317,11 +337,7 @@ def _mended(program: _Program, request: RunRequest, index: int) -> RunRequest | 
 
 
 def _write_page(path: str, page: html.Run) -> None:
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(html.render(page), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    write_file(path, html.render(page))
 
 
 def _switched_off(finding: Finding, program: _Program) -> bool:

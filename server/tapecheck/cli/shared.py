@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TextIO
 
@@ -17,9 +18,9 @@ class UsageError(Exception):
     """The command cannot be carried out as it was given; the message is for the user."""
 
 
-def colour_wanted(choice: str) -> bool:
-    """Whether standard output gets colours: `choice` is auto, always or never; NO_COLOR is respected."""
-    if choice != "auto":
+def colour_wanted(choice: str, *, to_file: bool = False) -> bool:
+    """Return whether the report gets colours: `choice` is auto, always or never; NO_COLOR is respected."""
+    if choice != "auto" or to_file:
         return choice == "always"
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
@@ -51,6 +52,37 @@ def write(report: str, stream: TextIO | None = None) -> None:
 
 def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_file(path: str, content: str | bytes) -> None:
+    """Write a file so that readers see all of it or what was there before; its mode stays as it was.
+
+    Creates folders that are missing. Raises UsageError where it cannot be written.
+    """
+    target = Path(path).resolve()
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not target.is_file():
+            # A device or a pipe cannot be replaced.
+            target.write_bytes(data)
+            return
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            if target.exists():
+                shutil.copymode(target, name)
+            else:
+                mask = os.umask(0)
+                os.umask(mask)
+                Path(name).chmod(0o666 & ~mask)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def real_path(name: str) -> str:

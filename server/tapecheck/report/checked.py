@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tapecheck.rules.finding import Finding
+from tapecheck.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
+"""What findings can be, the gravest first."""
+LEVELS = (*SEVERITIES, "never")
+"""What may make a command fail; `never` is no finding at all."""
+DEFAULT_LEVEL = "info"
 
 ProblemKind = Literal["io-error", "invalid-syntax", "internal-error"]
 
@@ -43,7 +49,8 @@ class Checked:
     `fixes` holds the fixes of each finding, preferred first, in the order of `findings`; it is empty where
     none were asked for. `trials` holds what running the preferred fix of each showed, in the same order. `texts`
     holds the lines of the cells of a notebook by the names that spans have. `elsewhere` are findings in files that
-    this one imports: what its own code does with theirs.
+    this one imports: what its own code does with theirs. `fail_on` is the least severity that makes the command fail;
+    where the findings were held against a run (`recorded`), only what it confirmed or found itself does.
     """
 
     path: str
@@ -53,6 +60,15 @@ class Checked:
     texts: dict[str, list[str]] = field(default_factory=dict)
     trials: Sequence[Tried | None] = ()
     elsewhere: list[Finding] = field(default_factory=list)
+    fail_on: str = DEFAULT_LEVEL
+    recorded: bool = False
+
+    def fails(self, finding: Finding) -> bool:
+        """Return whether a finding makes the command fail."""
+        verdict = finding.evidence.verdict if finding.evidence is not None else None
+        if self.recorded and verdict not in ("confirmed", "found-by-run"):
+            return False
+        return self.fail_on != "never" and LEVELS.index(finding.severity) <= LEVELS.index(self.fail_on)
 
     def fixes_of(self, index: int) -> list[Fix]:
         """The fixes of the finding at `index`, preferred first."""

@@ -20,10 +20,19 @@ if TYPE_CHECKING:
 
 
 def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
-    """A JSON list with an object for each finding and each problem, file by file; ends with a newline.
+    """Return a JSON list with an object for each finding and each problem, file by file; ends with a newline.
 
     `evidence` adds what a recorded run says of each finding (null where it says nothing).
     """
+    return json.dumps(_rows(files, evidence=evidence), indent=2) + "\n"
+
+
+def render_lines(files: Iterable[Checked], *, evidence: bool = False) -> str:
+    """Return the objects of `render`, each on a line of its own."""
+    return "".join(json.dumps(row) + "\n" for row in _rows(files, evidence=evidence))
+
+
+def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for file in files:
         rows.extend(_problem(file.path, problem, evidence=evidence) for problem in file.problems)
@@ -31,7 +40,7 @@ def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
             _finding(finding, file.fixes_of(index), file.trial_of(index), evidence=evidence)
             for index, finding in enumerate(file.findings)
         )
-    return json.dumps(rows, indent=2) + "\n"
+    return rows
 
 
 def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes.edit import Change, TextIndex, apply
-from tapecheck.report.checked import Checked, Problem, Tried
+from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
 from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.tape import Span
@@ -20,8 +20,7 @@ DEFAULT_WIDTH = 120
 _NARROWEST = 40
 _CONTEXT = 1
 _ELSEWHERE = 10
-_UNDECIDED = "undecided: what was seen of this run speaks neither for it nor against it"
-_SEVERITIES = ("error", "warning", "info", "hint")
+_INCONCLUSIVE = "inconclusive: this run neither confirms nor refutes it"
 
 
 def render(
@@ -31,22 +30,18 @@ def render(
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
     recorded: bool = False,
+    quiet: bool = False,
 ) -> str:
-    """Every problem and finding, file by file, each followed by an empty line; ends with a summary line.
+    """Return every problem and finding, file by file, each followed by an empty line; a summary unless `quiet`.
 
     `width` is the terminal's number of columns: longer source lines are cut around what is underlined. `recorded` says
-    that the findings were held against a run: one without evidence is then said to be undecided.
+    that the findings were held against a run: one without evidence is then said to be inconclusive.
     """
     paint = Paint(colour)
     pieces: list[str] = []
-    found: list[Finding] = []
-    problems = 0
-    paths: set[str] = set()
-    seen = 0
+    files = list(files)
     for file in files:
-        seen += 1
         sources.texts.update(file.texts)
-        problems += bool(file.problems)
         for problem in file.problems:
             pieces.append(render_problem(problem.file or file.path, problem, sources, paint=paint, width=width))
         for index, finding in enumerate(file.findings):
@@ -61,9 +56,8 @@ def render(
                     recorded=recorded,
                 )
             )
-            paths.add(file.path)
-        found.extend(file.findings)
-    return "".join(f"{piece}\n" for piece in pieces) + _summary(found, len(paths), seen, problems, paint)
+    told = "".join(f"{piece}\n" for piece in pieces)
+    return told if quiet else told + summary(files, paint)
 
 
 def elsewhere(findings: list[Finding], *, colour: bool = False) -> str:
@@ -133,7 +127,7 @@ def render_finding(
     if finding.evidence is not None:
         tail.append(("run", f"{finding.evidence.verdict}: {finding.evidence.detail}"))
     elif recorded:
-        tail.append(("run", _UNDECIDED))
+        tail.append(("run", _INCONCLUSIVE))
     preferred = fixes[0] if fixes else None
     if preferred is not None:
         tail.append((f"fix ({preferred.applicability})", _fix_line(preferred)))
@@ -173,7 +167,7 @@ def render_problem(
             paint=paint,
         )
     )
-    rows.extend(_remark("note", "this statement is left out, the rest of the file is judged", gutter, paint))
+    rows.extend(_remark("note", "skipped this statement; the rest of the file was checked", gutter, paint))
     return "\n".join(rows) + "\n"
 
 
@@ -250,16 +244,20 @@ def _diff_row(sign: str, number: int, line: str, gutter: int, limit: int, paint:
     return f"{paint('gutter', f'{number:>{gutter}}')} {body}"
 
 
-def _summary(found: list[Finding], files: int, seen: int, problems: int, paint: Paint) -> str:
-    left_out = f" {_count(problems, 'file')} could not be judged whole." if problems else ""
+def summary(files: Sequence[Checked], paint: Paint) -> str:
+    """Return the line that counts what was found, with its newline."""
+    found = [finding for file in files for finding in file.findings]
+    problems = sum(bool(file.problems) for file in files)
+    left_out = f" {_count(problems, 'file')} could not be checked completely." if problems else ""
     if not found:
-        return f"Nothing found in {_count(seen, 'file')}.{left_out}\n"
+        return f"No problems found ({_count(len(files), 'file')} checked).{left_out}\n"
     kinds = [
         paint(severity, _count(number, severity))
-        for severity in _SEVERITIES
+        for severity in SEVERITIES
         if (number := sum(finding.severity == severity for finding in found))
     ]
-    total = f"Found {_count(len(found), 'finding')} in {_count(files, 'file')}"
+    with_some = sum(bool(file.findings) for file in files)
+    total = f"Found {_count(len(found), 'finding')} in {_count(with_some, 'file')}"
     return f"{total}: {', '.join(kinds)}.{left_out}\n"
 
 
