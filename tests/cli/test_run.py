@@ -144,7 +144,7 @@ def test_a_page_that_cannot_be_written_costs_the_page_alone(script: Path) -> Non
     assert (done.returncode, done.stdout) == (2, "hello\nNo problems found (1 file checked).\n")
     assert "tapecheck: cannot write clean.py/page.html: " in done.stderr
     done = run(script, "--max-iterations", "few", "clean.py")
-    assert done.returncode == 2 and "argument --max-iterations: few is no whole number" in done.stderr
+    assert done.returncode == 2 and "argument --max-iterations: expected a positive integer, got 'few'" in done.stderr
 
 
 def test_what_a_run_does_not_decide_is_said_to_be_inconclusive(script: Path) -> None:

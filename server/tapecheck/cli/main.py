@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
         help="execute a module as `python -m` does; what follows are its arguments",
     )  # fmt: skip
-    _add_common(run, (*FORMATS, "html"))
+    _add_common(run, (*FORMATS, "html"), fail_on="hint")
     run.add_argument(
         "--python", default=sys.executable, metavar="P", help="an interpreter with torch (default: this one)"
     )
@@ -153,7 +153,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS) -> None:
+def _add_common(
+    parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS, fail_on: str = DEFAULT_LEVEL
+) -> None:
     parser.add_argument(
         "--output-format", choices=formats, default="text", metavar="FORMAT",
         help=f"{', '.join(formats[:-1])} or {formats[-1]} (default: text)",
@@ -164,7 +166,7 @@ def _add_common(parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORM
     parser.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 whatever is found")
     parser.add_argument(
         "--fail-on", choices=LEVELS, metavar="LEVEL",
-        help=f"the least severity that makes the exit status 1: {', '.join(LEVELS)} (default: {DEFAULT_LEVEL})",
+        help=f"the least severity that makes the exit status 1: {', '.join(LEVELS)} (default: {fail_on})",
     )  # fmt: skip
     parser.add_argument(
         "--select",

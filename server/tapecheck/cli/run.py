@@ -25,7 +25,6 @@ from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, side
 from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
-from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.formats import FOR_PEOPLE
 from tapecheck.rules import ALL, chosen
 from tapecheck.rules.finding import Finding
@@ -81,7 +80,7 @@ def run_script(options: argparse.Namespace) -> int:
             print(f"tapecheck: {without}", file=sys.stderr, flush=True)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
-    checked.fail_on, checked.recorded = options.fail_on or DEFAULT_LEVEL, True
+    checked.fail_on, checked.recorded = options.fail_on or "hint", True
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
