@@ -7,6 +7,9 @@ import io
 import sys
 import tokenize
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 from tapecheck.cli.checking import Wanted, check_file, check_files
 from tapecheck.cli.files import STDIN, find_files
@@ -21,34 +24,129 @@ from tapecheck.cli.shared import (
     write,
     write_file,
 )
-from tapecheck.report import Checked, Problem, Sources, formats, statistics, text
-from tapecheck.report.checked import DEFAULT_LEVEL
+from tapecheck.report import Checked, Problem, Sources, baseline, formats, statistics, text
+from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
 from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.rules.finding import Finding
+from tapecheck.source import split_lines
 from tapecheck.source.configuration import configuration_for
 
 
 def check_paths(options: argparse.Namespace) -> int:
     """Check what the command line names, write the report and return the exit status."""
-    wanted = wanted_rules(options)
+    wanted = replace(wanted_rules(options), edit=_edit(options))
     sources = Sources()
     files = list(_check_all(options, wanted, sources))
     for file in files:
         file.fail_on = options.fail_on or DEFAULT_LEVEL
+        if file.rewrite is not None:
+            sources.texts.update(file.rewrite.lines)
     for problem in dict.fromkeys(problem for file in files for problem in configuration_for(file.path).problems):
         print(f"tapecheck: {problem}", file=sys.stderr)
     if not files and not options.quiet:
         print("tapecheck: no Python files found under the given paths", file=sys.stderr)
+    if options.diff:
+        return _write_diff(files, options)
+    if options.write_baseline is not None:
+        return _write_baseline(files, sources, options)
+    aside = wanted.edit and STDIN in options.paths
+    if wanted.edit:
+        _write_edited(files, options)
+    if options.baseline is not None:
+        _hide_known(files, sources, options)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
-    write_report(files, sources, options, evidence=recorded)
+    write_report(files, sources, options, evidence=recorded, aside=bool(aside))
     elsewhere = in_imported_files(files)
     if elsewhere and not options.quiet and not options.statistics:
-        if options.output_format in formats.FOR_PEOPLE and options.output_file is None:
+        if options.output_format in formats.FOR_PEOPLE and options.output_file is None and not aside:
             write(text.elsewhere(elsewhere, colour=colour_wanted(options.color)))
         else:
             # The report is of the files that were asked for; programs that read it should get nothing else.
             write(text.elsewhere(elsewhere), sys.stderr)
+    if wanted.edit and not options.quiet:
+        print(text.edited(files, ignored=options.add_ignore), end="", file=sys.stderr)
     return exit_status(files, exit_zero=options.exit_zero)
+
+
+def _edit(options: argparse.Namespace) -> Literal["", "fix", "unsafe", "ignore"]:
+    """Return what is done to the files; raises UsageError for options that contradict each other."""
+    if options.add_ignore and (options.fix or options.unsafe_fixes):
+        raise UsageError("--add-ignore and --fix cannot be used together")
+    if options.write_baseline is not None and (options.fix or options.add_ignore or options.diff):
+        raise UsageError("--write-baseline cannot be used together with --fix, --diff or --add-ignore")
+    if options.add_ignore:
+        return "ignore"
+    if options.fix or options.diff:
+        return "unsafe" if options.unsafe_fixes else "fix"
+    return ""
+
+
+def _write_edited(files: list[Checked], options: argparse.Namespace) -> None:
+    """Write the edited files; one that changed since it was read, or cannot be written, gets a problem instead."""
+    for file in files:
+        if file.rewrite is None:
+            continue
+        if file.path == options.stdin_filename and STDIN in options.paths:
+            sys.stdout.buffer.write(file.rewrite.after)
+            sys.stdout.flush()
+            continue
+        try:
+            if Path(file.path).read_bytes() != file.rewrite.before:
+                raise UsageError("it has changed since it was read")
+            write_file(file.path, file.rewrite.after)
+        except (OSError, UsageError) as error:
+            file.problems.append(Problem("io-error", f"not written: {error}"))
+            file.rewrite = None
+
+
+def _write_diff(files: list[Checked], options: argparse.Namespace) -> int:
+    """Write what would be changed as a patch; the exit status is 1 where there is something."""
+    changes = [file.rewrite for file in files if file.rewrite is not None]
+    patch = "".join(change.diff for change in changes)
+    if options.output_file is not None:
+        write_file(options.output_file, patch)
+    else:
+        write(text.coloured_diff(patch, colour=colour_wanted(options.color)))
+    for file in files:
+        for problem in file.problems:
+            print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
+    if not options.quiet:
+        print(text.edited(files, ignored=options.add_ignore, would=True), end="", file=sys.stderr)
+    # What is left has no fix that would be made: only what would change counts.
+    status = exit_status([replace(file, findings=[]) for file in files], exit_zero=options.exit_zero)
+    return FOUND if status == NOTHING_FOUND and changes and not options.exit_zero else status
+
+
+def _write_baseline(files: list[Checked], sources: Sources, options: argparse.Namespace) -> int:
+    """Write the findings of now to a file, for later runs to leave out."""
+    written = baseline.written(files, sources, options.write_baseline)
+    write_file(options.write_baseline, written)
+    for file in files:
+        for problem in file.problems:
+            print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
+    if not options.quiet:
+        count = sum(len(file.findings) for file in files)
+        print(f"Wrote {text.count(count, 'finding')} to {options.write_baseline}.", file=sys.stderr)
+    return exit_status([replace(file, findings=[]) for file in files], exit_zero=options.exit_zero)
+
+
+def _hide_known(files: list[Checked], sources: Sources, options: argparse.Namespace) -> None:
+    """Take out of the report what the baseline has, and say which of its entries are there no more."""
+    try:
+        known = baseline.read(options.baseline)
+    except baseline.BaselineError as error:
+        raise UsageError(str(error)) from error
+    gone = baseline.hide(files, sources, known, options.baseline)
+    if options.quiet:
+        return
+    if hidden := sum(file.known for file in files):
+        print(f"tapecheck: {text.count(hidden, 'finding')} of {options.baseline} left out", file=sys.stderr)
+    if gone:
+        entries = "1 entry" if gone == 1 else f"{gone} entries"
+        print(
+            f"tapecheck: {entries} of {options.baseline} found no more: write it anew with --write-baseline",
+            file=sys.stderr,
+        )
 
 
 def in_imported_files(files: list[Checked]) -> list[Finding]:
@@ -83,12 +181,19 @@ def wanted_rules(options: argparse.Namespace) -> Wanted:
 
 
 def write_report(
-    files: list[Checked], sources: Sources, options: argparse.Namespace, *, evidence: bool = False, run: bool = False
+    files: list[Checked],
+    sources: Sources,
+    options: argparse.Namespace,
+    *,
+    evidence: bool = False,
+    run: bool = False,
+    aside: bool = False,
 ) -> None:
     """Write findings and problems to standard output, or to the file asked for, in the wanted format.
 
-    `evidence` says that findings may have some, `run` that all of them were held against a run.
-    In formats for programs, problems are said on standard error too, since people read that.
+    `evidence` says that findings may have some, `run` that all of them were held against a run. `aside` puts the report
+    on standard error, where standard output holds an edited text. In formats for
+    programs, problems are said on standard error too, since people read that.
     """
     name, to_file = options.output_format, options.output_file is not None
     if options.statistics:
@@ -105,7 +210,7 @@ def write_report(
     if to_file:
         write_file(options.output_file, report)
     else:
-        write(report)
+        write(report, sys.stderr if aside else None)
     if name not in formats.FOR_PEOPLE or to_file:
         for file in files:
             for problem in file.problems:
@@ -147,6 +252,8 @@ def _check_stdin(name: str, wanted: Wanted, sources: Sources) -> Checked:
     from tapecheck.source.notebook import SUFFIX, parse_notebook
 
     data = sys.stdin.buffer.read()
+    if wanted.edit:
+        return _edit_stdin(data, name, wanted, sources)
     if name.endswith(SUFFIX):
         try:
             return check_file(name, wanted, parse_notebook(data, name))
@@ -160,3 +267,12 @@ def _check_stdin(name: str, wanted: Wanted, sources: Sources) -> Checked:
     source = from_text(code, name)
     sources.texts[name] = source.lines
     return check_file(name, wanted, source)
+
+
+def _edit_stdin(data: bytes, name: str, wanted: Wanted, sources: Sources) -> Checked:
+    """Edit what standard input holds; it comes out as it was where nothing is to be changed."""
+    checked = check_file(name, wanted, data=data)
+    if checked.rewrite is None:
+        lines = split_lines(data.decode("utf-8", "replace"))
+        checked.rewrite = Rewrite(name, data, data, lines={name: lines} if not checked.texts else {})
+    return checked

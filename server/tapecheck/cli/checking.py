@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
@@ -16,23 +17,34 @@ from tapecheck.source import Source
 from tapecheck.source.notebook import Cells, cell_name
 from tapecheck.tape import Span
 
+if TYPE_CHECKING:
+    from tapecheck.check import Report
+
 _WORTH_PROCESSES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look for: rule codes, beginnings of codes or names (None: all); whether fixes are wanted."""
+    """What to look for: rule codes, prefixes or names (None: all); whether fixes are wanted.
+
+    `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
+    that switch off what is found (`ignore`).
+    """
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     fixes: bool = True
+    edit: Literal["", "fix", "unsafe", "ignore"] = ""
 
 
-def check_file(path: str, wanted: Wanted, source: Source | None = None) -> Checked:
+def check_file(path: str, wanted: Wanted, source: Source | None = None, data: bytes | None = None) -> Checked:
     """Check one file, or the source given in its place; whatever goes wrong is said in the result.
 
-    What is found in a notebook is told of its cells.
+    What is found in a notebook is told of its cells. Where files are to be edited, `data` is the content of one that is
+    not to be read; nothing is written here.
     """
+    if wanted.edit and not (data is None and _is_tape(path)):
+        return _edit_file(path, wanted, data)
     checked, source = check_program(path, wanted, source)
     return checked if source is None or source.cells is None else by_cell(checked, source.cells)
 
@@ -57,14 +69,7 @@ def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tu
     except Exception as error:  # the boundary: one file's failure is reported, the others go on
         checked.problems.append(Problem("internal-error", _internal("the analysis", error)))
         return checked, None
-    if report.error is not None:
-        line = source.error_line or 1
-        message = report.error.removeprefix(f"line {line}: ")
-        shown = source.lines[line - 1] if line <= len(source.lines) else ""
-        indent = len(shown) - len(shown.lstrip())
-        checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
-    checked.findings = report.findings
-    checked.elsewhere = report.elsewhere
+    _tell(checked, report)
     if wanted.fixes and checked.findings:
         from tapecheck.fixes import fixes_for
 
@@ -76,6 +81,60 @@ def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tu
                 message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
     return checked, source
+
+
+def _tell(checked: Checked, report: Report) -> None:
+    """Take over what a report says of a file."""
+    source = report.source
+    if report.error is not None:
+        line = source.error_line or 1
+        message = report.error.removeprefix(f"line {line}: ")
+        shown = source.lines[line - 1] if line <= len(source.lines) else ""
+        indent = len(shown) - len(shown.lstrip())
+        checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
+    checked.findings = report.findings
+    checked.elsewhere = report.elsewhere
+
+
+def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:
+    """Check a file and work out how it is edited; the result is of the edited one."""
+    from tapecheck.check import check
+    from tapecheck.cli.editing import Document, open_document
+    from tapecheck.cli.fixing import add_ignores, can_be_written, fix_document, read_document
+    from tapecheck.source import SourceError, read_source
+
+    def judged(document: Document) -> Report:
+        return check(document.source(), select=wanted.select, ignore=wanted.ignore)
+
+    checked = Checked(path)
+    try:
+        if data is None:
+            read_source(path)
+            document, data = read_document(path)
+        else:
+            document = open_document(data, path)
+    except SourceError as error:
+        checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
+        return checked
+    try:
+        if not can_be_written(document, data):
+            message = "not edited: the file cannot be written back as it is"
+            checked = check_file(path, replace(wanted, edit=""), document.source())
+            checked.problems.append(Problem("io-error", message))
+            return checked
+        if wanted.edit == "ignore":
+            outcome = add_ignores(document, data, judged)
+        else:
+            unsafe = wanted.edit == "unsafe"
+            outcome = fix_document(document, data, judged, unsafe=unsafe, remaining=wanted.fixes)
+    except Exception as error:
+        checked = check_file(path, replace(wanted, edit=""), document.source())
+        checked.problems.append(Problem("internal-error", _internal("editing the file", error)))
+        return checked
+    _tell(checked, outcome.report)
+    checked.fixes, checked.rewrite = outcome.fixes, outcome.rewrite
+    cells = outcome.document.source().cells
+    return checked if cells is None else by_cell(checked, cells)
 
 
 def _is_tape(path: str) -> bool:
@@ -159,6 +218,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
         checked.elsewhere,
         checked.fail_on,
         checked.recorded,
+        checked.rewrite,
     )
 
 

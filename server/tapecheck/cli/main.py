@@ -89,6 +89,16 @@ def _parser() -> argparse.ArgumentParser:
     what = "what to check: scripts, notebooks, recorded tapes, folders (- is standard input)"
     check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=what)
     _add_common(check)
+    check.add_argument("--fix", action="store_true", help="make the safe fixes, one after the other, each verified")
+    check.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: fixes that change what is learned, too"
+    )
+    check.add_argument("--diff", action="store_true", help="print what --fix would change as a patch, write nothing")
+    check.add_argument(
+        "--add-ignore", action="store_true", help="add a comment that switches off each finding, as of today"
+    )
+    check.add_argument("--baseline", metavar="FILE", help="leave out the findings that FILE has")
+    check.add_argument("--write-baseline", metavar="FILE", help="write the findings of today to FILE")
     check.add_argument(
         "--stdin-filename", default="-", metavar="NAME", help="the name of what - reads, for the report"
     )

@@ -43,14 +43,33 @@ class Tried(Protocol):
 
 
 @dataclass(slots=True)
+class Rewrite:
+    """A file before and after it was edited.
+
+    `done` has a line for each edit, `diff` is the whole change, `lines` are the lines of its text, or of each cell of a
+    notebook, by name.
+    """
+
+    path: str
+    before: bytes
+    after: bytes
+    done: list[str] = field(default_factory=list)
+    diff: str = ""
+    lines: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Checked:
     """What one file's check came to.
 
     `fixes` holds the fixes of each finding, preferred first, in the order of `findings`; it is empty where
     none were asked for. `trials` holds what running the preferred fix of each showed, in the same order. `texts`
     holds the lines of the cells of a notebook by the names that spans have. `elsewhere` are findings in files that
-    this one imports: what its own code does with theirs. `fail_on` is the least severity that makes the command fail;
-    where the findings were held against a run (`recorded`), only what it confirmed or found itself does.
+    this one imports: what its own code does with theirs.
+
+    `fail_on` is the least severity that makes the command fail; where the findings were held against a run
+    (`recorded`), only what it confirmed or found itself does. `rewrite` is what fixing the file changes: the findings
+    are those that are left then. `known` counts findings that a baseline has and that are not among them.
     """
 
     path: str
@@ -62,6 +81,8 @@ class Checked:
     elsewhere: list[Finding] = field(default_factory=list)
     fail_on: str = DEFAULT_LEVEL
     recorded: bool = False
+    rewrite: Rewrite | None = None
+    known: int = 0
 
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding makes the command fail."""

@@ -33,9 +33,14 @@ class Place:
 
 @dataclass(slots=True)
 class Places:
-    """Turns spans into places; `root` is what paths are relative to (the working directory where none is given)."""
+    """Turns spans into places.
+
+    `root` is what paths are relative to (the working directory where none is given); files that lie elsewhere are named
+    by absolute paths, or with `..` where `upwards` says so.
+    """
 
     root: Path = field(default_factory=Path.cwd)
+    upwards: bool = False
     _notebooks: dict[str, dict[int, list[int]]] = field(default_factory=dict)
 
     def of(self, span: Span) -> Place:
@@ -56,7 +61,7 @@ class Places:
             relative = os.path.relpath(absolute, self.root)
         except ValueError:  # another drive of Windows
             return Path(absolute).as_posix()
-        if relative.split(os.sep, 1)[0] == os.pardir:
+        if relative.split(os.sep, 1)[0] == os.pardir and not self.upwards:
             return Path(absolute).as_posix()
         return relative.replace(os.sep, "/")
 

@@ -63,7 +63,7 @@ def render(
 def elsewhere(findings: list[Finding], *, colour: bool = False) -> str:
     """A line for each of some findings in files that were not asked for, under a line that says so."""
     paint = Paint(colour)
-    rows = [f"In files that are imported, by what is done with them: {_count(len(findings), 'finding')}."]
+    rows = [f"In files that are imported, by what is done with them: {count(len(findings), 'finding')}."]
     for finding in findings[:_ELSEWHERE]:
         span = finding.span
         message = printable(finding.message.splitlines()[0])
@@ -248,19 +248,64 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
     """Return the line that counts what was found, with its newline."""
     found = [finding for file in files for finding in file.findings]
     problems = sum(bool(file.problems) for file in files)
-    left_out = f" {_count(problems, 'file')} could not be checked completely." if problems else ""
+    left_out = f" {count(problems, 'file')} could not be checked completely." if problems else ""
     if not found:
-        return f"No problems found ({_count(len(files), 'file')} checked).{left_out}\n"
+        return f"No problems found ({count(len(files), 'file')} checked).{left_out}\n"
     kinds = [
-        paint(severity, _count(number, severity))
+        paint(severity, count(number, severity))
         for severity in SEVERITIES
         if (number := sum(finding.severity == severity for finding in found))
     ]
     with_some = sum(bool(file.findings) for file in files)
-    total = f"Found {_count(len(found), 'finding')} in {_count(with_some, 'file')}"
-    return f"{total}: {', '.join(kinds)}.{left_out}\n"
+    total = f"Found {count(len(found), 'finding')} in {count(with_some, 'file')}"
+    return f"{total}: {', '.join(kinds)}.{left_out}\n{_fixable(files)}"
 
 
-def _count(number: int, noun: str) -> str:
+def _fixable(files: Sequence[Checked]) -> str:
+    """Return a line that says how many findings `--fix` would fix, where there are any."""
+    if any(file.recorded for file in files):
+        return ""
+    best = [fixes[0].applicability for file in files for fixes in file.fixes if fixes]
+    safe, unsafe = best.count("safe"), best.count("unsafe")
+    if safe and unsafe:
+        return f"{safe} fixable with `--fix`, {unsafe} more with `--fix --unsafe-fixes`.\n"
+    if safe:
+        return f"{safe} fixable with `--fix`.\n"
+    return f"{unsafe} fixable with `--fix --unsafe-fixes`.\n" if unsafe else ""
+
+
+def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = False) -> str:
+    """Return what was done to files, a line for each edit; `would` says that nothing was written.
+
+    `ignored` says that comments were added and nothing fixed.
+    """
+    done = [line for file in files if file.rewrite is not None for line in file.rewrite.done]
+    if not done:
+        return "No comments to add.\n" if ignored else "No fixes to make.\n"
+    places = count(sum(bool(file.rewrite and file.rewrite.done) for file in files), "file")
+    if ignored:
+        verb = "Would add" if would else "Added"
+        return f"{verb} {count(len(done), 'ignore comment')} in {places}.\n"
+    rows = "".join(f"  {printable(line)}\n" for line in done)
+    return f"{'Would fix' if would else 'Fixed'} {count(len(done), 'finding')} in {places}:\n{rows}"
+
+
+def coloured_diff(patch: str, *, colour: bool = False) -> str:
+    """Return a patch as a terminal shows it."""
+    if not colour:
+        return patch
+    paint = Paint(colour)
+    styles = {"+": "added", "-": "removed", "@": "gutter"}
+    rows = patch.split("\n")
+    return "\n".join(
+        paint("strong" if row.startswith(("+++ ", "--- ")) else styles.get(row[:1], ""), row)
+        if row.startswith(("+", "-", "@"))
+        else row
+        for row in rows
+    )
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form."""
     plural = noun if number == 1 or noun == "info" else noun + "s"
     return f"{number} {plural}"

@@ -1,0 +1,125 @@
+"""Fixes made to files: one at a time, each in a file that was checked with those before it made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tapecheck.cli.editing import Document, open_document, unified_diff
+from tapecheck.fixes import Edit, Fix, fixes_for
+from tapecheck.report.checked import Rewrite
+from tapecheck.rules.finding import Finding
+from tapecheck.source import SourceError, split_lines
+from tapecheck.source.suppress import ignore_line
+from tapecheck.tape import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tapecheck.check import Report
+
+MOST = 200
+"""How many fixes are made in one file: far more than any file needs, so that no pair of fixes can go in circles."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What editing one file came to: its last report, the fixes of what is left, the change."""
+
+    report: Report
+    fixes: list[list[Fix]]
+    rewrite: Rewrite | None
+    document: Document
+
+
+def read_document(path: str) -> tuple[Document, bytes]:
+    """Return a file as a document, and its content; raises SourceError where it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or error}") from error
+    return open_document(data, path), data
+
+
+def can_be_written(document: Document, data: bytes) -> bool:
+    """Return whether an unedited document would be written as it was read, byte for byte."""
+    return document.data() == data
+
+
+def fix_document(
+    document: Document, data: bytes, check: Callable[[Document], Report], *, unsafe: bool, remaining: bool
+) -> Outcome:
+    """Make the preferred fix of one finding after the other until none is left that may be made.
+
+    Every fix was verified against the file as it is then, with the fixes before it made. `unsafe` allows fixes that
+    change what is learned; `remaining` says that the fixes of what is left are wanted.
+    """
+    first = document
+    report = check(document)
+    done: list[str] = []
+    hopeless: set[tuple[str, str]] = set()
+    states = {_state(document)}
+    while len(done) < MOST:
+        step = _step(document, report, hopeless, states, unsafe=unsafe)
+        if step is None:
+            break
+        finding, fix, document = step
+        done.append(f"{finding.code} {finding.span.file}:{finding.span.line}: {fix.title}")
+        states.add(_state(document))
+        report = check(document)
+    left = [fixes_for(report, finding) if remaining else [] for finding in report.findings]
+    return _outcome(first, document, data, report, left, done)
+
+
+def add_ignores(document: Document, data: bytes, check: Callable[[Document], Report]) -> Outcome:
+    """Write a comment that switches its rule off at every finding; what cannot carry one is left in the report."""
+    first = document
+    report = check(document)
+    done: list[str] = []
+    for finding in report.findings:
+        span = finding.span
+        found = ignore_line(document.source(), finding.code, span.line, max(span.line, span.end_line))
+        if found is None:
+            continue
+        line, start, end, text = found
+        edited = document.edited([Edit(Span(span.file, line, start, line, end), text)])
+        if edited is not None:
+            document = edited
+            done.append(f"{finding.code} {span.file}:{line}")
+    if done:
+        report = check(document)
+    return _outcome(first, document, data, report, [], done)
+
+
+def _step(
+    document: Document, report: Report, hopeless: set[tuple[str, str]], states: set[tuple[str, ...]], *, unsafe: bool
+) -> tuple[Finding, Fix, Document] | None:
+    """Return the first finding that has a fix which may be made, that fix, and the document with it made."""
+    for finding in report.findings:
+        key = (finding.code, "\n".join(report.source.lines[finding.span.line - 1 : finding.span.end_line]))
+        if key in hopeless:
+            continue
+        for fix in fixes_for(report, finding):
+            if fix.applicability != "safe" and not unsafe:
+                continue
+            edited = document.edited(fix.edits)
+            if edited is not None and edited.data() is not None and _state(edited) not in states:
+                return finding, fix, edited
+        hopeless.add(key)
+    return None
+
+
+def _state(document: Document) -> tuple[str, ...]:
+    return tuple(document.texts().values())
+
+
+def _outcome(
+    first: Document, last: Document, data: bytes, report: Report, fixes: list[list[Fix]], done: list[str]
+) -> Outcome:
+    after = last.data() if done else None
+    if after is None:
+        return Outcome(report, fixes, None, last)
+    lines = {name: split_lines(text) for name, text in last.texts().items()}
+    rewrite = Rewrite(first.path, data, after, done, "".join(unified_diff(first, last)), lines)
+    return Outcome(report, fixes, rewrite, last)

@@ -1,0 +1,256 @@
+"""`tapecheck check` as it edits files: fixes, comments, baselines."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapecheck.cli import main
+from tests.cli.test_check import ONCE, TWICE, notebook, tapecheck
+
+RETAINED = "loss.backward(retain_graph=True)"
+SEVERAL = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+total = 0.0
+losses = []
+for step in range(5):
+    optimizer.zero_grad()
+    loss = (w * w).sum()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    total += loss
+    losses.append(loss)
+print(total, losses[0])
+"""
+PENALTY = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+for step in range(3):
+    x = torch.ones(3, requires_grad=True)
+    (grad,) = torch.autograd.grad((w * x * x).sum(), x)
+    loss = (w * w).sum() + (grad.norm() - 1) ** 2
+    loss.backward()
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["check", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[tuple[str, int]]:
+    rows: list[dict[str, Any]] = json.loads(check(capsys, "--output-format", "json", "--no-fixes", *arguments)[1])
+    return [(row["code"], row["location"]["row"]) for row in rows]
+
+
+def test_several_fixes_of_one_file_are_made_and_hold(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text(SEVERAL)
+    assert len(found(capsys, "train.py")) == 3
+    status, out, err = check(capsys, "--fix", "train.py")
+    assert (status, out) == (0, "No problems found (1 file checked).\n")
+    assert err.splitlines()[0] == "Fixed 3 findings in 1 file:" and len(err.splitlines()) == 4
+    assert found(capsys, "train.py") == []
+    fixed = (here / "train.py").read_text()
+    assert "    loss.backward()\n" in fixed and "total += loss.item()" in fixed
+    # Nothing is left to do the second time.
+    assert check(capsys, "--fix", "train.py")[2] == "No fixes to make.\n"
+    assert (here / "train.py").read_text() == fixed
+
+
+def test_the_fixed_program_runs_as_the_original_did(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    (here / "train.py").write_text(SEVERAL)
+    before: dict[str, Any] = {}
+    exec(compile(SEVERAL, "train.py", "exec"), before)
+    check(capsys, "--fix", "train.py")
+    after: dict[str, Any] = {}
+    exec(compile((here / "train.py").read_text(), "train.py", "exec"), after)
+    assert torch.equal(before["w"], after["w"])
+
+
+def test_unsafe_fixes_are_made_only_where_they_are_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text(PENALTY)
+    status, out, err = check(capsys, "--fix", "train.py")
+    assert status == 1 and (here / "train.py").read_text() == PENALTY
+    assert "1 fixable with `--fix --unsafe-fixes`.\n" in out and err == "No fixes to make.\n"
+    status, out, err = check(capsys, "--fix", "--unsafe-fixes", "train.py")
+    assert status == 0 and err.startswith("Fixed 1 finding in 1 file:\n  TAPE401 train.py:")
+    assert "create_graph=True" in (here / "train.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "newline", "bom", "first"),
+    [
+        ("utf-8", "\r\n", b"", ""),
+        ("utf-8", "\n", b"\xef\xbb\xbf", "# é 🔥\n"),
+        ("latin-1", "\r\n", b"", "# -*- coding: latin-1 -*-\n# é\n"),
+        ("cp1252", "\n", b"", "# coding: cp1252\n# €\n"),
+    ],
+)
+def test_encoding_line_ends_mode_and_links_stay(
+    here: Path, capsys: pytest.CaptureFixture[str], encoding: str, newline: str, bom: bytes, first: str
+) -> None:
+    text = (first + TWICE).replace("\n", newline).removesuffix(newline)
+    real = here / "real.py"
+    real.write_bytes(bom + text.encode(encoding))
+    real.chmod(0o640)
+    (here / "train.py").symlink_to(real)
+    assert check(capsys, "--fix", "train.py")[0] == 0
+    wanted = bom + text.replace("loss.backward()", RETAINED, 1).encode(encoding)
+    assert real.read_bytes() == wanted
+    assert (here / "train.py").is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert sorted(path.name for path in here.iterdir()) == ["real.py", "train.py"]
+
+
+def test_a_diff_changes_nothing_and_can_be_applied(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.py").write_text(SEVERAL)
+    (here / "b.py").write_text(TWICE.removesuffix("\n"))
+    (here / "fine.py").write_text(ONCE)
+    status, out, err = check(capsys, "--diff", "a.py", "b.py", "fine.py")
+    assert status == 1 and err.startswith("Would fix 4 findings in 2 files:\n")
+    assert (here / "a.py").read_text() == SEVERAL and "\\ No newline at end of file" in out
+    subprocess.run(["git", "apply", "-p0", "-"], input=out, text=True, cwd=here, check=True)
+    assert check(capsys, "--diff", ".") == (0, "", "No fixes to make.\n")
+    assert found(capsys, ".") == []
+
+
+def test_standard_input_comes_out_fixed(here: Path) -> None:
+    done = tapecheck("check", "--fix", "-", "--stdin-filename", "train.py", cwd=here, stdin=TWICE.encode())
+    assert done.stdout.decode() == TWICE.replace("loss.backward()", RETAINED, 1)
+    assert done.returncode == 0 and b"Fixed 1 finding" in done.stderr
+    same = tapecheck("check", "--fix", "-", cwd=here, stdin=b"\xef\xbb\xbfx = 1\r\n")
+    assert same.stdout == b"\xef\xbb\xbfx = 1\r\n"
+    patch = tapecheck("check", "--diff", "-", "--stdin-filename", "t.py", cwd=here, stdin=TWICE.encode())
+    assert patch.stdout.startswith(b"--- t.py\n+++ t.py\n") and patch.returncode == 1
+
+
+@pytest.mark.parametrize("style", [{"indent": 1}, {"indent": 4, "ensure_ascii": False}, {}])
+def test_a_notebook_is_fixed_in_its_cells(
+    here: Path, capsys: pytest.CaptureFixture[str], style: dict[str, Any]
+) -> None:
+    first, last = TWICE.rsplit("loss.backward()\n", 1)[0], "# é\nloss.backward()"
+    content = json.loads(notebook("%matplotlib inline", first, last))
+    before = json.dumps(content, **style) + "\n"
+    (here / "train.ipynb").write_text(before, encoding="utf-8")
+    patch = check(capsys, "--diff", "train.ipynb")[1]
+    assert patch.startswith("--- train.ipynb:cell 2\n")
+    assert check(capsys, "--fix", "train.ipynb")[0] == 0
+    after = (here / "train.ipynb").read_text(encoding="utf-8")
+    changed = "".join(json.loads(after)["cells"][1]["source"])
+    assert changed == first.replace("loss.backward()", RETAINED)
+    # Nothing but the cell is another one: not the layout, not the other cells.
+    content["cells"][1]["source"] = changed.splitlines(True)
+    assert after == json.dumps(content, **style) + "\n"
+
+
+def test_a_notebook_whose_layout_cannot_be_kept_is_left(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = notebook(TWICE).replace('"cells":', '"cells" :')
+    (here / "train.ipynb").write_text(text)
+    status, out, _ = check(capsys, "--fix", "train.ipynb")
+    assert status == 1 and "not edited: the file cannot be written back as it is" in out and "TAPE101" in out
+    assert (here / "train.ipynb").read_text() == text
+
+
+def test_a_file_that_changes_meanwhile_is_not_written(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tapecheck.cli.check as checking
+
+    (here / "train.py").write_text(TWICE)
+    real = checking._write_edited
+
+    def late(*arguments: Any) -> None:
+        (here / "train.py").write_text("x = 1\n")
+        real(*arguments)
+
+    monkeypatch.setattr(checking, "_write_edited", late)
+    status, out, _ = check(capsys, "--fix", "train.py")
+    assert status == 1 and "not written: it has changed since it was read" in out
+    assert (here / "train.py").read_text() == "x = 1\n"
+
+
+def test_broken_files_are_fixed_where_they_can_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "broken.py").write_text("def f(:\n    pass\n\n" + TWICE)
+    status, out, _ = check(capsys, "--fix", "broken.py", "gone.py")
+    assert status == 1 and "invalid-syntax" in out and "io-error" in out and "TAPE101" not in out
+    assert (here / "broken.py").read_text().startswith("def f(:\n    pass\n\n")
+
+
+def test_ignores_are_added_where_something_is_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.py").write_text(SEVERAL)
+    (here / "train.ipynb").write_text(notebook(TWICE))
+    status, out, err = check(capsys, "--add-ignore", ".")
+    assert (status, err) == (0, "Added 4 ignore comments in 2 files.\n")
+    assert out == "No problems found (2 files checked).\n"
+    assert "    total += loss  # tapecheck: ignore[TAPE201]\n" in (here / "train.py").read_text()
+    assert found(capsys, ".") == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--fix", "--add-ignore"), ("--write-baseline", "b.json", "--diff")]
+)
+def test_options_that_contradict_each_other_are_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    status, out, err = check(capsys, *arguments, ".")
+    assert (status, out) == (2, "") and "cannot be used together" in err
+
+
+def test_a_baseline_leaves_out_what_it_has_when_lines_move(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "src").mkdir()
+    (here / "src" / "train.py").write_text(SEVERAL)
+    status, out, err = check(capsys, "--write-baseline", "ci/known.json", "src")
+    assert (status, out, err) == (0, "", "Wrote 3 findings to ci/known.json.\n")
+    entries = json.loads((here / "ci" / "known.json").read_text())["findings"]
+    assert {(row["file"], row["count"]) for row in entries} == {("../src/train.py", 1)}
+    status, out, err = check(capsys, "--baseline", "ci/known.json", "src")
+    assert (status, out) == (0, "No problems found (1 file checked).\n")
+    assert err == "tapecheck: 3 findings of ci/known.json left out\n"
+    # Lines move, one finding goes, another one comes.
+    moved = "# new\n\n" + SEVERAL.replace("    total += loss\n", "    total += loss.item()\n") + TWICE
+    (here / "src" / "train.py").write_text(moved)
+    status, out, err = check(capsys, "--baseline", "ci/known.json", "--output-format", "json", "src")
+    assert status == 1 and [row["code"] for row in json.loads(out)] == ["TAPE101"]
+    assert "2 findings of ci/known.json left out" in err and "1 entry of ci/known.json found no more" in err
+
+
+def test_a_baseline_counts_what_looks_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = SEVERAL.split("    loss.backward(")[0].replace("losses = []\n", "")
+    once = body + f"    {RETAINED}\n"
+    (here / "train.py").write_text(once)
+    check(capsys, "--write-baseline", "known.json", ".")
+    (here / "train.py").write_text(once + "for other in range(2):\n" + once[once.index("    optimizer.zero") :])
+    found_now = found(capsys, "train.py")
+    assert len(found_now) == 2
+    rows = found(capsys, "--baseline", "known.json", "train.py")
+    assert rows == found_now[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{}", "not a baseline of this version"), ("[", "not a baseline: "), (None, "cannot read known.json: No such")],
+)
+def test_what_is_no_baseline_is_said(
+    here: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    (here / "train.py").write_text(TWICE)
+    if text is not None:
+        (here / "known.json").write_text(text)
+    status, out, err = check(capsys, "--baseline", "known.json", ".")
+    assert (status, out) == (2, "") and said in err
