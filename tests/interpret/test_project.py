@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
-from tapecheck.interpret.project import Sources
 from tapecheck.source import from_text, read_source
+from tapecheck.source.modules import Sources
 
 NETS = """\
 import pathlib

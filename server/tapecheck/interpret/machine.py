@@ -1,16 +1,16 @@
-"""The dry run of Python itself: the state of one run, and what its parts ask of one another.
+"""The engine of the dry run: one program being run, put together from its parts.
 
-`statements`, `loops`, `expressions` and `conditions` say what the parts of the language do, `attributes`, `stores` and
-`calls` what they do it with. Statements are run by Python generators, so that a generator function of the program can
-be suspended at its `yield` wherever it stands. What torch does begins in `torchlib`; what Python's
-own functions and containers do is in `builtin`, `stdlib`, `containers` and `constants`.
+`python` says what the parts of the language do, `objects` what values do, `library` what libraries do; they ask one
+another through the protocol in `engine`, which this class fulfils. Statements are run by Python generators, so that a
+generator function of the program can be suspended at its `yield` wherever it stands.
 """
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.library.registry import Libraries
+from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.python import (
     attributes,
     calls,
@@ -18,29 +18,22 @@ from tapecheck.interpret.python import (
     conditions,
     expressions,
     flow,
-    functions,
     loops,
     statements,
     stores,
 )
-from tapecheck.interpret.python.flow import Run
-from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Signal, Unknown, Value
+from tapecheck.interpret.python.imports import Imports
+from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Run, Signal, Unknown, Value
 from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Span
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.project import Project
 
 
 class Machine:
     """Runs the statements of one program in one world."""
 
-    def __init__(self, world: World, project: Project) -> None:
-        from tapecheck.interpret.library import torchlib
-
+    def __init__(self, world: World, imports: Imports) -> None:
         self.world = world
-        self.project = project
-        self.torch = torchlib.Torch(self)
+        self.imports = imports
         self.envs: list[Env] = []
         self.modules: dict[str, Module] = {}
         self.called: set[int] = set()
@@ -52,7 +45,9 @@ class Machine:
         self.gathering: list[tuple[ast.AST, List | Dict]] = []
         """What comprehensions and calls that take in an iterable have worked out so far."""
         self.handling: list[Signal] = []
-        self.globals_done = False
+        self.library = Libraries(self)
+        self.torch = self.library.torch
+        """Torch's model, for `explore`; every other part asks `library`."""
 
     def block(self, body: list[ast.stmt], env: Env) -> Run:
         """Run statements; answers None, BREAK, CONTINUE or a Returned."""
@@ -61,7 +56,7 @@ class Machine:
         for node in body:
             world.spend()
             if suspends:
-                for part in functions.yields_of(node):
+                for part in syntax.yields_of(node):
                     yield from self.suspend(part, env)
             simple = statements.SIMPLE.get(type(node))
             if simple is not None:
@@ -125,7 +120,11 @@ class Machine:
 
     def import_module(self, name: str, node: ast.AST, level: int) -> Value:
         """A user's module run from its source, or the library name."""
-        return self.project.import_module(self, name, level, self.world.frames[-1].file)
+        return self.imports.import_module(self, name, level, self.world.frames[-1].file)
+
+    def forget_module(self, path: str) -> None:
+        """Run a module anew the next time: its state was changed."""
+        self.imports.forget(path)
 
     def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List:
         return List(items, more, stored_at=self.world.site(node), born=self.world.clock)
@@ -164,6 +163,7 @@ class Machine:
     stream = loops.stream
     elements = loops.elements
     gathered = comprehensions.gathered
+    trained = comprehensions.trained
     enter = statements.enter
     leave = statements.leave
     caught = statements.caught

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapecheck.interpret.project import Project, Sources
 from tapecheck.source import Source
 from tapecheck.source.configuration import configuration_for
+from tapecheck.source.modules import Project, Sources
 
 _MAX_FILES = 60
 _LIBRARY = sys.stdlib_module_names | {"torch", "numpy"}

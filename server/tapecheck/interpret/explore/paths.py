@@ -14,15 +14,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tapecheck.interpret.library import frameworks
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.project import SOURCES, Project
+from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
 from tapecheck.interpret.values.vocabulary import SAYING, STARTS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
+from tapecheck.source.modules import SOURCES, Project
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
 
 MAX_RUNS = 12
@@ -114,13 +114,13 @@ def interpret(
     with _ROOM:
         budget = _Budget(TOTAL_BUDGET)
         called: set[int] = set()
-        project = Project(source.path, SOURCES, open_files=open_files or {})
+        project = Imports(Project(source.path, SOURCES, open_files=open_files or {}))
         _explore_beyond(source, project, None, result, budget, called, cancelled, MAX_RUNS)
         for entry in _entries(source.tree):
             if id(entry.node) not in called and budget.left > 0:
                 result.entries.append(entry.name)
                 _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
-        result.imported = frozenset(str(Path(path).absolute()) for path in project.found.values() if path is not None)
+        result.imported = project.imported
     return result
 
 
@@ -194,7 +194,7 @@ def _survey(node: ast.AST) -> tuple[set[str], bool]:
 
 def _explore_beyond(
     source: Source,
-    project: Project,
+    project: Imports,
     entry: _Entry | None,
     result: Interpretation,
     budget: _Budget,
@@ -228,7 +228,7 @@ def _cut_off(tape: Tape) -> bool:
 
 def _explore(
     source: Source,
-    project: Project,
+    project: Imports,
     entry: _Entry | None,
     result: Interpretation,
     budget: _Budget,
@@ -370,7 +370,7 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(signature), tuple(shape)
 
 
-def _run(source: Source, project: Project, entry: _Entry | None, world: World, short: str) -> Machine:
+def _run(source: Source, project: Imports, entry: _Entry | None, world: World, short: str) -> Machine:
     machine = Machine(world, project)
     module = project.settled_module(source.path) if entry is not None else None
     try:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
+from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import CONSTANTS, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tapecheck.interpret.library.torchlib import Torch
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 _OPTIONS = ("action", "nargs", "const", "default", "type", "choices", "required", "dest", "help", "metavar")

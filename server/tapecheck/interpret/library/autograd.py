@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
     Args,
     Class,
@@ -42,9 +44,6 @@ from tapecheck.tape import (
 from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import OpFact
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 _MESSAGES = {
     "freed": "Trying to backward through the graph a second time (or directly access saved tensors after they have "
     "already been freed).",
@@ -76,9 +75,10 @@ class _Gradient:
 
 
 class Autograd:
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.world = machine.world
+    def __init__(self, torch: Torch) -> None:
+        self.torch = torch
+        self.machine = torch.machine
+        self.world = torch.world
         self.retained: list[Tensor] = []
         self.hooked: list[tuple[Tensor, Value]] = []
         self.module_hooks: list[tuple[Instance, int, Value]] = []
@@ -111,7 +111,7 @@ class Autograd:
         arriving: dict[int, list[tuple[int, Fact]]] = {}
         for root, value in zip(traversal.backward.roots, given):
             if root.node is not None and isinstance(value, (Tensor, Unknown)) and value.node is not None:
-                arriving.setdefault(root.node, []).append((value.node, self.machine.torch.requires(value)))
+                arriving.setdefault(root.node, []).append((value.node, self.torch.requires(value)))
         graphs: dict[int, tuple[int, Fact]] = {}
         for number in traversal.executed:
             coming = arriving.pop(number, None)
@@ -285,7 +285,7 @@ class Autograd:
         whole = given.pop("inputs", None)
         wanted = self._sequence(whole, node)
         event = self._event("grad", roots, wanted, given, node, self._argument(node, "retain_graph", 3))
-        torch = self.machine.torch
+        torch = self.torch
         constant = any(isinstance(value, Tensor) and torch.requires(value) == "no" for value in wanted)
         if constant and event.roots and all(root.graph == "yes" for root in event.roots):
             # torch asks this before it runs a node: what is freed or stale is never reached.
@@ -437,7 +437,7 @@ class Autograd:
         passed = self.world.passes_failures and not self.machine.handlers
         if passed and problem.kind in ("freed", "stale"):
             return
-        self.machine.torch.fail(node, _MESSAGES[problem.kind], event.id)
+        self.torch.fail(node, _MESSAGES[problem.kind], event.id)
 
     def _accumulate(
         self, event: Backward, traversal: Traversal, inputs: list[Value] | None, starts: list[Value], at: ast.AST
@@ -535,14 +535,14 @@ class Autograd:
         saved_values: list[Value] = []
         dirty: list[Value] = []
 
-        def save(m: Machine, values: Args, named: Kwargs, at: ast.AST) -> Value:
+        def save(m: Engine, values: Args, named: Kwargs, at: ast.AST) -> Value:
             saved_values.extend(values)
             return None
 
         context.attrs["save_for_backward"] = Native("save_for_backward", save)
         constant: list[Value] = []
 
-        def exclude(m: Machine, values: Args, named: Kwargs, at: ast.AST) -> Value:
+        def exclude(m: Engine, values: Args, named: Kwargs, at: ast.AST) -> Value:
             constant.extend(values)
             return None
 
@@ -562,7 +562,7 @@ class Autograd:
                 machine.call(setup, [context, tuple(args), result], {}, node)
         finally:
             del world.grad_modes[depth - 1 :]
-        torch = machine.torch
+        torch = self.torch
         carriers = [value for arg in args for value in torch.tensors(arg) if torch.requires(value) != "no"]
         if not carriers or world.grad_mode == "no":
             return result

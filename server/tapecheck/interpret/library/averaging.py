@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.nnlib import Modules
-    from tapecheck.interpret.library.torchlib import Torch
 
 AVERAGED = "torch.optim.swa_utils.AveragedModel"
 
 
 def averaged_model(modules: Modules, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`AveragedModel(model)`: a module around a deep copy."""
-    copied = modules.machine.torch.deep_copy(args[0] if args else kwargs.get("model"), node)
+    copied = modules.machine.library.deep_copy(args[0] if args else kwargs.get("model"), node)
     if not isinstance(copied, Instance):
         return copied
     owner = Instance(None, AVERAGED, module=True)

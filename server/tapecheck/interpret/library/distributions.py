@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import Args, Instance, Kwargs, Native, Tensor, Unknown, Value
 from tapecheck.interpret.world import cuts_of
 from tapecheck.tape import Fact, both, either
 from tapecheck.torchfacts import load
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _DISTRIBUTION_ORDER = {"MultivariateNormal": ("loc", "covariance_matrix", "precision_matrix", "scale_tril")}
 """Constructors whose parameters stand in another order than facts have them."""
@@ -20,14 +17,15 @@ _DISTRIBUTION_ORDER = {"MultivariateNormal": ("loc", "covariance_matrix", "preci
 class Distributions:
     """torch.distributions for one machine."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.world = machine.world
+    def __init__(self, torch: Torch) -> None:
+        self.torch = torch
+        self.machine = torch.machine
+        self.world = torch.world
         self.facts = load()
 
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """A distribution: its parameters by name, and what the constructor computes, which its methods share."""
-        torch = self.machine.torch
+        torch = self.torch
         owner = Instance(None, path)
         name = path.rsplit(".", 1)[-1]
         given = {key: value for key, value in kwargs.items() if key not in ("**", "validate_args")}
@@ -79,7 +77,7 @@ class Distributions:
 
     def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
         """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
-        torch = self.machine.torch
+        torch = self.torch
         op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
         given = owner.facts.get("given")
         if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
@@ -105,6 +103,6 @@ class Distributions:
         """`kl_divergence(p, q)`: differentiable in the parameters of both."""
         both_of_them = Instance(None, "torch.distributions.kl")
         both_of_them.facts["parameters"] = [
-            tensor for side in (left, right) for tensor in self.machine.torch.distribution_parameters(side)
+            tensor for side in (left, right) for tensor in self.torch.distribution_parameters(side)
         ]
         return self.density(both_of_them, "kl_divergence", [], node)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python import builtin, carry
+from tapecheck.interpret.library import builtin
+from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.objects import carry
 from tapecheck.interpret.values import (
     Args,
     Context,
@@ -25,17 +26,13 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Frame
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.nnlib import Modules
-    from tapecheck.interpret.library.torchlib import Torch
-
-Handler = Callable[["Modules", Instance, Args, Kwargs, ast.AST], Value]
+Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
 
 
 def _scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown("loss")
     if isinstance(value, (Tensor, Unknown)):
-        return modules.machine.torch.op("mul", [value, owner.facts["scale"]], {}, node)
+        return modules.torch.op("mul", [value, owner.facts["scale"]], {}, node)
     if isinstance(value, (List, tuple)):
         scaled = [_scale(modules, owner, [item], {}, node) for item in modules.machine.elements(value, node)]
         return tuple(scaled) if isinstance(value, tuple) else modules.machine.new_list(scaled, node)
@@ -57,7 +54,7 @@ def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node
 
 
 def _accelerator_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return modules.machine.torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+    return modules.torch.autograd.backward_method(args[0], args[1:], kwargs, node)
 
 
 def _same(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -86,7 +83,7 @@ def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """What other processes have too: of one process the tensor itself, of several a copy without graph."""
-    return modules.machine.torch.opaque_result("gather", args, kwargs, node)
+    return modules.torch.opaque_result("gather", args, kwargs, node)
 
 
 # -- engines that wrap a model and its optimizer ------------------------------------------------------------------
@@ -112,7 +109,7 @@ def deepspeed_initialize(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST
 def _engine_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = {key: value for key, value in kwargs.items() if key in ("retain_graph", "create_graph")}
     loss = args[0] if args else kwargs.get("loss", Unknown("loss"))
-    return modules.machine.torch.autograd.backward_method(loss, [], given, node)
+    return modules.torch.autograd.backward_method(loss, [], given, node)
 
 
 def _engine_step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -264,7 +261,7 @@ class _Steps:
         if self.cls.defines("backward"):
             self.hook("backward", loss)
         else:
-            machine.torch.autograd.backward_method(loss, [], {}, at)
+            self.modules.torch.autograd.backward_method(loss, [], {}, at)
         self.hook("on_after_backward")
         for optimizer in optimizers:
             if isinstance(optimizer, Instance):

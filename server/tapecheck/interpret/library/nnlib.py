@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tapecheck.interpret.library import averaging, frameworks
-from tapecheck.interpret.python import containers, equality, unknowns
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects import containers, equality, unknowns
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -27,9 +28,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 _MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
@@ -56,9 +54,10 @@ _NAMES: dict[str, str] = {}
 class Modules:
     """torch.nn for one machine."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.world = machine.world
+    def __init__(self, torch: Torch) -> None:
+        self.torch = torch
+        self.machine = torch.machine
+        self.world = torch.world
         self.facts = load()
 
     # -- what is a module -------------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ class Modules:
         """Run the constructor of a class of torch.nn on an object."""
         name = path.rsplit(".", 1)[-1]
         owner.lib = path
-        torch = self.machine.torch
+        torch = self.torch
         if name in _CONTAINERS:
             self._fill_container(owner, name, args, kwargs, node)
             return
@@ -184,7 +183,7 @@ class Modules:
             if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
                 return None
             model = Unknown(name)
-            self.machine.torch.opaque_parameters(model, node)
+            self.torch.opaque_parameters(model, node)
             return model
         return None
 
@@ -271,7 +270,7 @@ class Modules:
                 return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
             if name in ("manual_backward",):
                 return Native(
-                    name, lambda m, args, kwargs, at: m.torch.autograd.backward_method(args[0], args[1:], kwargs, at)
+                    name, lambda m, args, kwargs, at: self.torch.autograd.backward_method(args[0], args[1:], kwargs, at)
                 )
             if name in ("optimizers", "lr_schedulers"):
                 return Native(name, lambda m, args, kwargs, at: self.lightning_optimizers(owner, at))
@@ -281,7 +280,7 @@ class Modules:
                 return Native(name, lambda m, args, kwargs, at: self._container_method(owner, name, args, kwargs, at))
             return None
         if owner.lib.startswith("torch.optim.") or "optimizer" in owner.facts:
-            return self.machine.torch.optimizers.attribute(owner, name)
+            return self.torch.optimizers.attribute(owner, name)
         table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]
@@ -289,7 +288,7 @@ class Modules:
         if "model" in owner.facts:
             return self.machine.get_attribute(owner.facts["model"], name, node)
         if owner.lib.startswith("torch.distributions."):
-            return self.machine.torch.distributions.attribute(owner, name)
+            return self.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")
         if owner.cls is not None and name in ("__init__", "__init_subclass__", "__setattr__", "__del__"):
@@ -299,7 +298,7 @@ class Modules:
     def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if owner.cls is not None:
             kwargs.pop("**", None)
-            self.machine.torch.construct_base(owner, owner.cls.library_bases(), args, kwargs, node)
+            self.machine.library.construct_base(owner, owner.cls.library_bases(), args, kwargs, node)
         return None
 
     def _module_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -374,12 +373,12 @@ class Modules:
     def _module_zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
         for _, tensor in self.named_parameters(owner):
-            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+            self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
 
     def _module_requires_grad_(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         for _, tensor in self.named_parameters(owner):
-            self.machine.torch.requires_grad(tensor, args[0] if args else kwargs.get("requires_grad", True), node)
+            self.torch.requires_grad(tensor, args[0] if args else kwargs.get("requires_grad", True), node)
         return owner
 
     def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -563,7 +562,7 @@ class Modules:
         if "model" in owner.facts:
             return self.machine.call(owner.facts["model"], args, kwargs, node)
         if not owner.module:
-            return self.machine.torch.opaque_result(owner.lib or "object", args, kwargs, node)
+            return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         for kind, hook in list(owner.hooks):
             if kind == "before":
                 changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
@@ -576,9 +575,9 @@ class Modules:
                 if changed is not None and not isinstance(changed, Unknown):
                     result = changed
             elif kind == "backward":
-                for tensor in self.machine.torch.tensors(result)[:1]:
+                for tensor in self.torch.tensors(result)[:1]:
                     if tensor.node is not None:
-                        self.machine.torch.autograd.module_hooks.append((owner, tensor.node, hook))
+                        self.torch.autograd.module_hooks.append((owner, tensor.node, hook))
         return result
 
     def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -594,7 +593,7 @@ class Modules:
             for key in self.children_names(owner):
                 value = self.machine.call(owner.attrs[key], [value], {}, node)
             if owner.facts.get("more"):
-                return self.machine.torch.opaque_result("Sequential", [value], {}, node)
+                return self.torch.opaque_result("Sequential", [value], {}, node)
             return value
         if owner.lib == averaging.AVERAGED:
             return self.machine.call(owner.attrs["module"], args, kwargs, node)
@@ -604,7 +603,7 @@ class Modules:
         return self._run_opaque(owner, args, kwargs, node)
 
     def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        torch = self.machine.torch
+        torch = self.torch
         training = concrete(owner.attrs.get("training", True))
         bound: Kwargs = {}
         for name, value in zip(fact.forward_params, args):
@@ -650,7 +649,7 @@ class Modules:
         given, named = owner.facts.get("kinds", ([], {}))
         params = {param for overload in fact.train.overloads for param in overload.params}
         more = {
-            f"forward.{name}": self.machine.torch.kind(bound[name]) if name in bound else fact.forward_defaults[name]
+            f"forward.{name}": self.torch.kind(bound[name]) if name in bound else fact.forward_defaults[name]
             for name in fact.forward_defaults
             if f"forward.{name}" in params
         }
@@ -706,7 +705,7 @@ class Modules:
         holder = owner.attrs["parametrizations"].attrs[name]
         if isinstance(how, str):
             given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
-            return self.machine.torch.op(how, given, {}, node)
+            return self.torch.op(how, given, {}, node)
         return self.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
 
     def unparametrize(self, owner: Value, name: str, node: ast.AST) -> Value:
@@ -722,8 +721,8 @@ class Modules:
     def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """A class of torch.nn without facts: differentiable in its inputs and parameters."""
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
-        values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.machine.torch.tensors(arg)]
-        return self.machine.torch.opaque(
+        values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.torch.tensors(arg)]
+        return self.torch.opaque(
             owner.lib.rsplit(".", 1)[-1],
             [*parameters, *values],
             node,
@@ -737,7 +736,7 @@ class Modules:
         replaced = args[1] if len(args) > 1 else kwargs.get("parameter_and_buffer_dicts")
         inputs = args[2] if len(args) > 2 else kwargs.get("args", ())
         if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
-            return self.machine.torch.opaque_result("functional_call", args, kwargs, node)
+            return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []
         for key, value in replaced.items.items():
             home: Value = owner

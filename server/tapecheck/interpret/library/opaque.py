@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from tapecheck.interpret.library import arguments
-from tapecheck.interpret.python import methods, unknowns
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -20,9 +20,6 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.interpret.world import cuts_of, merge_cuts
 from tapecheck.tape import Fact, either
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.torchlib import Torch
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",

@@ -11,9 +11,10 @@ import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import containers
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
     Kwargs,
@@ -28,9 +29,6 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import Fact, Raised, Saved, both, either
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.torchlib import Torch
 
 _ELEMENTWISE = frozenset((
     "add", "sub", "mul", "div", "neg", "pow", "sqrt", "abs", "exp", "log", "square", "mean", "sum", "norm", "clamp",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from tapecheck.interpret.library import averaging
-from tapecheck.interpret.python import containers
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
     Dict,
@@ -25,16 +25,14 @@ from tapecheck.interpret.values import (
 from tapecheck.tape import Fact, Optimizer, Step, both
 from tapecheck.torchfacts import load
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 
 class Optimizers:
     """torch.optim for one machine."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.world = machine.world
+    def __init__(self, torch: Torch) -> None:
+        self.torch = torch
+        self.machine = torch.machine
+        self.world = torch.world
         self.facts = load()
 
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -43,7 +41,7 @@ class Optimizers:
             result = Instance(None, "torch.optim.lr_scheduler")
             return result
         if name == "AveragedModel":
-            return averaging.averaged_model(self.machine.torch.nn, args, kwargs, node)
+            return averaging.averaged_model(self.torch.nn, args, kwargs, node)
         if ".swa_utils." in path:
             return Instance(None, "torch.optim.lr_scheduler") if name == "SWALR" else Unknown(name)
         owner = Instance(None, path)
@@ -89,7 +87,7 @@ class Optimizers:
             )
         )  # fmt: skip
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
-            self.machine.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
+            self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         return None
 
     def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], bool]:
@@ -108,7 +106,7 @@ class Optimizers:
                 complete = complete and whole
             return found, complete
         if isinstance(source, Instance) and source.module:
-            return [tensor for _, tensor in self.machine.torch.nn.named_parameters(source)], True
+            return [tensor for _, tensor in self.torch.nn.named_parameters(source)], True
         return [], False
 
     def attribute(self, owner: Instance, name: str) -> Value:
@@ -184,7 +182,7 @@ class Optimizers:
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
         for tensor in owner.facts.get("params", ()):
-            self.machine.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
+            self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
 
 

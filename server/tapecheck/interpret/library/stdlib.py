@@ -7,15 +7,16 @@ import itertools
 import math
 from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import contexts, queues, records
-from tapecheck.interpret.python.builtin import make_dict, make_range, unknown
-from tapecheck.interpret.python.comprehensions import gathered, trained
-from tapecheck.interpret.python.constants import NotPlain, computed, plain
-from tapecheck.interpret.python.containers import known_items
-from tapecheck.interpret.python.methods import counter, nothing
-from tapecheck.interpret.python.unknowns import expression, remembered
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library import contexts
+from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
+from tapecheck.interpret.objects import queues, records
+from tapecheck.interpret.objects.constants import NotPlain, computed, plain
+from tapecheck.interpret.objects.containers import known_items
+from tapecheck.interpret.objects.methods import counter, nothing
+from tapecheck.interpret.objects.unknowns import expression, remembered
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -35,11 +36,8 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import cuts_of
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def standard_library(m: Machine, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a function of the standard library; NotImplemented where it is none that matters here."""
     if path.startswith("math."):
         function = getattr(math, path[5:], None)
@@ -63,7 +61,7 @@ def standard_library(m: Machine, path: str, args: Args, kwargs: Kwargs, node: as
     return NotImplemented if handler is None or handler is NotImplemented else handler(m, args, kwargs, node)
 
 
-def _deque(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _deque(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     bound = concrete(args[1] if len(args) > 1 else kwargs.get("maxlen"))
     items = known_items(m, args[0], node) if args else []
     result = m.new_list(items or [], node, items is None)
@@ -72,13 +70,13 @@ def _deque(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _defaultdict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _defaultdict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = make_dict(m, args[1:], kwargs, node)
     result.factory = args[0] if args else None
     return result
 
 
-def _partial(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _partial(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     function, given, named = args[0], args[1:], {key: value for key, value in kwargs.items() if key != "**"}
     made = Instance(None, "functools.partial")
     made.attrs.update({"func": function, "args": tuple(given), "keywords": Dict(dict(named))})
@@ -88,7 +86,7 @@ def _partial(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return made
 
 
-def _partialmethod(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _partialmethod(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     function, given, named = args[0], args[1:], {key: value for key, value in kwargs.items() if key != "**"}
     return Wrapped(
         "method",
@@ -98,21 +96,21 @@ def _partialmethod(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Val
     )  # fmt: skip
 
 
-def _singledispatch(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _singledispatch(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """functools.singledispatch: the function registered for the class of the first argument."""
     made = Instance(None, "functools.singledispatch")
     table: list[tuple[Value, Value]] = []
 
-    def call(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def call(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         for kind, function in reversed(table):
-            fits = m2.torch.is_instance(given[0], kind) if given else False
+            fits = m2.library.is_instance(given[0], kind) if given else False
             if fits:
                 return m2.call(function, given, named, at)
             if fits is None:
-                return m2.torch.opaque_result("singledispatch", given, named, at)
+                return m2.library.opaque_result("singledispatch", given, named, at)
         return m2.call(args[0], given, named, at)
 
-    def register(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def register(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         first = given[0] if given else None
         if isinstance(first, Function):
             annotation = next((p.annotation for p in first.node.args.args), None)
@@ -123,7 +121,7 @@ def _singledispatch(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
             table.append((first, given[1]))
             return given[1]
 
-        def add(m3: Machine, more: Args, extra: Kwargs, place: ast.AST) -> Value:
+        def add(m3: Engine, more: Args, extra: Kwargs, place: ast.AST) -> Value:
             table.append((first, more[0]))
             return more[0]
 
@@ -134,16 +132,16 @@ def _singledispatch(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     return made
 
 
-def _item_getter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    def get(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+def _item_getter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def get(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         found = [m2.get_item(given[0], index, at) for index in args]
         return found[0] if len(found) == 1 else tuple(found)
 
     return Native("itemgetter", get)
 
 
-def _attribute_getter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    def get(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+def _attribute_getter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def get(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         found: list[Value] = []
         for path in args:
             value = given[0]
@@ -155,7 +153,7 @@ def _attribute_getter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     return Native("attrgetter", get)
 
 
-def _method_caller(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _method_caller(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Native(
         "methodcaller",
         lambda m2, given, named, at: m2.call(
@@ -187,23 +185,23 @@ _LRU_SIZE = 128
 """What `lru_cache` remembers where nothing else is said."""
 
 
-def _awaited(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _awaited(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return tuple(args) if len(args) != 1 else args[0]
 
 
-def _gathered(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _gathered(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.new_list(list(args), node)
 
 
-def _copy(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return m.torch.deep_copy(args[0] if args else None, node)
+def _copy(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return m.library.deep_copy(args[0] if args else None, node)
 
 
-def _environment(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return remembered(m.world, ("os.getenv", expression(args[0]) if args else None), "os.getenv()")
 
 
-def _chain(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """The elements of one iterable after the other, each asked for when it is needed."""
     streams = [m.stream(arg, node) for arg in args]
     if all(stream.length() is not None and not stream.sequential for stream in streams):
@@ -219,27 +217,27 @@ def _chain(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Generator(run(), m.envs[-1], extent=Extent(not openly))
 
 
-def _cycle(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _cycle(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = known_items(m, args[0], node) if args else None
     if items:
         return Stream(lambda: None, lambda index: items[index % len(items)])
     return m.stream(args[0] if args else Unknown(), node)
 
 
-def _repeat(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _repeat(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else None
     times = concrete(args[1] if len(args) > 1 else kwargs.get("times"))
     return Stream(lambda: times if isinstance(times, int) else None, lambda index: value)
 
 
-def _count(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     start = concrete(args[0] if args else kwargs.get("start", 0))
     step = concrete(args[1] if len(args) > 1 else kwargs.get("step", 1))
     known = isinstance(start, (int, float)) and isinstance(step, (int, float))
     return Stream(lambda: None, lambda index: start + index * step if known else Unknown("count"))
 
 
-def _islice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     inner = m.stream(args[0] if args else Unknown(), node)
     bounds = [concrete(arg) for arg in args[1:]]
     start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
@@ -265,12 +263,12 @@ def _islice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Stream(length, item, inner.sequential)
 
 
-def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """A function of itertools that only rearranges elements; `counts` of its last arguments are numbers."""
 
-    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         numbers = [concrete(arg) for arg in args[len(args) - counts :]] if len(args) > counts else []
-        listed = [gathered(m, arg, node) for arg in args[: len(args) - len(numbers)]]
+        listed = [m.gathered(arg, node) for arg in args[: len(args) - len(numbers)]]
         named = {key: concrete(value) for key, value in kwargs.items() if key != "**"}
         plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
         if not plain or not all(whole for _, whole in listed):
@@ -281,14 +279,14 @@ def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Machin
     return run
 
 
-def _zip_longest(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    listed = [gathered(m, arg, node) for arg in args]
+def _zip_longest(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    listed = [m.gathered(arg, node) for arg in args]
     rows = list(itertools.zip_longest(*(items for items, _ in listed), fillvalue=kwargs.get("fillvalue")))
     return m.stream(m.new_list(rows, node, not all(whole for _, whole in listed)), node)
 
 
-def _accumulate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = gathered(m, args[0], node)
+def _accumulate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items, whole = m.gathered(args[0], node)
     function = args[1] if len(args) > 1 else kwargs.get("func")
     if kwargs.get("initial") is not None:
         items.insert(0, kwargs["initial"])
@@ -303,11 +301,11 @@ def _accumulate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.stream(m.new_list(made, node, not whole), node)
 
 
-def _while_true(dropping: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+def _while_true(dropping: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """takewhile and dropwhile."""
 
-    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items, whole = gathered(m, args[1], node)
+    def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        items, whole = m.gathered(args[1], node)
         made: list[Value] = []
         for place, item in enumerate(items):
             truth = m.known_truth(m.call(args[0], [item], {}, node))
@@ -323,19 +321,19 @@ def _while_true(dropping: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Va
     return run
 
 
-def _starmap(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    rows, whole = gathered(m, args[1], node)
+def _starmap(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    rows, whole = m.gathered(args[1], node)
     made = [m.call(args[0], list(m.elements(row, node)), {}, node) for row in rows]
     return m.stream(m.new_list(made, node, not whole), node)
 
 
-def _selected(kept: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+def _selected(kept: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """filterfalse and compress: the elements that a function, or a list beside them, is true or false for."""
 
-    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        items, whole = gathered(m, args[0] if kept else args[1], node)
+    def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        items, whole = m.gathered(args[0] if kept else args[1], node)
         truths = (
-            [m.known_truth(item) for item in gathered(m, args[1], node)[0]]
+            [m.known_truth(item) for item in m.gathered(args[1], node)[0]]
             if kept
             else [m.known_truth(item if args[0] is None else m.call(args[0], [item], {}, node)) for item in items]
         )
@@ -348,8 +346,8 @@ def _selected(kept: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     return run
 
 
-def _groupby(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items, whole = gathered(m, args[0], node)
+def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items, whole = m.gathered(args[0], node)
     key = args[1] if len(args) > 1 else kwargs.get("key")
     groups: list[tuple[Value, list[Value]]] = []
     for item in items:
@@ -365,31 +363,31 @@ def _groupby(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.stream(m.new_list(made, node, not whole), node)
 
 
-def _tee(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _tee(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count = concrete(args[1]) if len(args) > 1 else 2
-    items, whole = gathered(m, args[0], node)
+    items, whole = m.gathered(args[0], node)
     copies = count if isinstance(count, int) and 0 <= count <= _MAX_COMBINED else 2
     return tuple(m.stream(m.new_list(items, node, not whole), node) for _ in range(copies))
 
 
-def _reduce(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    items = gathered(m, args[1], node)[0] if len(args) > 1 else []
+def _reduce(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    items = m.gathered(args[1], node)[0] if len(args) > 1 else []
     if len(args) > 2:
         items.insert(0, args[2])
     if not items:
         return Unknown("reduce")
     total = m.new_list(items[:1], node)
-    for item in trained(m, iter(items[1:]), node, total, Extent()):
+    for item in m.trained(iter(items[1:]), node, total, Extent()):
         total.items = [m.call(args[0], [total.items[0], item], {}, node)]
     return total.items[0]
 
 
-def _choice(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _choice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = known_items(m, args[0], node) if args else None
     return items[0] if items else Unknown("choice")
 
 
-def _sample(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _sample(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = known_items(m, args[0], node) if args else None
     count = concrete(args[1] if len(args) > 1 else kwargs.get("k"))
     if items is None:
@@ -399,11 +397,11 @@ def _sample(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.new_list(items, node, True)
 
 
-def _exit(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     raise Signal("SystemExit")
 
 
-def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _namespace(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "types.SimpleNamespace", born=m.world.clock)
     for key, value in kwargs.items():
         if key != "**":
@@ -411,14 +409,14 @@ def _namespace(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _same(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _same(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return args[0] if args else kwargs.get("iterable", Unknown("result"))
 
 
-def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _wraps(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     wrapped = args[0] if args else None
 
-    def rename(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def rename(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         function = given[0] if given else Unknown("function")
         if isinstance(function, Function) and wrapped is not None:
             name = m2.get_attribute(wrapped, "__name__", at)
@@ -429,7 +427,7 @@ def _wraps(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Native("wraps", rename)
 
 
-def _cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`functools.lru_cache`, with or without arguments."""
     if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
         return Wrapped("cache", args[0], Dict({}), bound=_LRU_SIZE)
@@ -438,45 +436,45 @@ def _cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({}), bound=bound))
 
 
-def _unbounded_cache(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _unbounded_cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Wrapped("cache", args[0], Dict({})) if args else Unknown("cache")
 
 
-def _cached_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _cached_property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     function = args[0]
     return Wrapped("cached_property", function, function.name if isinstance(function, Function) else "cached")
 
 
-def _chain_of(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _chain_of(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return _chain(machine, list(machine.elements(args[0], node)), {}, node)
 
 
-def _negative(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _negative(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return machine.binary(ast.Mult(), args[0], -1, node)
 
 
-def _truth(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _truth(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return machine.known_truth(args[0])
 
 
-def _not(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _not(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = machine.known_truth(args[0])
     return Unknown("not") if truth is None else not truth
 
 
-def _item(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _item(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return machine.get_item(args[0], args[1], node)
 
 
-def _new_object(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _new_object(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return machine.new_object(args[0])
 
 
-def _set_attribute(machine: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+def _set_attribute(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
     machine.store_attribute(args[0], args[1], args[2], node)
 
 
-_STANDARD: dict[str, Callable[[Machine, Args, Kwargs, ast.AST], Value]] = {
+_STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     **records.FUNCTIONS,
     "types.SimpleNamespace": _namespace, "argparse.Namespace": _namespace,
     "collections.deque": _deque, "collections.defaultdict": _defaultdict, "collections.OrderedDict": make_dict,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
-from tapecheck.interpret.python import containers
+from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
     Instance,
@@ -22,9 +22,6 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.torchlib import Torch
 
 
 def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:

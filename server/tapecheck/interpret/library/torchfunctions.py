@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Generator as PyGenerator
 
-from tapecheck.interpret.library import arguments, averaging, frameworks
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library import averaging
+from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
     Args,
     Bound,
     Context,
     Function,
+    Generator,
     Instance,
     Kwargs,
     List,
@@ -25,20 +28,16 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Fact, Span, either
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.torchlib import Torch
-    from tapecheck.interpret.machine import Machine
-
 
 def grad_mode(mode: Fact, kind: str) -> Context:
     """A context manager that sets the grad mode."""
     before: list[tuple[Fact, Span | None]] = []
 
-    def enter(machine: Machine) -> None:
+    def enter(machine: Engine) -> None:
         before.append((machine.world.grad_modes[-1], machine.world.off_at))
         machine.world.grad_modes[-1], machine.world.off_at = mode, None
 
-    def leave(machine: Machine, raised: Signal | None) -> None:
+    def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
             machine.world.grad_modes[-1], machine.world.off_at = before.pop()
 
@@ -71,10 +70,10 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
     torch.world.grad_modes[-1], torch.world.off_at = mode, None if truth else torch.world.span(node)
 
-    def leave(machine: Machine, raised: Signal | None) -> None:
+    def leave(machine: Engine, raised: Signal | None) -> None:
         machine.world.grad_modes[-1], machine.world.off_at = before
 
-    def enter(machine: Machine) -> None:
+    def enter(machine: Engine) -> None:
         machine.world.off_at = None
 
     return Context(enter, leave, "enable_grad" if truth else "no_grad")
@@ -95,12 +94,12 @@ def autocast(mode: Fact) -> Context:
     """A context manager under which ops compute with copies of lower precision."""
     before: list[Fact] = []
 
-    def enter(machine: Machine) -> Value:
+    def enter(machine: Engine) -> Value:
         before.append(machine.world.autocast)
         machine.world.autocast = mode
         return Unknown("context")
 
-    def leave(machine: Machine, raised: Signal | None) -> None:
+    def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
             machine.world.autocast = before.pop()
 
@@ -176,7 +175,7 @@ def _checkpoint_sequential(torch: Torch, args: Args, kwargs: Kwargs, node: ast.A
     for start in range(0, size * (segments - 1), size):
         part = layers[start : start + size]
 
-        def run(m: Machine, args: Args, more: Kwargs, at: ast.AST, part: list[Value] = part) -> Value:
+        def run(m: Engine, args: Args, more: Kwargs, at: ast.AST, part: list[Value] = part) -> Value:
             return _through(torch, part, args[0], at)
 
         value = _recomputed(torch, Native("segment", run), [value], dict(named), node)
@@ -331,6 +330,57 @@ def _parameter_list(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     return torch.nn.construct("torch.nn.ParameterList", args, kwargs, node)
 
 
+def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if wrapped.kind in ("no_grad", "enable_grad", "inference_mode"):
+        on = wrapped.kind == "enable_grad"
+        outermost = not on and torch.world.grad_mode != "no" and torch.world.frames
+        torch.world.grad_modes.append("yes" if on else "no")
+        depth = len(torch.world.grad_modes)
+        if outermost:
+            torch.world.cut_site = torch.world.site(node)
+        try:
+            result = torch.machine.call(wrapped.function, args, kwargs, node)
+            if isinstance(result, Generator):
+                # A generator function: each of its steps is taken in that mode.
+                result.run = _in_mode(torch, result.run, "yes" if on else "no")
+            return result
+        finally:
+            del torch.world.grad_modes[depth - 1 :]
+            if outermost:
+                torch.world.cut_site = None
+    if wrapped.kind.endswith("autocast"):
+        context = autocast(_AUTOCASTS[wrapped.kind])
+        context.enter(torch.machine)
+        try:
+            return torch.machine.call(wrapped.function, args, kwargs, node)
+        finally:
+            context.leave(torch.machine, None)
+    return torch.machine.call(wrapped.function, args, kwargs, node)
+
+
+_AUTOCASTS: dict[str, Fact] = {"autocast": "yes", "perhaps autocast": "may", "no autocast": "no"}
+
+
+def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) -> PyGenerator[Value, Value, Value]:
+    """The steps of a generator, each in a grad mode of its own."""
+    sent: Value = None
+    thrown: Signal | None = None
+    while True:
+        torch.world.grad_modes.append(mode)
+        depth = len(torch.world.grad_modes)
+        try:
+            value = run.send(sent) if thrown is None else run.throw(thrown)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            del torch.world.grad_modes[depth - 1 :]
+        thrown = None
+        try:
+            sent = yield value
+        except Signal as signal:
+            thrown = signal
+
+
 GRAD_MODES = {
     "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
     "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",
@@ -370,7 +420,6 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.utils.parameters_to_vector": _parameters_to_vector, "torch.save": _nothing,
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
-    "torch.nn.ParameterList": _parameter_list, "argparse.ArgumentParser": arguments.parser,
-    **frameworks.FUNCTIONS,
+    "torch.nn.ParameterList": _parameter_list,
     "torch.utils.checkpoint.checkpoint_sequential": _checkpoint_sequential,
 }  # fmt: skip

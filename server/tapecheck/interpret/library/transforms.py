@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import Args, Dict, Kwargs, List, Native, Tensor, Unknown, Value
 from tapecheck.tape import Fact, either
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.library.torchlib import Torch
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
 """What turns a function into another one."""

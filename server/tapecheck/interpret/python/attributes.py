@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python import carry, containers, equality, functions, methods, records
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import carry, containers, equality, methods, records
+from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     Bound,
     Class,
@@ -23,24 +24,21 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 _FUNCTION_BASES = ("torch.autograd.Function", "torch.autograd.function.Function")
 _EMPTY_BASES = frozenset((
     "builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol",
 ))  # fmt: skip  # fmt: skip
 
 
-def get_attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value:
+def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
     if isinstance(owner, Tensor):
-        return machine.torch.tensor_attribute(owner, name, node)
+        return machine.library.tensor_attribute(owner, name, node)
     if isinstance(owner, Instance):
         return instance_attribute(machine, owner, name, node)
     if isinstance(owner, Lib):
         if name in ("__name__", "__qualname__"):
             return owner.path.rsplit(".", 1)[-1]
-        return machine.torch.constant(Lib(f"{owner.path}.{name}"))
+        return machine.library.constant(Lib(f"{owner.path}.{name}"))
     if isinstance(owner, Module):
         if name in owner.env.vars:
             return owner.env.vars[name]
@@ -54,7 +52,7 @@ def get_attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> V
     if isinstance(owner, Super):
         return super_attribute(machine, owner, name, node)
     if isinstance(owner, Unknown):
-        return machine.torch.unknown_attribute(owner, name, node)
+        return machine.library.unknown_attribute(owner, name, node)
     if isinstance(owner, Wrapped) and owner.kind == "property" and name in ("setter", "getter", "deleter"):
         return functions.property_part(owner, name)
     if isinstance(owner, (Function, Wrapped)):
@@ -71,7 +69,7 @@ def get_attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> V
     return methods.attribute(machine, owner, name, node)
 
 
-def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST) -> Value:
+def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
     attrs = owner.attrs
     if name in attrs:
         if name in owner.stamps and owner.stamps[name] < machine.world.clock:
@@ -92,7 +90,7 @@ def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.A
             return known
     if name == "args" and "args" in owner.facts:
         return tuple(owner.facts["args"])
-    known = machine.torch.object_attribute(owner, name, node)
+    known = machine.library.object_attribute(owner, name, node)
     if known is not None:
         return known
     if owner.cls is not None and name != "__getattr__":
@@ -106,7 +104,7 @@ def instance_attribute(machine: Machine, owner: Instance, name: str, node: ast.A
     return value
 
 
-def complete(machine: Machine, owner: Instance) -> bool:
+def complete(machine: Engine, owner: Instance) -> bool:
     """Whether an object surely has no other attributes than those the dry run knows."""
     cls = owner.cls
     return (
@@ -117,7 +115,7 @@ def complete(machine: Machine, owner: Instance) -> bool:
     )
 
 
-def class_attribute(machine: Machine, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value:
+def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value:
     """Look a name up in a class for an instance or for the class itself; `missing` where it has none."""
     for candidate in cls.mro():
         if name in candidate.namespace:
@@ -131,7 +129,7 @@ def class_attribute(machine: Machine, cls: Class, name: str, receiver: Value, no
         listed = cls.mro() if name == "__mro__" else tuple(cls.bases)
         return (*listed, Lib("builtins.object")) if name == "__mro__" and not cls.library_bases() else listed
     if name == "apply" and any(base in _FUNCTION_BASES for base in cls.library_bases()):
-        return Native(name, lambda m, args, kwargs, at: m.torch.autograd.apply_function(cls, args, kwargs, at))
+        return Native(name, lambda m, args, kwargs, at: m.library.apply_function(cls, args, kwargs, at))
     known = records.class_attribute(machine, cls, name)
     if known is not None:
         return known
@@ -140,7 +138,7 @@ def class_attribute(machine: Machine, cls: Class, name: str, receiver: Value, no
     return Unknown("missing")
 
 
-def bind(machine: Machine, value: Value, receiver: Value, node: ast.AST) -> Value:
+def bind(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value:
     instance = isinstance(receiver, (Instance, Record))
     if isinstance(value, Function) or (isinstance(value, Native) and value.method):
         return Bound(value, receiver) if instance else value
@@ -165,7 +163,7 @@ def bind(machine: Machine, value: Value, receiver: Value, node: ast.AST) -> Valu
     return value
 
 
-def super_attribute(machine: Machine, owner: Super, name: str, node: ast.AST) -> Value:
+def super_attribute(machine: Engine, owner: Super, name: str, node: ast.AST) -> Value:
     receiver = owner.receiver
     cls = receiver.cls if isinstance(receiver, Instance) else receiver
     if isinstance(cls, Class):
@@ -184,13 +182,13 @@ def super_attribute(machine: Machine, owner: Super, name: str, node: ast.AST) ->
             return Native(name, lambda m, args, kwargs, at: m.store_attribute(receiver, args[0], args[1], at))
         if name == "__init__" and "args" in receiver.facts:
             return Native(name, lambda m, args, kwargs, at: receiver.facts.update({"args": args}))
-        known = machine.torch.object_attribute(receiver, name, node)
+        known = machine.library.object_attribute(receiver, name, node)
         if known is not None:
             return known
     return Native(f"super().{name}", lambda machine, args, kwargs, at: None)
 
 
-def find_method(machine: Machine, owner: Instance, name: str) -> Value:
+def find_method(machine: Engine, owner: Instance, name: str) -> Value:
     """A method that the user's classes define, bound; None where they do not."""
     if owner.cls is None:
         return None
@@ -200,14 +198,14 @@ def find_method(machine: Machine, owner: Instance, name: str) -> Value:
     return None
 
 
-def special(machine: Machine, owner: Instance, name: str) -> Value:
+def special(machine: Engine, owner: Instance, name: str) -> Value:
     """A special method: of the user's class, or one that the dry run gave a library's object."""
     return owner.attrs.get(name) if owner.cls is None else find_method(machine, owner, name)
 
 
-def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Value:
+def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Value:
     if isinstance(owner, Tensor):
-        return machine.torch.get_item(owner, index, node)
+        return machine.library.get_item(owner, index, node)
     if isinstance(owner, Instance):
         method = find_method(machine, owner, "__getitem__")
         if method is not None:
@@ -218,6 +216,6 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
             if missing is not None and equality.contains(machine, inner, index) is False:
                 return machine.call(missing, [index], {}, node)
             return containers.get_item(machine, inner, index, node)
-        known = machine.torch.object_item(owner, index, node)
+        known = machine.library.object_item(owner, index, node)
         return Unknown("item") if known is None else known
     return containers.get_item(machine, owner, index, node)

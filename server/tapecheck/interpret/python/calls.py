@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import equality, flow, functions, records
-from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import equality, exceptions, records, syntax
+from tapecheck.interpret.python import flow, functions
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -20,15 +21,13 @@ from tapecheck.interpret.values import (
     Lib,
     List,
     Native,
+    Run,
     Signal,
     Unknown,
     Value,
     Wrapped,
 )
 from tapecheck.interpret.world import Frame
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 MAX_DEPTH = 48
 MAX_RECURSION = 3
@@ -37,7 +36,7 @@ _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, Memory
 """What a library function's model raises when it is called in an odd way."""
 
 
-def call(machine: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call anything; answers the result."""
     if isinstance(function, Function):
         return call_function(machine, function, args, kwargs, node)
@@ -48,26 +47,26 @@ def call(machine: Machine, function: Value, args: Args, kwargs: Kwargs, node: as
             if isinstance(function, Native):
                 return function.call(machine, args, kwargs, node)
             kwargs.pop("**", None)
-            return machine.torch.call(function.path, args, kwargs, node)
+            return machine.library.call(function.path, args, kwargs, node)
         except _ODD_CALLS:
             # A call in a form the library function is not known in: what it gives is unknown.
-            return machine.torch.opaque_result("call", args, kwargs, node)
+            return machine.library.opaque_result("call", args, kwargs, node)
     if isinstance(function, Class):
         return instantiate(machine, function, args, kwargs, node)
     if isinstance(function, Wrapped):
         if function.kind == "cache":
             return call_cached(machine, function, args, kwargs, node)
-        return machine.torch.call_wrapped(function, args, kwargs, node)
+        return machine.library.call_wrapped(function, args, kwargs, node)
     if isinstance(function, Instance):
         return call_instance(machine, function, args, kwargs, node)
     kwargs.pop("**", None)
     if isinstance(function, Unknown):
-        return machine.torch.call_unknown(function, args, kwargs, node)
+        return machine.library.call_unknown(function, args, kwargs, node)
     # None, most often: something else will stand there when the real program gets so far.
-    return machine.torch.call_unknown(Unknown("call"), args, kwargs, node)
+    return machine.library.call_unknown(Unknown("call"), args, kwargs, node)
 
 
-def call_cached(machine: Machine, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def call_cached(machine: Engine, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """A function under `lru_cache`: what it gave for the same arguments."""
     key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
     memory: Dict = function.extra
@@ -85,20 +84,20 @@ def call_cached(machine: Machine, function: Wrapped, args: Args, kwargs: Kwargs,
     return result
 
 
-def call_instance(machine: Machine, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def call_instance(machine: Engine, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     method = machine.special(owner, "__call__")
     if method is not None:
         return call(machine, method, args, kwargs, node)
-    return machine.torch.call_object(owner, args, kwargs, node)
+    return machine.library.call_object(owner, args, kwargs, node)
 
 
 def call_function(
-    machine: Machine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
+    machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
 ) -> Value:
     world = machine.world
     body = function.node
     if machine.depth >= MAX_DEPTH or _too_deep(machine, body, args):
-        return machine.torch.opaque_result(function.name, args, kwargs, node)
+        return machine.library.opaque_result(function.name, args, kwargs, node)
     machine.called.add(id(body))
     machine.called_names.add(function.name.rsplit(".", 1)[-1])
     env = Env(function.env, function.env.globals)
@@ -113,7 +112,7 @@ def call_function(
         world.span(node) if world.frames else None,
         forward,
     )
-    if functions.has_yield(body):
+    if syntax.has_yield(body):
         env.sent = {}
         return Generator(_run_generator(machine, function, env, frame), env)
     machine.depth += 1
@@ -137,7 +136,7 @@ def call_function(
         machine.depth -= 1
 
 
-def _too_deep(machine: Machine, body: ast.AST, args: Args) -> bool:
+def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     """Whether a function calls itself too often to go on: further where a known number may count down
     or a known container be gone through."""
     running = machine.running.count(id(body))
@@ -148,7 +147,7 @@ def _too_deep(machine: Machine, body: ast.AST, args: Args) -> bool:
     )
 
 
-def _run_generator(machine: Machine, function: Function, env: Env, frame: Frame) -> Run:
+def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) -> Run:
     """Run a generator function; its loops and frames are put in place whenever it is resumed."""
     assert not isinstance(function.node, ast.Lambda)
     run = machine.block(function.node.body, env)
@@ -181,7 +180,7 @@ def _run_generator(machine: Machine, function: Function, env: Env, frame: Frame)
             thrown = signal
 
 
-def resume(machine: Machine, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value:
+def resume(machine: Engine, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value:
     """The next value of a generator; raises the program's StopIteration at its end."""
     if generator.pending and sent is None and thrown is None:
         return generator.pending.pop(0)
@@ -193,13 +192,13 @@ def resume(machine: Machine, generator: Generator, sent: Value = None, thrown: S
         return generator.run.send(sent) if thrown is None else generator.run.throw(thrown)
     except StopIteration as stop:
         generator.done = True
-        raise Signal("StopIteration", flow.stop_iteration(stop.value)) from None
+        raise Signal("StopIteration", exceptions.stop_iteration(stop.value)) from None
     except Signal:
         generator.done = True
         raise
 
 
-def close(machine: Machine, generator: Generator) -> None:
+def close(machine: Engine, generator: Generator) -> None:
     """Close a generator that is left before its end: its `finally` and `with` blocks are run."""
     if not generator.done:
         try:
@@ -210,16 +209,16 @@ def close(machine: Machine, generator: Generator) -> None:
         generator.done = True
 
 
-def make_function(machine: Machine, node: Any, env: Env, name: str) -> Function:
+def make_function(machine: Engine, node: Any, env: Env, name: str) -> Function:
     arguments: ast.arguments = node.args
     defaults = [machine.eval(default, env) for default in arguments.defaults]
     kw_defaults = [machine.eval(default, env) if default is not None else None for default in arguments.kw_defaults]
     return Function(node, env, machine.module_of(env), name, defaults, kw_defaults)
 
 
-def instantiate(machine: Machine, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     bases = cls.library_bases()
-    special = machine.torch.instantiate_special(cls, bases, args, kwargs, node)
+    special = machine.library.instantiate_special(cls, bases, args, kwargs, node)
     if special is not None:
         return special
     new = next((base.namespace["__new__"] for base in cls.mro() if "__new__" in base.namespace), None)
@@ -239,12 +238,12 @@ def instantiate(machine: Machine, cls: Class, args: Args, kwargs: Kwargs, node: 
         call(machine, init, args, kwargs, node)
     else:
         kwargs.pop("**", None)
-        machine.torch.construct_base(owner, bases, args, kwargs, node)
+        machine.library.construct_base(owner, bases, args, kwargs, node)
     return owner
 
 
-def new_object(machine: Machine, cls: Class) -> Instance:
+def new_object(machine: Engine, cls: Class) -> Instance:
     """What `object.__new__` gives: an object nothing was set on."""
-    owner = Instance(cls, module=machine.torch.is_module_class(cls), born=machine.world.clock)
-    machine.torch.prepare_object(owner, cls.library_bases())
+    owner = Instance(cls, module=machine.library.is_module_class(cls), born=machine.world.clock)
+    machine.library.prepare_object(owner, cls.library_bases())
     return owner

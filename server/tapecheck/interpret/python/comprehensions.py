@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python import carry, containers, equality, loops, methods
-from tapecheck.interpret.python.flow import Run
-from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Set, Stream, Value
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import carry, containers, equality, methods
+from tapecheck.interpret.python import loops
+from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Run, Set, Stream, Value
 from tapecheck.interpret.world import Frame
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _MAX_ROUNDS = 64
 _TRAINED_ROUNDS = 4
 """Of unknown length, with backwards in it: one element, and three rounds of the loop that it then is."""
 
 
-def list_comprehension(machine: Machine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
+def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
     extent = Extent()
@@ -36,7 +33,7 @@ def list_comprehension(machine: Machine, node: ast.ListComp | ast.SetComp, env: 
     return made
 
 
-def dict_comprehension(machine: Machine, node: ast.DictComp, env: Env) -> Value:
+def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
     result = Dict({}, born=machine.world.clock)
     inner = Env(env, env.globals)
     inner.inner = True
@@ -50,7 +47,7 @@ def dict_comprehension(machine: Machine, node: ast.DictComp, env: Env) -> Value:
     return result
 
 
-def gathered(machine: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
+def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
     """The elements of an iterable that a call takes in, and whether they are known to be all."""
     if not isinstance(value, (Generator, Stream)):
         known = containers.known_items(machine, value, node)
@@ -62,7 +59,7 @@ def gathered(machine: Machine, value: Value, node: ast.AST) -> tuple[list[Value]
     return made.items, extent.whole and (not isinstance(value, Generator) or value.extent.whole)
 
 
-def _drawn(machine: Machine, value: Value, node: ast.AST, extent: Extent) -> Iterator[Value]:
+def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iterator[Value]:
     """The elements of a stream, one after the other: all of them where their number is known."""
     stream = machine.stream(value, node)
     length = stream.length()
@@ -88,7 +85,7 @@ def _drawn(machine: Machine, value: Value, node: ast.AST, extent: Extent) -> Ite
 
 
 def trained(
-    machine: Machine, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
+    machine: Engine, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
 ) -> Iterator[Value]:
     """Rounds as iterations of a loop, from the second on, where the first runs a backward; `kept` is what they fill."""
     world = machine.world
@@ -121,7 +118,7 @@ def trained(
         machine.gathering.remove(entry)
 
 
-def generator_expression(machine: Machine, node: ast.GeneratorExp, env: Env) -> Value:
+def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> Value:
     inner = Env(env, env.globals)
     inner.inner = True
     first, *others = node.generators
@@ -131,7 +128,7 @@ def generator_expression(machine: Machine, node: ast.GeneratorExp, env: Env) -> 
     return Generator(_lazily(machine, node.elt, rounds, inner), inner, stream.length() is None, extent=extent)
 
 
-def _lazily(machine: Machine, element: ast.expr, rounds: Run, env: Env) -> Run:
+def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
     """The values of a generator expression, each worked out when it is asked for."""
     home = machine.world.frames[-1]
     while True:
@@ -149,7 +146,7 @@ def _lazily(machine: Machine, element: ast.expr, rounds: Run, env: Env) -> Run:
         yield value
 
 
-def _rounds(machine: Machine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool) -> Run:
+def _rounds(machine: Engine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool) -> Run:
     """The rounds of a comprehension's loops, with its names bound; `extent` says how far they go."""
     first, *others = generators
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
@@ -157,7 +154,7 @@ def _rounds(machine: Machine, generators: list[ast.comprehension], env: Env, ext
 
 
 def _over(
-    machine: Machine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
+    machine: Engine, stream: Stream, first: ast.comprehension, others: list[ast.comprehension], env: Env,
     extent: Extent, lazy: bool,
 ) -> Run:  # fmt: skip
     start = index = stream.next

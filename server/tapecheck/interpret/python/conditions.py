@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import algebra, consequences, equality, flow, records, unknowns
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import algebra, equality, records, syntax, unknowns
+from tapecheck.interpret.python import consequences
 from tapecheck.interpret.values import (
     CONSTANTS,
     Dict,
@@ -22,9 +24,6 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -42,13 +41,13 @@ _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: as
 _NUMBERS = (int, float, complex)
 
 
-def test(machine: Machine, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool:
+def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool:
     """Decide a condition: by its value where known, else by the policy of this way through the program.
 
     `node` is the statement that the condition belongs to, `default` the likelier answer.
     """
     if default is None:
-        default = flow.default_branch(node)
+        default = syntax.default_branch(node)
     if isinstance(expression, ast.BoolOp):
         wanted = isinstance(expression.op, ast.Or)
         for part in expression.values:
@@ -62,25 +61,25 @@ def test(machine: Machine, expression: ast.expr, env: Env, node: ast.AST, defaul
     value = machine.eval(expression, env)
     answer = known_truth(machine, value)
     if answer is None:
-        answer = machine.world.choose(expression, default, flow.text_of(expression), node)
+        answer = machine.world.choose(expression, default, syntax.text_of(expression), node)
         settle(machine, value, answer)
     return answer
 
 
-def _test_chain(machine: Machine, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:
+def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:
     """`a <= b < c`: one test after the other, each operand evaluated once."""
     for comparator, value in pairs(machine, expression, env):
         answer = known_truth(machine, value)
         if answer is None:
             # The place of a pair is that of its right side: each pair is a condition of its own.
-            answer = machine.world.choose(comparator, default, flow.text_of(expression), node)
+            answer = machine.world.choose(comparator, default, syntax.text_of(expression), node)
             settle(machine, value, answer)
         if not answer:
             return False
     return True
 
 
-def known_truth(machine: Machine, value: Value) -> bool | None:
+def known_truth(machine: Engine, value: Value) -> bool | None:
     """Whether a value is true; None where nobody knows."""
     if isinstance(value, Unknown):
         if value.negated is not None:
@@ -116,7 +115,7 @@ def known_truth(machine: Machine, value: Value) -> bool | None:
     return True
 
 
-def settle(machine: Machine, value: Value, answer: bool) -> None:
+def settle(machine: Engine, value: Value, answer: bool) -> None:
     """Remember the answer given for an unknown condition, so that it is given again."""
     if isinstance(value, Unknown):
         if value.negated is not None:
@@ -130,7 +129,7 @@ def settle(machine: Machine, value: Value, answer: bool) -> None:
                 consequences.answered(machine, value, answer)
 
 
-def pairs(machine: Machine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.expr, Value]]:
+def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.expr, Value]]:
     """What each pair of a chain of comparisons comes to, with its right side; an operand is evaluated once."""
     left = machine.eval(node.left, env)
     for op, comparator in zip(node.ops, node.comparators):
@@ -139,7 +138,7 @@ def pairs(machine: Machine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.e
         left = right
 
 
-def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     if isinstance(op, (ast.Is, ast.IsNot)):
         same = equality.identical(left, right)
         if same is None:
@@ -151,7 +150,7 @@ def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: as
             return unknown_test(machine, op, left, right)
         return inside if isinstance(op, ast.In) else not inside
     if isinstance(left, Tensor) or isinstance(right, Tensor):
-        return machine.torch.comparison(type(op).__name__, left, right, node)
+        return machine.library.comparison(type(op).__name__, left, right, node)
     left, right = unknowns.resolved(machine, left, node), unknowns.resolved(machine, right, node)
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
@@ -181,7 +180,7 @@ def compare(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: as
     return algebra.ordering(machine, op, left, right, node)
 
 
-def _compare_objects(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     """A comparison that an object's class sees to; None where it does not."""
     name, reflected = _RICH[type(op)]
     for owner, other, wanted in ((left, right, name), (right, left, reflected)):
@@ -204,7 +203,7 @@ def _compare_objects(machine: Machine, op: ast.cmpop, left: Value, right: Value,
     return None
 
 
-def unknown_test(machine: Machine, op: ast.cmpop, left: Value, right: Value) -> Value:
+def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> Value:
     """An undecided comparison; the same question about the same unknown is the same value."""
     kind: type[ast.cmpop] = type(op)
     if not isinstance(left, Unknown) and kind in _MIRRORED:

@@ -11,15 +11,13 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python.equality import hashable
-from tapecheck.interpret.python.unknowns import expression, is_whole
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.equality import hashable
+from tapecheck.interpret.objects.unknowns import expression, is_whole
 from tapecheck.interpret.values import CONSTANTS, Class, List, Unknown, Value
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-    from tapecheck.interpret.world import World
+from tapecheck.interpret.world import World
 
 _MOST_FACTS = 10
 _MOST_ATOMS = 3
@@ -68,7 +66,7 @@ def _stuck() -> Any:
     raise _Opaque
 
 
-def consequence(machine: Machine, value: Unknown) -> bool | None:
+def consequence(machine: Engine, value: Unknown) -> bool | None:
     """The only answer to a test that fits those which were given before; None where both do, or nobody can say."""
     world = machine.world
     if not world.facts and value.parts is None:
@@ -94,7 +92,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
     return _tried(value, facts, atoms) if 0 < len(facts) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS else None
 
 
-def answered(machine: Machine, value: Unknown, answer: bool) -> None:
+def answered(machine: Engine, value: Unknown, answer: bool) -> None:
     """Note the answer to a test."""
     try:
         atoms = _atoms(value)

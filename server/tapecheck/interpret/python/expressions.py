@@ -5,20 +5,11 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import (
-    algebra,
-    builtin,
-    carry,
-    comprehensions,
-    conditions,
-    constants,
-    containers,
-    equality,
-    flow,
-    methods,
-)
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
+from tapecheck.interpret.python import comprehensions, conditions
 from tapecheck.interpret.values import (
     CONSTANTS,
     HOLDERS,
@@ -38,9 +29,6 @@ from tapecheck.interpret.values import (
     unwrapped,
 )
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
@@ -54,7 +42,7 @@ _DUNDER = {
 _NUMBERS = (int, float, complex)
 
 
-def _name(machine: Machine, node: ast.Name, env: Env) -> Value:
+def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
     name = node.id
     scope: Env | None = env if name not in env.names_global else env.globals
     while scope is not None:
@@ -64,13 +52,14 @@ def _name(machine: Machine, node: ast.Name, env: Env) -> Value:
                 carry.loaded(machine, scope, name)
             return value
         scope = scope.parent
-    if name in builtin.NAMES:
-        return builtin.NAMES[name]
-    if name in flow.EXCEPTIONS:
+    builtins = machine.library.builtins
+    if name in builtins:
+        return builtins[name]
+    if name in exceptions.NAMES:
         return Lib(f"builtins.{name}")
     for library in env.globals.vars.get("__star__", ()):
         if isinstance(library, Lib):
-            found = machine.torch.star_import(library.path, name)
+            found = machine.library.star_import(library.path, name)
             if found is not None:
                 return found
     if "__star__" not in env.globals.vars:
@@ -80,20 +69,20 @@ def _name(machine: Machine, node: ast.Name, env: Env) -> Value:
     return value
 
 
-def _attribute(machine: Machine, node: ast.Attribute, env: Env) -> Value:
+def _attribute(machine: Engine, node: ast.Attribute, env: Env) -> Value:
     return machine.get_attribute(machine.eval(node.value, env), node.attr, node)
 
 
-def _subscript(machine: Machine, node: ast.Subscript, env: Env) -> Value:
+def _subscript(machine: Engine, node: ast.Subscript, env: Env) -> Value:
     return machine.get_item(machine.eval(node.value, env), machine.eval(node.slice, env), node)
 
 
-def _slice(machine: Machine, node: ast.Slice, env: Env) -> Value:
+def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:
     parts = [machine.eval(part, env) if part is not None else None for part in (node.lower, node.upper, node.step)]
     return slice(*parts)
 
 
-def _call(machine: Machine, node: ast.Call, env: Env) -> Value:
+def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world = machine.world
     world.spend(2)
     if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
@@ -125,12 +114,12 @@ def _call(machine: Machine, node: ast.Call, env: Env) -> Value:
             open_ended = True
     if open_ended:
         kwargs["**"] = Unknown("**")
-    if isinstance(node.func, ast.Name) and function is builtin.NAMES.get("locals"):
+    if isinstance(node.func, ast.Name) and function is machine.library.builtins.get("locals"):
         return Dict(dict(env.vars), more=True)
     return machine.call(function, args, kwargs, node)
 
 
-def _super(machine: Machine, node: ast.Call, env: Env) -> Value:
+def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
     scope: Env | None = env
     while scope is not None:
         if "__class__cell" in scope.vars:
@@ -139,11 +128,11 @@ def _super(machine: Machine, node: ast.Call, env: Env) -> Value:
     return Unknown("super")
 
 
-def _bin_op(machine: Machine, node: ast.BinOp, env: Env) -> Value:
+def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
     return binary(machine, node.op, machine.eval(node.left, env), machine.eval(node.right, env), node)
 
 
-def binary(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         if isinstance(left, str) and isinstance(op, ast.Mod):
             return Unknown("text")
@@ -151,7 +140,7 @@ def binary(machine: Machine, op: ast.operator, left: Value, right: Value, node: 
             result = _dunder(machine, op, left, right, node)
             if result is not None:
                 return result
-        return machine.torch.operator(type(op).__name__, left, right, node)
+        return machine.library.operator(type(op).__name__, left, right, node)
     left, right = concrete(left), concrete(right)
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
         return constants.arithmetic(machine, op, _BINARY.get(type(op)), left, right)
@@ -160,7 +149,7 @@ def binary(machine: Machine, op: ast.operator, left: Value, right: Value, node: 
             return Unknown("text")
         if isinstance(op, ast.Mult) and _repeats(left, right):
             return algebra.container_operator(machine, op, left, right, node)
-        return machine.torch.unknown_operator(type(op).__name__, left, right, node)
+        return machine.library.unknown_operator(type(op).__name__, left, right, node)
     if isinstance(left, Instance) or isinstance(right, Instance):
         result = _dunder(machine, op, left, right, node)
         return algebra.container_operator(machine, op, left, right, node) if result is None else result
@@ -173,9 +162,9 @@ def _repeats(left: Value, right: Value) -> bool:
     return isinstance(sequence, (List, tuple)) and isinstance(count, Unknown) and count.data
 
 
-def augment(machine: Machine, node: ast.AugAssign, current: Value, value: Value) -> Value:
+def augment(machine: Engine, node: ast.AugAssign, current: Value, value: Value) -> Value:
     if isinstance(current, Tensor):
-        return machine.torch.augmented(type(node.op).__name__, current, value, node)
+        return machine.library.augmented(type(node.op).__name__, current, value, node)
     if isinstance(current, (List, Dict, Set)) and algebra.augment(machine, node.op, current, value, node):
         return current
     if isinstance(current, Instance):
@@ -185,7 +174,7 @@ def augment(machine: Machine, node: ast.AugAssign, current: Value, value: Value)
     return binary(machine, node.op, current, value, node)
 
 
-def _dunder(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     name = _DUNDER.get(type(op), "")
     for owner, prefix, other in ((left, "__", right), (right, "__r", left)):
         if isinstance(owner, Instance):
@@ -197,7 +186,7 @@ def _dunder(machine: Machine, op: ast.operator, left: Value, right: Value, node:
     return None
 
 
-def _unary_op(machine: Machine, node: ast.UnaryOp, env: Env) -> Value:
+def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
     value = concrete(machine.eval(node.operand, env))
     if isinstance(node.op, ast.Not):
         truth = machine.known_truth(value)
@@ -207,7 +196,7 @@ def _unary_op(machine: Machine, node: ast.UnaryOp, env: Env) -> Value:
         result.negated = value if isinstance(value, Unknown) else None
         return result
     if isinstance(value, Tensor):
-        return machine.torch.operator(type(node.op).__name__, value, None, node)
+        return machine.library.operator(type(node.op).__name__, value, None, node)
     if isinstance(value, Instance):
         method = machine.find_method(value, _UNARY[type(node.op)])
         return machine.call(method, [], {}, node) if method is not None else Unknown("unary")
@@ -220,7 +209,7 @@ def _unary_op(machine: Machine, node: ast.UnaryOp, env: Env) -> Value:
     return Unknown("unary", value.node, value.cuts) if isinstance(value, Unknown) else Unknown("unary")
 
 
-def _bool_op(machine: Machine, node: ast.BoolOp, env: Env) -> Value:
+def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
     wanted = isinstance(node.op, ast.Or)
     value: Value = None
     for index, part in enumerate(node.values):
@@ -229,14 +218,14 @@ def _bool_op(machine: Machine, node: ast.BoolOp, env: Env) -> Value:
         if truth is None:
             if index == len(node.values) - 1:
                 return value
-            truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, flow.text_of(part))
+            truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, syntax.text_of(part))
             machine.settle(value, truth)
         if truth == wanted:
             return value
     return value
 
 
-def _compare(machine: Machine, node: ast.Compare, env: Env) -> Value:
+def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
     if len(node.ops) == 1:
         return machine.compare(node.ops[0], machine.eval(node.left, env), machine.eval(node.comparators[0], env), node)
     result: Value = True
@@ -251,11 +240,11 @@ def _compare(machine: Machine, node: ast.Compare, env: Env) -> Value:
     return result if not undecided else (undecided[0] if len(undecided) == 1 else Unknown("test"))
 
 
-def _if_exp(machine: Machine, node: ast.IfExp, env: Env) -> Value:
+def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
     return machine.eval(node.body if machine.test(node.test, env, node) else node.orelse, env)
 
 
-def _elements(machine: Machine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], bool]:
+def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], bool]:
     items: list[Value] = []
     more = False
     for node in nodes:
@@ -272,22 +261,22 @@ def _elements(machine: Machine, nodes: list[ast.expr], env: Env) -> tuple[list[V
     return items, more
 
 
-def _tuple(machine: Machine, node: ast.Tuple, env: Env) -> Value:
+def _tuple(machine: Engine, node: ast.Tuple, env: Env) -> Value:
     items, more = _elements(machine, node.elts, env)
     return List(items, more) if more else tuple(items)
 
 
-def _list(machine: Machine, node: ast.List, env: Env) -> Value:
+def _list(machine: Engine, node: ast.List, env: Env) -> Value:
     items, more = _elements(machine, node.elts, env)
     return machine.new_list(items, node, more)
 
 
-def _set(machine: Machine, node: ast.Set, env: Env) -> Value:
+def _set(machine: Engine, node: ast.Set, env: Env) -> Value:
     items, more = _elements(machine, node.elts, env)
     return Set(methods.distinct(items), more)
 
 
-def _dict(machine: Machine, node: ast.Dict, env: Env) -> Value:
+def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
     result = Dict({}, born=machine.world.clock)
     for key_node, value_node in zip(node.keys, node.values):
         value = machine.eval(value_node, env)
@@ -306,22 +295,22 @@ def _dict(machine: Machine, node: ast.Dict, env: Env) -> Value:
     return result
 
 
-def _lambda(machine: Machine, node: ast.Lambda, env: Env) -> Value:
+def _lambda(machine: Engine, node: ast.Lambda, env: Env) -> Value:
     return machine.make_function(node, env, "<lambda>")
 
 
-def _joined(machine: Machine, node: ast.JoinedStr, env: Env) -> Value:
+def _joined(machine: Engine, node: ast.JoinedStr, env: Env) -> Value:
     parts = [machine.eval(part, env) for part in node.values]
     return "".join(parts) if all(isinstance(part, str) for part in parts) else Unknown("text")
 
 
-def _formatted(machine: Machine, node: ast.FormattedValue, env: Env) -> Value:
+def _formatted(machine: Engine, node: ast.FormattedValue, env: Env) -> Value:
     value = machine.eval(node.value, env)
     spec = machine.eval(node.format_spec, env) if node.format_spec is not None else ""
     return constants.formatted(machine, value, spec, node.conversion, node)
 
 
-def _named(machine: Machine, node: ast.NamedExpr, env: Env) -> Value:
+def _named(machine: Engine, node: ast.NamedExpr, env: Env) -> Value:
     value = machine.eval(node.value, env)
     while env.inner and env.parent is not None:
         env = env.parent
@@ -329,11 +318,11 @@ def _named(machine: Machine, node: ast.NamedExpr, env: Env) -> Value:
     return value
 
 
-def _yielded(machine: Machine, node: ast.AST, env: Env) -> Value:
+def _yielded(machine: Engine, node: ast.AST, env: Env) -> Value:
     return Unknown("yield") if env.sent is None else env.sent.get(node)
 
 
-EVALUATE: dict[type[ast.expr], Callable[[Machine, Any, Env], Value]] = {
+EVALUATE: dict[type[ast.expr], Callable[[Engine, Any, Env], Value]] = {
     ast.Constant: lambda machine, node, env: node.value, ast.Name: _name, ast.Attribute: _attribute,
     ast.Call: _call, ast.BinOp: _bin_op, ast.UnaryOp: _unary_op, ast.BoolOp: _bool_op, ast.Compare: _compare,
     ast.IfExp: _if_exp, ast.Tuple: _tuple, ast.List: _list, ast.Set: _set, ast.Dict: _dict,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
     Args,
     Class,
@@ -23,69 +23,11 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Site
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
-
-def has_yield(node: ast.AST) -> bool:
-    """Whether a function's own body yields (nested functions aside); a lambda's does not."""
-    known = getattr(node, "_has_yield", None)
-    if known is None:
-        # Every run of a program makes its functions anew, and there are many runs: looked up once a node.
-        known = _looks_for_yield(node)
-        node._has_yield = known  # type: ignore[attr-defined]
-    return bool(known)
-
-
-def _looks_for_yield(node: ast.AST) -> bool:
-    if isinstance(node, ast.Lambda):
-        return False
-    stack: list[ast.AST] = list(getattr(node, "body", []))
-    while stack:
-        current = stack.pop()
-        if isinstance(current, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            stack.extend(ast.iter_child_nodes(current))
-    return False
-
-
-def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
-    """The yields that a statement comes to before its blocks, in the order in which they are evaluated."""
-    known: tuple[ast.Yield | ast.YieldFrom, ...] | None = getattr(node, "_tapecheck_yields", None)
-    if known is None:
-        heads: list[ast.AST]
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.While)):
-            heads = []
-        elif isinstance(node, ast.Match):
-            heads = [node.subject]
-        else:
-            heads = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
-        known = tuple(found for head in heads for found in yields_in(head))
-        node._tapecheck_yields = known  # type: ignore[attr-defined]
-    return known
-
-
-def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
-    """The yields in an expression, inner ones first."""
-    if isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
-        return []
-    found = [inner for child in ast.iter_child_nodes(node) for inner in yields_in(child)]
-    return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found
-
-
-def defaults_of(function: Function) -> list[tuple[str, Value]]:
-    """The parameters that have a default, with the object that every call without the argument gets."""
-    arguments = function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    found = [(one.arg, value) for one, value in zip(positional[-len(function.defaults) :], function.defaults)]
-    return found + [(one.arg, value) for one, value in zip(arguments.kwonlyargs, function.kw_defaults)]
-
 
 def property_part(owner: Wrapped, name: str) -> Native:
     """`@x.setter` and the like: the property with one more function."""
 
-    def extend_property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def extend_property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         given = args[0] if args else None
         if name == "setter":
             return Wrapped("property", owner.function, given, owner.deleter)
@@ -124,7 +66,7 @@ def _fits(arguments: ast.arguments, function: Function, args: Args, kwargs: Kwar
     return all(name in filled or name in kwargs for name in (*wanted, *needed))
 
 
-def bind_arguments(machine: Machine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
+def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwargs, env: Env, node: ast.AST) -> None:
     """Bind arguments to parameters; a parameter that got nothing is unknown where a call was open-ended."""
     arguments: ast.arguments = function.node.args
     positional = [*arguments.posonlyargs, *arguments.args]

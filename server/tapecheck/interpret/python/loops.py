@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import carry, containers, equality, flow, functions
-from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import carry, containers, equality, syntax
+from tapecheck.interpret.python import flow
 from tapecheck.interpret.values import (
     OPEN,
     Dict,
     Env,
     Instance,
     List,
+    Run,
     Signal,
     Stream,
     Tensor,
@@ -23,21 +25,18 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Fact
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
 _MAX_FED = 256
 
 
-def run_for(machine: Machine, node: ast.For, env: Env) -> Run:
+def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     world = machine.world
     stream = machine.stream(machine.eval(node.iter, env), node.iter)
     outside = world.iteration
     counted = len(world.counted)
-    feeding = env.sent is not None and functions.has_yield(node)
+    feeding = env.sent is not None and syntax.has_yield(node)
     enough = _enough_iterations(machine, node)
     varying = world.varying
     loop = world.enter_loop(node)
@@ -96,11 +95,11 @@ def run_for(machine: Machine, node: ast.For, env: Env) -> Run:
     return None
 
 
-def run_while(machine: Machine, node: ast.While, env: Env) -> Run:
+def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     world = machine.world
     outside = world.iteration
     counted = len(world.counted)
-    feeding = env.sent is not None and functions.has_yield(node)
+    feeding = env.sent is not None and syntax.has_yield(node)
     enough = _enough_iterations(machine, node)
     varying = world.varying
     loop = world.enter_loop(node)
@@ -111,7 +110,7 @@ def run_while(machine: Machine, node: ast.While, env: Env) -> Run:
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
         if env.sent is not None:
-            for part in functions.yields_in(node.test):
+            for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
         value = machine.eval(node.test, env)
         answer = machine.known_truth(value)
@@ -150,14 +149,14 @@ def run_while(machine: Machine, node: ast.While, env: Env) -> Run:
     return None
 
 
-def _enough_iterations(machine: Machine, node: ast.AST) -> int:
+def _enough_iterations(machine: Engine, node: ast.AST) -> int:
     """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
     key = (id(node), machine.world.call_stack)
     entered = machine.entered[key] = machine.entered.get(key, 0) + 1
     return max(MIN_ITERATIONS + 1 - entered, 1)
 
 
-def _end_of(machine: Machine, node: ast.For, stream: Stream, env: Env) -> None:
+def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:
     """A loop was cut short: its variable has the last value that the real loop gives it."""
     target = node.target
     if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
@@ -170,7 +169,7 @@ def _end_of(machine: Machine, node: ast.For, stream: Stream, env: Env) -> None:
         env.vars[target.id] = last
 
 
-def note_count(machine: Machine, target: ast.expr, value: Value, env: Env) -> None:
+def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> None:
     """Note a number that a statement of a loop counts up: `machine.step += 1`."""
     if not machine.world.iteration or not isinstance(value, (int, float)):
         return
@@ -189,7 +188,7 @@ def note_count(machine: Machine, target: ast.expr, value: Value, env: Env) -> No
 
 
 def _forget_counters(
-    machine: Machine, node: ast.For | ast.While, env: Env, first: int, done: int, left: int | None
+    machine: Engine, node: ast.For | ast.While, env: Env, first: int, done: int, left: int | None
 ) -> None:
     """A loop was left before its end: what it counted up has another value in the real program.
 
@@ -212,13 +211,13 @@ def _forget_counters(
         held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
         if isinstance(held.get(key), (int, float)) and not isinstance(held[key], bool):
             held[key] = _extrapolated(values, done, left)
-    for name in flow.counted_names(node):
+    for name in syntax.counted_names(node):
         value = env.vars.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
             env.vars[name] = Unknown("number")
 
 
-def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
+def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
     """Anything iterable as a stream of elements."""
     if isinstance(value, Stream):
         return value
@@ -240,16 +239,16 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
             return Stream(lambda: count, lambda i: _item_until_end(machine, getter, i, node))
         if "inner" in value.facts:
             return stream(machine, value.facts["inner"], node)
-        known: Stream | None = machine.torch.object_stream(value, node)
+        known: Stream | None = machine.library.object_stream(value, node)
         if known is not None:
             return known
     if isinstance(value, Tensor):
-        streamed: Stream = machine.torch.tensor_stream(value, node)
+        streamed: Stream = machine.library.tensor_stream(value, node)
         return streamed
     return containers.stream(machine, value, node)
 
 
-def _next(machine: Machine, method: Value, node: ast.AST) -> Value:
+def _next(machine: Engine, method: Value, node: ast.AST) -> Value:
     try:
         return machine.call(method, [], {}, node)
     except Signal as signal:
@@ -258,7 +257,7 @@ def _next(machine: Machine, method: Value, node: ast.AST) -> Value:
         raise
 
 
-def _item_until_end(machine: Machine, getter: Value, index: int, node: ast.AST) -> Value:
+def _item_until_end(machine: Engine, getter: Value, index: int, node: ast.AST) -> Value:
     """An item of an object that is iterated by its `__getitem__`: IndexError is its end."""
     try:
         return machine.call(getter, [index], {}, node)
@@ -268,7 +267,7 @@ def _item_until_end(machine: Machine, getter: Value, index: int, node: ast.AST) 
         raise
 
 
-def elements(machine: Machine, value: Value, node: ast.AST) -> Iterator[Value]:
+def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
     """The elements of an iterable; three of one whose length nobody knows."""
     stream = machine.stream(value, node)
     start = index = stream.next

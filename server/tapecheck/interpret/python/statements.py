@@ -1,27 +1,17 @@
 """Statements: what each does to names, values and the way the program goes.
 
-Those that hold other statements are generators, see `Machine.block`.
+Those that hold other statements are generators, see `Engine.block`.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.library import stdlib
-from tapecheck.interpret.python import (
-    builtin,
-    containers,
-    contexts,
-    expressions,
-    flow,
-    functions,
-    loops,
-    records,
-    unknowns,
-)
-from tapecheck.interpret.python.flow import Run
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import containers, exceptions, records, unknowns
+from tapecheck.interpret.python import expressions, flow, functions, loops
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -33,6 +23,7 @@ from tapecheck.interpret.values import (
     Lib,
     Module,
     Native,
+    Run,
     Signal,
     Unknown,
     Value,
@@ -41,19 +32,16 @@ from tapecheck.interpret.values import (
 from tapecheck.source import expects
 from tapecheck.tape import Raised
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
-_CONTAINER_TYPES = [builtin.NAMES[name] for name in ("dict", "list", "set")]
+_CONTAINER_TYPES = ("dict", "list", "set")
 
 
-def _expr(machine: Machine, node: ast.Expr, env: Env) -> Run:
+def _expr(machine: Engine, node: ast.Expr, env: Env) -> Run:
     machine.eval(node.value, env)
     return None
     yield
 
 
-def _assign(machine: Machine, node: ast.Assign, env: Env) -> Run:
+def _assign(machine: Engine, node: ast.Assign, env: Env) -> Run:
     value = machine.eval(node.value, env)
     for target in node.targets:
         machine.assign(target, value, env, node)
@@ -63,17 +51,17 @@ def _assign(machine: Machine, node: ast.Assign, env: Env) -> Run:
     yield
 
 
-def _return(machine: Machine, node: ast.Return, env: Env) -> Run:
+def _return(machine: Engine, node: ast.Return, env: Env) -> Run:
     return flow.Returned(machine.eval(node.value, env) if node.value is not None else None)
     yield
 
 
-def _if(machine: Machine, node: ast.If, env: Env) -> Run:
+def _if(machine: Engine, node: ast.If, env: Env) -> Run:
     taken = machine.test(node.test, env, node)
     return (yield from machine.block(node.body if taken else node.orelse, env))
 
 
-def _with(machine: Machine, node: ast.With, env: Env) -> Run:
+def _with(machine: Engine, node: ast.With, env: Env) -> Run:
     entered: list[Value] = []
     raised: Signal | None = None
     signal: Any = None
@@ -83,7 +71,7 @@ def _with(machine: Machine, node: ast.With, env: Env) -> Run:
         for item in node.items:
             manager = machine.eval(item.context_expr, env)
             if isinstance(manager, Unknown) and expects(item.context_expr):
-                manager = contexts.expecting()
+                manager = machine.library.expecting()
             if isinstance(manager, Context) and manager.swallows:
                 machine.handlers += 1
             value = enter(machine, manager, node)
@@ -107,7 +95,7 @@ def _with(machine: Machine, node: ast.With, env: Env) -> Run:
     return signal
 
 
-def enter(machine: Machine, manager: Value, node: ast.AST) -> Value:
+def enter(machine: Engine, manager: Value, node: ast.AST) -> Value:
     """Enter a context; answers what `as` binds."""
     if isinstance(manager, Context):
         return manager.enter(machine)
@@ -122,7 +110,7 @@ def enter(machine: Machine, manager: Value, node: ast.AST) -> Value:
     return manager
 
 
-def leave(machine: Machine, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool:
+def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool:
     """Leave a context that was entered; answers whether it swallows the exception its block ended in."""
     if isinstance(manager, Context):
         return manager.leave(machine, raised) is True
@@ -134,20 +122,20 @@ def leave(machine: Machine, manager: Value, node: ast.AST, raised: Signal | None
                 if raised is not None:
                     if manager.cls is None:
                         manager.facts["raised"] = raised
-                    value = flow.exception_object(raised)
-                    args = [flow.exception_class(raised), value, Unknown("traceback")]
+                    value = exceptions.object_of(raised)
+                    args = [exceptions.class_of(raised), value, Unknown("traceback")]
                 return machine.known_truth(machine.call(method, args, {}, node)) is True
     return False
 
 
-def caught(machine: Machine, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:
+def caught(machine: Engine, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:
     """An exception goes no further: the program is back where the statement that caught it stands."""
     machine.world.iteration = iteration
     machine.world.stamp += 1
     _mark_caught(machine, raised)
 
 
-def _try(machine: Machine, node: ast.Try, env: Env) -> Run:
+def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
     if not node.finalbody:
         return (yield from _handled(machine, node, env))
     iteration = machine.world.iteration
@@ -163,7 +151,7 @@ def _try(machine: Machine, node: ast.Try, env: Env) -> Run:
     return signal if instead is None else instead
 
 
-def _handled(machine: Machine, node: ast.Try, env: Env) -> Run:
+def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
     """The body of a `try` with its handlers and its `else`."""
     iteration = machine.world.iteration
     try:
@@ -178,7 +166,7 @@ def _handled(machine: Machine, node: ast.Try, env: Env) -> Run:
             raise
         caught(machine, raised, iteration)
         if handler.name:
-            env.vars[handler.name] = flow.exception_object(raised)
+            env.vars[handler.name] = exceptions.object_of(raised)
         machine.handling.append(raised)
         try:
             return (yield from machine.block(handler.body, env))
@@ -189,18 +177,18 @@ def _handled(machine: Machine, node: ast.Try, env: Env) -> Run:
     return signal
 
 
-def _handler(machine: Machine, node: ast.Try, raised: Signal, env: Env) -> ast.ExceptHandler | None:
+def _handler(machine: Engine, node: ast.Try, raised: Signal, env: Env) -> ast.ExceptHandler | None:
     for handler in node.handlers:
         if handler.type is None:
             return handler
         wanted = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         for expression in wanted:
-            if flow.exception_matches(raised, machine.eval(expression, env), expression):
+            if exceptions.matches(raised, machine.eval(expression, env), expression):
                 return handler
     return None
 
 
-def _mark_caught(machine: Machine, signal: Signal, caught: bool = True) -> None:
+def _mark_caught(machine: Engine, signal: Signal, caught: bool = True) -> None:
     """Note on the tape whether an exception of torch's was caught (or raised again)."""
     if signal.node is not None and machine.world.frames:
         events = machine.world.tape.events
@@ -211,7 +199,7 @@ def _mark_caught(machine: Machine, signal: Signal, caught: bool = True) -> None:
                 return
 
 
-def _match(machine: Machine, node: ast.Match, env: Env) -> Run:
+def _match(machine: Engine, node: ast.Match, env: Env) -> Run:
     subject = machine.eval(node.subject, env)
     for case in node.cases:
         matched = flow.match_pattern(machine, case.pattern, subject, env)
@@ -224,18 +212,16 @@ def _match(machine: Machine, node: ast.Match, env: Env) -> Run:
     return None
 
 
-def _function_def(machine: Machine, node: ast.FunctionDef, env: Env) -> None:
+def _function_def(machine: Engine, node: ast.FunctionDef, env: Env) -> None:
     value: Value = machine.make_function(node, env, node.name)
     for decorator in reversed(node.decorator_list):
         value = decorate(machine, machine.eval(decorator, env), value, decorator)
     machine.store_name(node.name, value, env, node)
 
 
-def decorate(machine: Machine, decorator: Value, function: Value, node: ast.AST) -> Value:
+def decorate(machine: Engine, decorator: Value, function: Value, node: ast.AST) -> Value:
     if isinstance(decorator, Lib):
-        if decorator.path in stdlib.DECORATORS:
-            return machine.call(decorator, [function], {}, node)
-        known = machine.torch.decorator(decorator.path, function)
+        known = machine.library.decorate(decorator.path, function, node)
         if known is not None:
             return known
     if isinstance(decorator, Context) and decorator.decorate is not None:
@@ -246,16 +232,17 @@ def decorate(machine: Machine, decorator: Value, function: Value, node: ast.AST)
         return decorator.call(machine, [function], {}, node)
     if isinstance(decorator, Instance):
         if decorator.cls is not None and machine.find_method(decorator, "__call__") is None:
-            return contexts.decorated(decorator, function)
+            return machine.library.decorated(decorator, function)
         return machine.call(decorator, [function], {}, node)
     # An unknown decorator is trusted to call what it decorates (click, hydra, functools.wraps ...).
     return function
 
 
-def _class_def(machine: Machine, node: ast.ClassDef, env: Env) -> None:
+def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
     bases = [machine.eval(base, env) for base in node.bases if not isinstance(base, ast.Starred)]
     # `class Config(dict)`: a built-in type is a base like one out of a library.
-    bases = [Lib(f"builtins.{base.name}") if base in _CONTAINER_TYPES else base for base in bases]
+    builtins = [machine.library.builtins[name] for name in _CONTAINER_TYPES]
+    bases = [Lib(f"builtins.{base.name}") if base in builtins else base for base in bases]
     namespace = Env(env, env.globals)
     cls = Class(node.name, bases, namespace.vars, machine.module_of(env), node)
     for _ in machine.block(node.body, namespace):
@@ -288,7 +275,7 @@ def _class_def(machine: Machine, node: ast.ClassDef, env: Env) -> None:
     machine.store_name(node.name, result, env, node)
 
 
-def decorate_class(machine: Machine, decorator: Value, cls: Value, node: ast.AST) -> Value:
+def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST) -> Value:
     """What a decorator makes of a class; one that nobody can look into is trusted to give the class back."""
     if isinstance(decorator, (Function, Bound, Wrapped, Class, Native, Instance)):
         result = machine.call(decorator, [cls], {}, node)
@@ -296,7 +283,7 @@ def decorate_class(machine: Machine, decorator: Value, cls: Value, node: ast.AST
     return cls
 
 
-def _delete(machine: Machine, node: ast.Delete, env: Env) -> None:
+def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
             (env.globals if target.id in env.names_global else env).vars.pop(target.id, None)
@@ -316,7 +303,7 @@ def _delete(machine: Machine, node: ast.Delete, env: Env) -> None:
                 containers.delete_item(machine, owner, index)
 
 
-def delete_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST) -> None:
+def delete_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> None:
     if owner.cls is not None:
         descriptor = functions.data_descriptor(owner.cls, name)
         if isinstance(descriptor, Wrapped) and descriptor.deleter is not None:
@@ -329,7 +316,7 @@ def delete_attribute(machine: Machine, owner: Instance, name: str, node: ast.AST
     owner.attrs.pop(name, None)
 
 
-def _aug_assign(machine: Machine, node: ast.AugAssign, env: Env) -> None:
+def _aug_assign(machine: Engine, node: ast.AugAssign, env: Env) -> None:
     target = node.target
     value = machine.eval(node.value, env)
     if isinstance(target, ast.Name):
@@ -354,22 +341,22 @@ def _aug_assign(machine: Machine, node: ast.AugAssign, env: Env) -> None:
         loops.note_count(machine, target, result, env)
 
 
-def _ann_assign(machine: Machine, node: ast.AnnAssign, env: Env) -> None:
+def _ann_assign(machine: Engine, node: ast.AnnAssign, env: Env) -> None:
     if node.value is not None:
         machine.assign(node.target, machine.eval(node.value, env), env, node)
 
 
-def _raise(machine: Machine, node: ast.Raise, env: Env) -> None:
+def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
     if node.exc is None:
         if not machine.handling:
             raise Signal("RuntimeError")
         _mark_caught(machine, machine.handling[-1], False)
         raise machine.handling[-1]
     value = machine.eval(node.exc, env)
-    raise Signal(flow.exception_name(value, node.exc), value)
+    raise Signal(exceptions.name_of(value, node.exc), value)
 
 
-def _assert(machine: Machine, node: ast.Assert, env: Env) -> None:
+def _assert(machine: Engine, node: ast.Assert, env: Env) -> None:
     value = machine.eval(node.test, env)
     if machine.known_truth(value) is False and not isinstance(value, Unknown):
         raise Signal("AssertionError")
@@ -377,7 +364,7 @@ def _assert(machine: Machine, node: ast.Assert, env: Env) -> None:
         machine.settle(value, True)
 
 
-def _import(machine: Machine, node: ast.Import, env: Env) -> None:
+def _import(machine: Engine, node: ast.Import, env: Env) -> None:
     for alias in node.names:
         if alias.asname:
             machine.store_name(alias.asname, machine.import_module(alias.name, node, 0), env, node)
@@ -388,7 +375,7 @@ def _import(machine: Machine, node: ast.Import, env: Env) -> None:
             machine.store_name(top, value, env, node)
 
 
-def _import_from(machine: Machine, node: ast.ImportFrom, env: Env) -> None:
+def _import_from(machine: Engine, node: ast.ImportFrom, env: Env) -> None:
     base = node.module or ""
     for alias in node.names:
         if alias.name == "*":
@@ -408,26 +395,26 @@ def _import_from(machine: Machine, node: ast.ImportFrom, env: Env) -> None:
                 value = machine.import_module(f"{base}.{alias.name}".lstrip("."), node, node.level)
         else:
             value = Lib(f"{owner.path}.{alias.name}") if isinstance(owner, Lib) else Unknown(alias.name)
-            value = machine.torch.constant(value)
+            value = machine.library.constant(value)
         machine.store_name(alias.asname or alias.name, value, env, node)
 
 
-def _global(machine: Machine, node: ast.Global, env: Env) -> None:
+def _global(machine: Engine, node: ast.Global, env: Env) -> None:
     env.names_global.update(node.names)
 
 
-def _nonlocal(machine: Machine, node: ast.Nonlocal, env: Env) -> None:
+def _nonlocal(machine: Engine, node: ast.Nonlocal, env: Env) -> None:
     env.names_outer.update(node.names)
 
 
-SIMPLE: dict[type[ast.stmt], Callable[[Machine, Any, Env], None]] = {
+SIMPLE: dict[type[ast.stmt], Callable[[Engine, Any, Env], None]] = {
     ast.FunctionDef: _function_def, ast.AsyncFunctionDef: _function_def, ast.ClassDef: _class_def,
     ast.Delete: _delete, ast.AugAssign: _aug_assign, ast.AnnAssign: _ann_assign, ast.Raise: _raise,
     ast.Assert: _assert, ast.Import: _import, ast.ImportFrom: _import_from, ast.Global: _global,
     ast.Nonlocal: _nonlocal, ast.Pass: lambda machine, node, env: None,
 }  # fmt: skip
 """What to do with each statement that holds no other."""
-COMPOUND: dict[type[ast.stmt], Callable[[Machine, Any, Env], Run]] = {
+COMPOUND: dict[type[ast.stmt], Callable[[Engine, Any, Env], Run]] = {
     ast.If: _if, ast.For: loops.run_for, ast.AsyncFor: loops.run_for, ast.While: loops.run_while,
     ast.With: _with, ast.AsyncWith: _with, ast.Try: _try, ast.Match: _match,
     ast.Return: _return, ast.Expr: _expr, ast.Assign: _assign,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import carry, containers, flow, functions, records
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import carry, containers, records, syntax
+from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     HOLDERS,
     Class,
@@ -23,13 +25,10 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Bind, Escape, Site
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 _NAMED_ELEMENTS = 4
 
 
-def assign(machine: Machine, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None:
+def assign(machine: Engine, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None:
     if isinstance(target, ast.Name):
         store_name(machine, target.id, value, env, statement, target)
     elif isinstance(target, ast.Attribute):
@@ -50,7 +49,7 @@ def assign(machine: Machine, target: ast.expr, value: Value, env: Env, statement
         _unpack(machine, target.elts, value, env, statement)
 
 
-def _unpack(machine: Machine, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
+def _unpack(machine: Engine, targets: list[ast.expr], value: Value, env: Env, statement: ast.AST) -> None:
     star = next((i for i, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
     values = containers.known_items(machine, value, statement)
     if values is None:
@@ -68,7 +67,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: Value, env: Env, s
 
 
 def store_name(
-    machine: Machine, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None
+    machine: Engine, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None
 ) -> None:
     home = env
     if env.names_global or env.names_outer:
@@ -82,7 +81,7 @@ def store_name(
             home.stores[name] = machine.world.site(statement)
         home.stamps[name] = machine.world.clock
         if type(value) is Instance and value.module:
-            machine.torch.nn.name_parameters(value, name)
+            machine.library.name_parameters(value, name)
         elif isinstance(value, Tensor):
             if not value.name or value.node is None or not value.is_leaf:
                 value.name = name
@@ -96,7 +95,7 @@ def store_name(
             value.name = name
 
 
-def home_of(machine: Machine, name: str, env: Env) -> Env:
+def home_of(machine: Engine, name: str, env: Env) -> Env:
     """The namespace that a store to a name goes to."""
     if name in env.names_global:
         return env.globals
@@ -108,7 +107,7 @@ def home_of(machine: Machine, name: str, env: Env) -> Env:
     return env
 
 
-def set_attribute(machine: Machine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
+def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
     if isinstance(owner, Instance):
         if owner.cls is not None and _set_by_class(machine, owner, owner.cls, name, value, node):
             return
@@ -121,7 +120,7 @@ def set_attribute(machine: Machine, owner: Value, name: str, value: Value, node:
         if isinstance(value, HOLDERS):
             carry.stored(machine, owner, name, node)
     elif isinstance(owner, Tensor):
-        machine.torch.set_tensor_attribute(owner, name, value, node)
+        machine.library.set_tensor_attribute(owner, name, value, node)
     elif isinstance(owner, Module):
         touched(machine, owner.env)
         owner.env.vars[name] = value
@@ -135,7 +134,7 @@ def set_attribute(machine: Machine, owner: Value, name: str, value: Value, node:
         escape(machine, value, node, owner.name)
 
 
-def store_attribute(machine: Machine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
+def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
     """Set an attribute as `object.__setattr__` does."""
     machine.world.kept += 1
     if name == "__dict__" and isinstance(value, Dict):
@@ -152,7 +151,7 @@ def store_attribute(machine: Machine, owner: Instance, name: str, value: Value, 
         name_parameter(machine, owner, name, value)
 
 
-def _set_by_class(machine: Machine, owner: Instance, cls: Class, name: str, value: Value, node: ast.AST) -> bool:
+def _set_by_class(machine: Engine, owner: Instance, cls: Class, name: str, value: Value, node: ast.AST) -> bool:
     """Whether the class itself sees to the setting of an attribute: a property, a descriptor, `__setattr__`."""
     descriptor = functions.data_descriptor(cls, name)
     if isinstance(descriptor, Wrapped):
@@ -174,17 +173,17 @@ def _set_by_class(machine: Machine, owner: Instance, cls: Class, name: str, valu
     return False
 
 
-def name_parameter(machine: Machine, owner: Instance, name: str, value: Value) -> None:
+def name_parameter(machine: Engine, owner: Instance, name: str, value: Value) -> None:
     if isinstance(value, Instance):
         if value.module:
-            machine.torch.nn.name_parameters(value, name)
+            machine.library.name_parameters(value, name)
     elif isinstance(value, Tensor) and owner.module and not value.name:
         value.name = name
 
 
-def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
     if isinstance(owner, Tensor):
-        machine.torch.set_item(owner, index, value, node)
+        machine.library.set_item(owner, index, value, node)
     elif isinstance(owner, Instance):
         method = machine.find_method(owner, "__setitem__")
         if method is not None:
@@ -198,31 +197,31 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         containers.set_item(machine, owner, index, value, node)
 
 
-def name_tensor(machine: Machine, target: ast.expr, value: Value) -> None:
+def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
     """Note what the user calls a tensor that an attribute or item was set to."""
     if isinstance(value, (Tensor, Unknown)) and value.node is not None:
-        machine.world.emit(Bind(machine.world.site(target), flow.text_of(target), value.node, value.cuts))
+        machine.world.emit(Bind(machine.world.site(target), syntax.text_of(target), value.node, value.cuts))
     elif isinstance(value, tuple):
-        _name_elements(machine, machine.world.site(target), flow.text_of(target), value)
+        _name_elements(machine, machine.world.site(target), syntax.text_of(target), value)
 
 
-def _name_elements(machine: Machine, at: Site, name: str, value: tuple[Any, ...]) -> None:
+def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Any, ...]) -> None:
     """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
     for index, item in enumerate(value[:_NAMED_ELEMENTS]):
         if isinstance(item, (Tensor, Unknown)) and item.node is not None:
             machine.world.emit(Bind(at, name, item.node, item.cuts, index))
 
 
-def escape(machine: Machine, value: Value, node: ast.AST, to: str) -> None:
+def escape(machine: Engine, value: Value, node: ast.AST, to: str) -> None:
     """Note that graph nodes leave what the dry run sees."""
     nodes = tuple(dict.fromkeys(tensor.node for tensor in carry.tensors_in(value) if not carry.is_leaf(tensor)))
     if nodes:
         machine.world.emit(Escape(machine.world.site(node), tuple(n for n in nodes if n is not None), to))
 
 
-def touched(machine: Machine, env: Env) -> None:
+def touched(machine: Engine, env: Env) -> None:
     """A module's own state was changed: it can't serve the next run as it is."""
     env.globals.watched = None
     module = env.globals.vars.get("__module__object")
     if isinstance(module, Module):
-        machine.project.forget(module.path)
+        machine.forget_module(module.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapecheck.interpret.values.objects import (
+from tapecheck.interpret.values.kinds import (
     CONSTANTS,
     HOLDERS,
     INERT,
@@ -26,6 +26,7 @@ from tapecheck.interpret.values.objects import (
     Queue,
     Range,
     Record,
+    Run,
     Set,
     Signal,
     Storage,
@@ -42,6 +43,7 @@ from tapecheck.interpret.values.objects import (
 
 __all__ = [
     "CONSTANTS", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context", "Dict", "Env", "Extent", "Field",
-    "Function", "Generator", "Instance", "Kwargs", "Lib", "List", "Module", "Native", "Queue", "Range", "Record", "Set",
-    "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "Wrapped", "concrete", "unwrapped",
+    "Function", "Generator", "Instance", "Kwargs", "Lib", "List", "Module", "Native", "Queue", "Range", "Record", "Run",
+    "Set", "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "Wrapped", "concrete",
+    "unwrapped",
 ]  # fmt: skip

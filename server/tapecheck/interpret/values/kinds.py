@@ -12,18 +12,18 @@ import weakref
 from collections.abc import Callable, Iterable
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tapecheck.tape import Fact, Site
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 Value = Any
 """Any value of the dry run: one of the classes here or a Python constant or tuple."""
 
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(...))
 """The types of Python's own constants."""
+
+Run = PyGenerator[Value, Value, Any]
+"""A statement being run: gives what the program yields, takes what is sent, ends in None or a way out of the block."""
 
 Args = list[Value]
 Kwargs = dict[str, Value]
@@ -340,7 +340,7 @@ class Native:
     """
 
     name: str
-    call: Callable[[Machine, Args, Kwargs, ast.AST], Value]
+    call: Callable[[Any, Args, Kwargs, ast.AST], Value]
     method: bool = False
 
 
@@ -513,8 +513,8 @@ class Context:
     `leave` gets the exception that the block ended in, or None, and answers whether it is swallowed.
     """
 
-    enter: Callable[[Machine], Value]
-    leave: Callable[[Machine, Signal | None], bool | None]
+    enter: Callable[[Any], Value]
+    leave: Callable[[Any, Signal | None], bool | None]
     decorate: str | None = None
     swallows: bool = False
     """Whether it is there to swallow exceptions: the program looks out for them inside."""

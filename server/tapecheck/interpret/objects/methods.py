@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import constants, queues, records
-from tapecheck.interpret.python.algebra import (
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import constants, queues, records
+from tapecheck.interpret.objects.algebra import (
     SET_METHODS,
     counted,
     dict_update,
@@ -17,7 +18,7 @@ from tapecheck.interpret.python.algebra import (
     set_update,
     set_update_by,
 )
-from tapecheck.interpret.python.containers import (
+from tapecheck.interpret.objects.containers import (
     MAX_ITEMS,
     TYPE_NAMES,
     append_all,
@@ -29,7 +30,7 @@ from tapecheck.interpret.python.containers import (
     set_item,
     stream,
 )
-from tapecheck.interpret.python.equality import contains, hashable, unkey, unsure_keys
+from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_keys
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -48,11 +49,8 @@ from tapecheck.interpret.values import (
     concrete,
 )
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value:
+def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
     """A method of a list, dict, set, tuple, text or number."""
     if isinstance(owner, Record):
         found = records.record_attribute(machine, owner, name, node)
@@ -108,7 +106,7 @@ def attribute(machine: Machine, owner: Value, name: str, node: ast.AST) -> Value
     return Unknown(name)
 
 
-def expects_tensor(machine: Machine, name: str, node: ast.AST) -> None:
+def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
     """A tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
     if name in _OF_TENSORS:
         machine.world.mistakes.add(("AttributeError", machine.world.span(node)))
@@ -141,7 +139,7 @@ def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
     return Unknown(name)
 
 
-def _list_sort(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_sort(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     places = None if owner.more else ordered(m, owner.items, kwargs, node)
     owner.items = in_unknown_order(owner.items) if places is None else [owner.items[place] for place in places]
     return None
@@ -152,7 +150,7 @@ def in_unknown_order(items: list[Value]) -> list[Value]:
     return [Unknown("item") if isinstance(item, CONSTANTS) else item for item in items]
 
 
-def _set_discard(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _set_discard(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     kept = [item for item in owner.items if args and hashable(item) != hashable(args[0])]
     if len(kept) == len(owner.items) and args and not isinstance(concrete(args[0]), CONSTANTS):
         owner.more = True
@@ -160,7 +158,7 @@ def _set_discard(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.A
     return None
 
 
-def _set_pop(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _set_pop(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not owner.items and not owner.more:
         raise Signal("KeyError")
     return owner.items.pop() if len(owner.items) == 1 and not owner.more else _unmodelled(owner, "pop")
@@ -171,12 +169,12 @@ def distinct(items: list[Value]) -> list[Value]:
     return list({hashable(item): item for item in items}.values())
 
 
-def _list_append(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_append(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     append_all(m, owner, args[:1], node)
     return None
 
 
-def _list_appendleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_appendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items[:0] = args[:1]
     owner.stored_at = m.world.site(node)
     if owner.bound is not None:
@@ -184,19 +182,19 @@ def _list_appendleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: 
     return None
 
 
-def _list_extend(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_extend(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     extend(m, owner, args[0] if args else Unknown(), node)
     return None
 
 
-def _list_insert(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_insert(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = concrete(args[0]) if args else 0
     owner.items.insert(place if isinstance(place, int) else 0, args[1] if len(args) > 1 else Unknown())
     owner.stored_at = m.world.site(node)
     return None
 
 
-def _list_pop(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_pop(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     place = concrete(args[0]) if args else -1
     if not owner.items:
         if owner.more or not m.handlers:
@@ -208,26 +206,26 @@ def _list_pop(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST
         return Unknown("item")
 
 
-def _list_popleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_popleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return _list_pop(m, owner, [0], kwargs, node)
 
 
-def _clear(m: Machine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _clear(m: Engine, owner: List | Dict | Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items.clear()
     owner.more = False
     return None
 
 
-def _list_copy(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_copy(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return List(list(owner.items), owner.more, owner.bound, owner.stored_at, owner.kind, m.world.clock)
 
 
-def _list_reverse(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_reverse(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner.items.reverse()
     return None
 
 
-def _list_remove(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_remove(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for index, item in enumerate(owner.items):
         same = item is args[0] or m.known_truth(m.compare(ast.Eq(), item, args[0], node)) if args else None
         if same:
@@ -242,14 +240,14 @@ def _list_remove(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.
     return None
 
 
-def _same_as(m: Machine, owner: List | tuple[Value, ...], args: Args, node: ast.AST) -> list[bool | None]:
+def _same_as(m: Engine, owner: List | tuple[Value, ...], args: Args, node: ast.AST) -> list[bool | None]:
     """For each element whether it equals the argument."""
     items = owner.items if isinstance(owner, List) else list(owner)
     wanted = args[0] if args else None
     return [m.known_truth(m.compare(ast.Eq(), item, wanted, node)) for item in items]
 
 
-def _index(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _index(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for place, same in enumerate(_same_as(m, owner, args, node)):
         if same is None or len(args) > 1:
             return Unknown("number")
@@ -260,7 +258,7 @@ def _index(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwar
     return Unknown("number")
 
 
-def _count(m: Machine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _count(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     same = _same_as(m, owner, args, node)
     return Unknown("number") if None in same or getattr(owner, "more", False) else same.count(True)
 
@@ -269,7 +267,7 @@ def nothing(*args: Any) -> Value:
     return None
 
 
-def _dict_get(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key in owner.items:
         return get_item(m, owner, args[0], node)
@@ -278,26 +276,26 @@ def _dict_get(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
     return args[1] if len(args) > 1 else kwargs.get("default")
 
 
-def _dict_setdefault(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key not in owner.items:
         set_item(m, owner, args[0], args[1] if len(args) > 1 else None, node)
     return owner.items[key]
 
 
-def _dict_items(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_items(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return View(owner, "items", lambda of: [(unkey(key), value) for key, value in of.items.items()])
 
 
-def _dict_keys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_keys(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return View(owner, "keys", lambda of: [unkey(key) for key in of.items])
 
 
-def _dict_values(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_values(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return View(owner, "values", lambda of: list(of.items.values()))
 
 
-def _dict_pop(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     if key in owner.items:
         return owner.items.pop(key)
@@ -308,30 +306,30 @@ def _dict_pop(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
     return Unknown("item")
 
 
-def _dict_copy(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Dict(
         dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock,
         kind=owner.kind,
     )  # fmt: skip
 
 
-def _set_remove(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _set_remove(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and m.handlers and contains(m, owner, args[0]) is False:
         raise Signal("KeyError")
     return _set_discard(m, owner, args, kwargs, node)
 
 
-def _set_copy(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _set_copy(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Set(list(owner.items), owner.more)
 
 
-def _extendleft(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _extendleft(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for item in m.elements(args[0], node) if args else ():
         _list_appendleft(m, owner, [item], {}, node)
     return None
 
 
-def _rotate(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _rotate(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     steps = concrete(args[0]) if args else 1
     if owner.more or not isinstance(steps, int):
         owner.items = in_unknown_order(owner.items)
@@ -341,7 +339,7 @@ def _rotate(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) 
     return None
 
 
-def _popitem(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _popitem(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     last = m.known_truth(args[0] if args else kwargs.get("last", True))
     if not owner.items or owner.more or last is None:
         if not owner.items and not owner.more and m.handlers:
@@ -351,7 +349,7 @@ def _popitem(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
     return unkey(key), owner.items.pop(key)
 
 
-def _move_to_end(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _move_to_end(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
     last = m.known_truth(args[1] if len(args) > 1 else kwargs.get("last", True))
     if key in owner.items:
@@ -362,7 +360,7 @@ def _move_to_end(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.
     return None
 
 
-def _most_common(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _most_common(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     counts = [concrete(value) for value in owner.items.values()]
     if owner.more or not all(isinstance(count, (int, float)) for count in counts):
         return Unknown("most_common")
@@ -371,7 +369,7 @@ def _most_common(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.
     return List([(unkey(key), count) for key, count in pairs[: wanted if isinstance(wanted, int) else None]])
 
 
-def _elements(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _elements(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
     for key, count in owner.items.items():
         if owner.more or not isinstance(concrete(count), int) or concrete(count) > MAX_ITEMS:
@@ -380,19 +378,19 @@ def _elements(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST
     return List(items)
 
 
-def _total(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _total(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     counts = [concrete(value) for value in owner.items.values()]
     known = not owner.more and all(isinstance(count, (int, float)) for count in counts)
     return sum(counts) if known else Unknown("number")
 
 
-def _subtract(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for source in (*args, Dict(dict(kwargs))):
         counted(m, owner, source, -1, node)
     return None
 
 
-def counter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def counter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.Counter: a dict that answers 0 for what it has not counted."""
     result = Dict({}, kind="counter", born=m.world.clock)
     for source in (*args, Dict({key: value for key, value in kwargs.items() if key != "**"})):
@@ -400,11 +398,11 @@ def counter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _fromkeys(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _fromkeys(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return from_keys(m, args, kwargs, node)
 
 
-def from_keys(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def from_keys(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dict.fromkeys(iterable, value)."""
     result = Dict({}, born=m.world.clock)
     items = known_items(m, args[0], node) if args else []
@@ -414,11 +412,11 @@ def from_keys(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _dict_update_first(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _dict_update_first(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return dict_update(m, owner, args, kwargs, node)
 
 
-def _list_extend_first(m: Machine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list_extend_first(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args:
         extend(m, owner, args[0], node)
     return None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import flow, functions
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.values import (
     INERT,
     Bound,
@@ -32,9 +33,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Hold, Site
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 _MAX_SEEN = 4_000
 _SEEN_FREE = 250
 _SEEN_A_UNIT = 3
@@ -43,13 +41,13 @@ _MAX_LOADS = 6
 _MAX_BACK = 40
 
 
-def stored(machine: Machine, owner: Any, key: Any, node: ast.AST) -> None:
+def stored(machine: Engine, owner: Any, key: Any, node: ast.AST) -> None:
     """Remember where and when an attribute or key was stored."""
     owner.stores[key] = machine.world.site(node)
     owner.stamps[key] = machine.world.clock
 
 
-def restored(machine: Machine, owner: Any, key: Any, before: Value, value: Value) -> bool:
+def restored(machine: Engine, owner: Any, key: Any, before: Value, value: Value) -> bool:
     """Whether a store only goes on from a store of the same iteration: `x = x + step` and then `x = x.clamp()`.
 
     The line that joined the old graph to the new one is then the one that carries.
@@ -72,7 +70,7 @@ def restored(machine: Machine, owner: Any, key: Any, before: Value, value: Value
     return False
 
 
-def loaded(machine: Machine, owner: Any, key: Any) -> None:
+def loaded(machine: Engine, owner: Any, key: Any) -> None:
     """Remember that a value stored in an earlier iteration was read in this one."""
     loads = owner.carried.setdefault(key, [])
     entry = (machine.world.clock, owner.stamps[key])
@@ -81,13 +79,13 @@ def loaded(machine: Machine, owner: Any, key: Any) -> None:
         del loads[:-_MAX_LOADS]
 
 
-def begin(machine: Machine, loop: int, index: int) -> tuple[int, int]:
+def begin(machine: Engine, loop: int, index: int) -> tuple[int, int]:
     """Begin an iteration; answers its clock and the last node id before it, for `end`."""
     machine.world.begin_iteration(loop, index)
     return machine.world.clock, machine.world.last_id
 
 
-def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> None:
+def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> None:
     """Note what the iteration that ends leaves behind."""
     if machine.world.inside_forward or not machine.world.tape_has_nodes:
         return
@@ -100,7 +98,7 @@ def end(machine: Machine, loop: int, index: int, started: tuple[int, int]) -> No
 
 
 class _Scan:
-    def __init__(self, machine: Machine, loop: int, index: int, clock: int, first: int) -> None:
+    def __init__(self, machine: Engine, loop: int, index: int, clock: int, first: int) -> None:
         self.machine = machine
         self.world = machine.world
         self.loop = loop
@@ -158,7 +156,7 @@ class _Scan:
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
         """What a comprehension or call that is still running has taken in so far."""
-        target = flow.target_of(self.machine, node)
+        target = syntax.target_of(self.machine, node)
         if not target:
             # What no variable gets is gone once it is computed.
             return
@@ -284,7 +282,7 @@ class _Scan:
     def defaults(self, function: Function) -> bool:
         """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
         quiet = True
-        for name, item in functions.defaults_of(function):
+        for name, item in _defaults_of(function):
             if not isinstance(item, _SILENT_TYPES):
                 quiet = self.entry(item, name, _NoStore, name) and quiet
         return quiet
@@ -419,10 +417,18 @@ def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> 
     elif isinstance(value, Instance) and not value.module:
         children = [*value.attrs.values(), value.facts.get("inner")] if into_objects else _recorded(value)
     elif isinstance(value, Function):
-        children = [item for _, item in functions.defaults_of(value)]
+        children = [item for _, item in _defaults_of(value)]
     else:
         return
     if depth > 0:
         for child in children:
             if type(child) not in INERT:
                 _collect(child, depth - 1, into_objects, found)
+
+
+def _defaults_of(function: Function) -> list[tuple[str, Value]]:
+    """The parameters that have a default, with the object that every call without the argument gets."""
+    arguments = function.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    found = [(one.arg, value) for one, value in zip(positional[-len(function.defaults) :], function.defaults)]
+    return found + [(one.arg, value) for one, value in zip(arguments.kwonlyargs, function.kw_defaults)]

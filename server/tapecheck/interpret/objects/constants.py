@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python.equality import hashable, unkey
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.equality import hashable, unkey
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -24,9 +25,6 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _MAX_TEXT = 10_000
 _MAX_BITS = 4_096
@@ -78,7 +76,7 @@ def lifted(value: Any) -> Value:
     return Unknown("value")
 
 
-def computed(machine: Machine, function: Callable[..., Any], *args: Any, name: str = "result", **kwargs: Any) -> Value:
+def computed(machine: Engine, function: Callable[..., Any], *args: Any, name: str = "result", **kwargs: Any) -> Value:
     """What a function of Python's own gives for known arguments.
 
     Where it raises, the program raises if it looks out for exceptions; else nothing is known: an argument may only
@@ -93,7 +91,7 @@ def computed(machine: Machine, function: Callable[..., Any], *args: Any, name: s
 
 
 def arithmetic(
-    machine: Machine, op: ast.operator, function: Callable[[Any, Any], Any] | None, left: Value, right: Value
+    machine: Engine, op: ast.operator, function: Callable[[Any, Any], Any] | None, left: Value, right: Value
 ) -> Value:
     """An operator on Python constants, guarded against results too large to be worth computing."""
     if function is None:
@@ -116,7 +114,7 @@ def arithmetic(
         return Unknown("text" if isinstance(left, str) else "result")
 
 
-def method_of_constant(machine: Machine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
+def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A method of a number or text, run where all its arguments are known."""
     if name == "join" and args and isinstance(args[0], (Generator, Stream)):
         args = [List(list(machine.elements(args[0], ast.Pass())))]
@@ -138,7 +136,7 @@ def _missing(*args: Any) -> None:
     raise AttributeError
 
 
-def text_of(machine: Machine, value: Value, node: ast.AST, names: tuple[str, ...] = ("__str__", "__repr__")) -> Value:
+def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...] = ("__str__", "__repr__")) -> Value:
     """`str(value)`, or `repr` for the names of that; unknown where the text is."""
     value = concrete(value)
     if isinstance(value, Instance):
@@ -158,7 +156,7 @@ def text_of(machine: Machine, value: Value, node: ast.AST, names: tuple[str, ...
     return text if len(text) <= _MAX_TEXT else Unknown("text")
 
 
-def formatted(machine: Machine, value: Value, spec: Value, conversion: int, node: ast.AST) -> Value:
+def formatted(machine: Engine, value: Value, spec: Value, conversion: int, node: ast.AST) -> Value:
     """One part of an f-string; `conversion` is the character code of `!r`, `!s`, `!a`, or -1."""
     if conversion in (114, 97):
         value = text_of(machine, value, node, ("__repr__",))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
@@ -25,15 +25,12 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
 _ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "ReprEnum")
 _MODELS = ("pydantic.BaseModel", "pydantic_settings.BaseSettings", "flax.struct.PyTreeNode")
 
 
-def finish(machine: Machine, cls: Class, node: ast.ClassDef, namespace: Env) -> None:
+def finish(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) -> None:
     """Give a class that was just run its fields or members, where it is of one of these kinds."""
     bases = cls.library_bases()
     last = [base.rsplit(".", 1)[-1] for base in bases]
@@ -70,7 +67,7 @@ def _merged(fields: list[Field]) -> list[Field]:
     return list({field.name: field for field in fields}.values())
 
 
-def _annotated(machine: Machine, cls: Class, node: ast.ClassDef, namespace: Env) -> list[Field]:
+def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) -> list[Field]:
     fields: list[Field] = []
     keyword = False
     for statement in node.body:
@@ -119,7 +116,7 @@ def _dataclass_options(node: ast.ClassDef) -> dict[str, bool] | None:
 # -- objects ----------------------------------------------------------------------------------------------------
 
 
-def values_of(machine: Machine, fields: list[Field], args: Args, kwargs: Kwargs, node: ast.AST) -> dict[str, Value]:
+def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, node: ast.AST) -> dict[str, Value]:
     """The value of each field that a call of the class gives it."""
     values: dict[str, Value] = {}
     given = list(args)
@@ -144,7 +141,7 @@ def values_of(machine: Machine, fields: list[Field], args: Args, kwargs: Kwargs,
     return values
 
 
-def fill(machine: Machine, cls: Class, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+def fill(machine: Engine, cls: Class, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
     """Run the `__init__` that a dataclass has by itself."""
     for name, value in values_of(machine, cls.fields or [], args, kwargs, node).items():
         machine.store_attribute(owner, name, value, node)
@@ -153,7 +150,7 @@ def fill(machine: Machine, cls: Class, owner: Instance, args: Args, kwargs: Kwar
         machine.call(after, [], {}, node)
 
 
-def named_tuple(machine: Machine, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Record:
+def named_tuple(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Record:
     return Record(cls, list(values_of(machine, cls.fields or [], args, kwargs, node).values()))
 
 
@@ -169,7 +166,7 @@ def compared(owner: Instance) -> tuple[Value, ...] | None:
     return tuple(owner.attrs.get(field.name, Unknown(field.name)) for field in cls.fields or () if field.compare)
 
 
-def record_attribute(machine: Machine, owner: Record, name: str, node: ast.AST) -> Value:
+def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -> Value:
     """A field or method of a named tuple; None where it has none of that name."""
     names = [field.name for field in owner.cls.fields or ()]
     if name in names:
@@ -188,7 +185,7 @@ def record_attribute(machine: Machine, owner: Record, name: str, node: ast.AST) 
     return None if isinstance(found, Unknown) and found.name == "missing" else found
 
 
-def class_attribute(machine: Machine, cls: Class, name: str) -> Value:
+def class_attribute(machine: Engine, cls: Class, name: str) -> Value:
     """What classes of these kinds have of themselves; None where nothing."""
     if cls.kind == "namedtuple":
         if name == "_fields":
@@ -204,17 +201,17 @@ def class_attribute(machine: Machine, cls: Class, name: str) -> Value:
     return None
 
 
-def _replaced(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _replaced(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """dataclasses.replace: a new object, with `__post_init__` run again."""
     owner = args[0] if args else Unknown("record")
     if not isinstance(owner, Instance) or owner.cls is None or owner.cls.kind != "dataclass":
-        return m.torch.opaque_result("replace", args, kwargs, node)
+        return m.library.opaque_result("replace", args, kwargs, node)
     given = {field.name: owner.attrs.get(field.name) for field in owner.cls.fields or () if field.init}
     given.update({key: value for key, value in kwargs.items() if key != "**"})
     return m.call(owner.cls, [], given, node)
 
 
-def _as_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     def convert(value: Value) -> Value:
         if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
             fields = value.cls.fields or ()
@@ -227,17 +224,17 @@ def _as_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return Dict(
                 {key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.clock
             )
-        return m.torch.deep_copy(value, node)
+        return m.library.deep_copy(value, node)
 
     return convert(args[0]) if args else Unknown("dict")
 
 
-def _as_tuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _as_tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = _as_dict(m, args, kwargs, node)
     return tuple(made.items.values()) if isinstance(made, Dict) else Unknown("tuple")
 
 
-def _fields(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _fields(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner = args[0] if args else None
     cls = owner.cls if isinstance(owner, Instance) else owner
     if not isinstance(cls, Class) or cls.kind != "dataclass":
@@ -250,7 +247,7 @@ def _fields(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return tuple(made)
 
 
-def _field(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _field(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "dataclasses.field")
     result.facts.update(kwargs)
     if args:
@@ -258,7 +255,7 @@ def _field(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _is_dataclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _is_dataclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner = args[0] if args else None
     cls = owner.cls if isinstance(owner, Instance) else owner
     if isinstance(owner, Unknown):
@@ -269,7 +266,7 @@ def _is_dataclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
 # -- named tuples and enums ---------------------------------------------------------------------------------------
 
 
-def _namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.namedtuple(name, fields, defaults=)."""
     title = args[0] if args and isinstance(args[0], str) else "Record"
     names = args[1] if len(args) > 1 else kwargs.get("field_names")
@@ -284,7 +281,7 @@ def _namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
 
 
-def _typed_namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _typed_namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """typing.NamedTuple("Name", [("field", type), ...])."""
     pairs = [pair for pair in m.elements(args[1], node) if isinstance(pair, tuple) and pair] if len(args) > 1 else []
     fields = [Field(pair[0]) for pair in pairs if isinstance(pair[0], str)]
@@ -292,7 +289,7 @@ def _typed_namedtuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
 
 
-def _made_class(m: Machine, name: str, base: Value, fields: list[Field], kind: str, node: ast.AST) -> Class:
+def _made_class(m: Engine, name: str, base: Value, fields: list[Field], kind: str, node: ast.AST) -> Class:
     definition = ast.ClassDef(
         name, [], [], [], [], lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0)
     )
@@ -301,7 +298,7 @@ def _made_class(m: Machine, name: str, base: Value, fields: list[Field], kind: s
     return cls
 
 
-def _finish_enum(machine: Machine, cls: Class, bases: list[str], node: ast.ClassDef) -> None:
+def _finish_enum(machine: Engine, cls: Class, bases: list[str], node: ast.ClassDef) -> None:
     cls.kind = "enum"
     cls.members = {}
     constant = any(base in ("IntEnum", "StrEnum", "IntFlag", "str", "int", "float") for base in bases)
@@ -326,7 +323,7 @@ def _finish_enum(machine: Machine, cls: Class, bases: list[str], node: ast.Class
         cls.namespace[name] = cls.members[name] = member
 
 
-def member_of(machine: Machine, cls: Class, value: Value, node: ast.AST) -> Value:
+def member_of(machine: Engine, cls: Class, value: Value, node: ast.AST) -> Value:
     """`Mode("train")`: the member of that value."""
     for member in (cls.members or {}).values():
         held = member.attrs.get("value") if member.attrs else None

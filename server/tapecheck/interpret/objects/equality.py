@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
     CONSTANTS,
     Class,
@@ -25,9 +26,6 @@ from tapecheck.interpret.values import (
     View,
     concrete,
 )
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _TENSOR = ("torch.autograd.Variable", "torch.autograd.variable.Variable")
 
@@ -48,7 +46,7 @@ def identical(left: Value, right: Value) -> bool | None:
     return left is right
 
 
-def equal(left: Value, right: Value, machine: Machine | None = None) -> bool | None:
+def equal(left: Value, right: Value, machine: Engine | None = None) -> bool | None:
     """Equality of two values; None where nobody knows. `machine` runs the program's own `__eq__`."""
     left, right = concrete(left), concrete(right)
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
@@ -117,7 +115,7 @@ def _as_container(value: Value) -> Value:
     return value
 
 
-def _all_equal(left: Sequence[Value], right: Sequence[Value], machine: Machine | None) -> bool | None:
+def _all_equal(left: Sequence[Value], right: Sequence[Value], machine: Engine | None) -> bool | None:
     if len(left) != len(right):
         return False
     results = [True if a is b else equal(a, b, machine) for a, b in zip(left, right)]
@@ -131,7 +129,7 @@ def unsure_items(container: Set) -> bool:
     return any(isinstance(item, Unknown) and item.concrete is None for item in container.items)
 
 
-def contains(machine: Machine, container: Value, item: Value) -> bool | None:
+def contains(machine: Engine, container: Value, item: Value) -> bool | None:
     item = concrete(item)
     if isinstance(container, Range) and isinstance(item, int):
         return item in range(container.start, container.stop, container.step)
@@ -176,7 +174,7 @@ def contains(machine: Machine, container: Value, item: Value) -> bool | None:
     return None if unsure else False
 
 
-def _reached(machine: Machine, container: Value, item: Value) -> bool | None:
+def _reached(machine: Engine, container: Value, item: Value) -> bool | None:
     """Whether going over an iterable comes to an element: an iterator is used up as far as that."""
     if isinstance(container, Class) and container.members is None:
         return None

@@ -6,14 +6,11 @@ import ast
 import itertools
 import math
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python.equality import hashable
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.equality import hashable
 from tapecheck.interpret.values import CONSTANTS, List, Unknown, Value
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
-    from tapecheck.interpret.world import World
+from tapecheck.interpret.world import World
 
 _MOST = 1_000
 _MOST_ITEMS = 16
@@ -186,7 +183,7 @@ def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
     return times
 
 
-def resolved(machine: Machine, value: Value, node: ast.AST) -> Value:
+def resolved(machine: Engine, value: Value, node: ast.AST) -> Value:
     """The constant that an unknown has been settled on, or that follows from what its parts were settled on."""
     if not isinstance(value, Unknown):
         return value

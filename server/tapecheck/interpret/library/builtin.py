@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python.algebra import dict_update, ordered
-from tapecheck.interpret.python.comprehensions import gathered
-from tapecheck.interpret.python.constants import NotPlain, computed, formatted, plain, text_of
-from tapecheck.interpret.python.containers import known_items, next_of, rotates
-from tapecheck.interpret.python.methods import distinct, has_method, in_unknown_order
-from tapecheck.interpret.python.unknowns import (
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.algebra import dict_update, ordered
+from tapecheck.interpret.objects.constants import NotPlain, computed, formatted, plain, text_of
+from tapecheck.interpret.objects.containers import known_items, next_of, rotates
+from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
+from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
     attribute_of_unknown,
     bound_length,
@@ -49,11 +49,8 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import cuts_of
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def _print(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return None
 
 
@@ -66,7 +63,7 @@ def length_of(owner: Instance) -> Value:
     return owner.facts["__len__"]
 
 
-def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown()
     if isinstance(value, Instance):
         method = m.find_method(value, "__len__")
@@ -74,7 +71,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return m.call(method, [], {}, node)
         if "inner" in value.facts:
             return _len(m, [value.facts["inner"]], {}, node)
-        known = m.torch.object_stream(value, node)
+        known = m.library.object_stream(value, node)
         if known is not None:
             length = known.length()
             if length is not None:
@@ -113,7 +110,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("len")
 
 
-def make_range(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values: list[int] = []
     step = concrete(args[2]) if len(args) > 2 else 1
     for index, arg in enumerate(args):
@@ -166,7 +163,7 @@ def remaining(inner: Stream) -> Callable[[], int | None]:
     return length
 
 
-def _enumerate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     inner = m.stream(args[0] if args else kwargs.get("iterable", Unknown()), node)
     start = concrete(args[1] if len(args) > 1 else kwargs.get("start", 0))
     first = start if isinstance(start, int) else None
@@ -178,7 +175,7 @@ def _enumerate(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     )
 
 
-def _zip(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     streams = [m.stream(arg, node) for arg in args]
     lengths, items = [remaining(stream) for stream in streams], [following(stream) for stream in streams]
     if not streams:
@@ -196,7 +193,7 @@ def _zip(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Stream(length, lambda index: tuple(item(index) for item in items), any(s.sequential for s in streams))
 
 
-def _map(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     streams = [m.stream(arg, node) for arg in args[1:]]
     if not streams:
         return Unknown("map")
@@ -215,7 +212,7 @@ def _map(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Stream(length, item, any(stream.sequential for stream in streams))
 
 
-def _filter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
     known = len(args) > 1
     source = m.stream(args[1] if len(args) > 1 else Unknown(), node)
@@ -228,29 +225,29 @@ def _filter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.new_list(items, node, not known)
 
 
-def _list(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _list(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return m.new_list([], node)
     value = args[0]
-    items, whole = gathered(m, value, node)
+    items, whole = m.gathered(value, node)
     return m.new_list(items, node, not whole)
 
 
-def _tuple(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _tuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return ()
-    items, whole = gathered(m, args[0], node)
+    items, whole = m.gathered(args[0], node)
     return tuple(items) if whole else m.new_list(items, node, True)
 
 
-def _set(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _set(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Set([])
-    items, whole = gathered(m, args[0], node)
+    items, whole = m.gathered(args[0], node)
     return Set(distinct(items) if whole else items, not whole)
 
 
-def make_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Dict({}, born=m.world.clock)
     first = args[0] if args else None
     if isinstance(first, Dict):
@@ -263,18 +260,18 @@ def make_dict(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _sum(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _sum(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     total: Value = args[1] if len(args) > 1 else kwargs.get("start", 0)
     if not args:
         return total
-    items, whole = gathered(m, args[0], node)
+    items, whole = m.gathered(args[0], node)
     for item in items:
         total = m.binary(ast.Add(), total, item, node)
     return Unknown("sum") if not whole and isinstance(total, (int, float)) else total
 
 
-def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
-    def choose(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+    def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (known_items(m, args[0], node) if args else None)
         if items is None:
             return Unknown(name)
@@ -309,8 +306,8 @@ def _extreme(name: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     return choose
 
 
-def _number_of(kind: Callable[[Any], Any]) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
-    def convert(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+    def convert(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if not args:
             return kind(0)
         value = concrete(args[0])
@@ -338,27 +335,27 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Machine, Args, Kwargs, a
     return convert
 
 
-def _bool(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _bool(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = m.known_truth(args[0]) if args else False
     return truth if truth is not None else (args[0] if isinstance(args[0], Unknown) else Unknown("bool"))
 
 
-def _str(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _str(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return text_of(m, args[0], node) if args else ""
 
 
-def _repr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _repr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return text_of(m, args[0], node, ("__repr__",)) if args else Unknown("text")
 
 
-def _format(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _format(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown("text")
 
 
-def _computed(function: Callable[..., Any]) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+def _computed(function: Callable[..., Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """A function that is run itself where its arguments are known."""
 
-    def run(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
             known = [plain(arg) for arg in args]
         except NotPlain:
@@ -368,7 +365,7 @@ def _computed(function: Callable[..., Any]) -> Callable[[Machine, Args, Kwargs, 
     return run
 
 
-def _abs(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _abs(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = concrete(args[0]) if args else 0
     if isinstance(value, (int, float, complex)):
         return abs(value)
@@ -380,17 +377,17 @@ def _abs(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         result.cuts = cuts_of(value)
         return result
     if isinstance(value, (Tensor, Unknown)):
-        return m.torch.call("torch.abs", [value], {}, node)
+        return m.library.call("torch.abs", [value], {}, node)
     return Unknown("number")
 
 
-def _pow(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3:
         return _computed(pow)(m, args, kwargs, node)
     return m.binary(ast.Pow(), args[0], args[1], node) if len(args) == 2 else Unknown("number")
 
 
-def _round(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values = [concrete(arg) for arg in args]
     if values and all(isinstance(value, (int, float)) for value in values):
         try:
@@ -402,11 +399,11 @@ def _round(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) < 2:
         return Unknown("isinstance")
     wanted = list(args[1]) if isinstance(args[1], tuple) else [args[1]]
-    results = [m.torch.is_instance(args[0], kind) for kind in wanted]
+    results = [m.library.is_instance(args[0], kind) for kind in wanted]
     if any(result is True for result in results):
         return True
     if any(result is None for result in results):
@@ -418,7 +415,7 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return False
 
 
-def has_attribute(m: Machine, owner: Value, name: str, node: ast.AST) -> bool | None:
+def has_attribute(m: Engine, owner: Value, name: str, node: ast.AST) -> bool | None:
     """Whether a value has an attribute; None where nobody knows."""
     if isinstance(owner, Instance):
         cls = owner.cls
@@ -437,7 +434,7 @@ def has_attribute(m: Machine, owner: Value, name: str, node: ast.AST) -> bool | 
             return True
         if m.complete(owner):
             return name in ("__dict__", "__class__", "__doc__", "__module__")
-        if m.torch.object_attribute(owner, name, node) is not None:
+        if m.library.object_attribute(owner, name, node) is not None:
             return True
         if "inner" in owner.facts and has_method(owner.facts["inner"], name):
             return True
@@ -463,7 +460,7 @@ def has_attribute(m: Machine, owner: Value, name: str, node: ast.AST) -> bool | 
     return None
 
 
-def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     owner, name = ([*args, None, None])[:2]
     name = concrete(name)
     if isinstance(name, str):
@@ -477,7 +474,7 @@ def _hasattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("hasattr")
 
 
-def _getattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) < 2:
         return Unknown("getattr")
     name = concrete(args[1])
@@ -488,7 +485,7 @@ def _getattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.get_attribute(args[0], name, node)
 
 
-def _setattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3 and isinstance(concrete(args[1]), str):
         name = concrete(args[1])
         if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
@@ -501,13 +498,13 @@ def _setattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return None
 
 
-def _delattr(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _delattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 2 and isinstance(args[0], Instance) and isinstance(concrete(args[1]), str):
         m.delete_attribute(args[0], concrete(args[1]), node)
     return None
 
 
-def _type(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = concrete(args[0]) if args else None
     if isinstance(value, (Instance, Record)) and value.cls is not None:
         return value.cls
@@ -527,7 +524,7 @@ def _type(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Lib("types.NoneType") if value is None else Unknown("type")
 
 
-def _issubclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     cls, wanted = ([*args, None, None])[:2]
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
     if isinstance(cls, Class) and all(isinstance(kind, Class) for kind in kinds):
@@ -543,7 +540,7 @@ def _issubclass(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("issubclass")
 
 
-def _iter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not args:
         return Unknown("iter")
     if isinstance(args[0], (Generator, Stream)):
@@ -551,11 +548,11 @@ def _iter(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.stream(args[0], node)
 
 
-def _next(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return next_of(m, args[0] if args else Unknown(), args[1:], node)
 
 
-def _reversed(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = known_items(m, args[0], node) if args else None
     if items is not None:
         return m.new_list(items[::-1], node)
@@ -565,7 +562,7 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return args[0] if args else Unknown("reversed")
 
 
-def _sorted(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _sorted(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items = known_items(m, args[0], node) if args else None
     if items is None:
         made = _list(m, args, {}, node)
@@ -576,8 +573,8 @@ def _sorted(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return m.new_list(in_unknown_order(items) if places is None else [items[place] for place in places], node)
 
 
-def _quantified(wanted: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
-    def ask(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+    def ask(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         source = m.stream(args[0], node) if args else None
         if source is None or source.length() is None:
             return Unknown("any" if wanted else "all")
@@ -593,7 +590,7 @@ def _quantified(wanted: bool) -> Callable[[Machine, Args, Kwargs, ast.AST], Valu
     return ask
 
 
-def _callable(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _callable(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else None
     if isinstance(value, (Function, Bound, Native, Class, Lib, Wrapped)):
         return True
@@ -602,21 +599,21 @@ def _callable(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("callable")
 
 
-def unknown(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("result")
 
 
-def _vars(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], Instance):
         return Dict(args[0].attrs)
     return Unknown("vars")
 
 
-def _property(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Wrapped("property", args[0] if args else None, args[1] if len(args) > 1 else None)
 
 
-def _wrap(kind: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+def _wrap(kind: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     return lambda m, args, kwargs, node: Wrapped(kind, args[0] if args else None)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import List, Value
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def sliced(machine: Machine, parts: list[Any], made: Value) -> None:
+def sliced(machine: Engine, parts: list[Any], made: Value) -> None:
     """Note of a list that a slice made how many elements it has at most."""
     most = _most(parts)
     if most is not None and isinstance(made, List):
@@ -23,7 +21,7 @@ def replaced(owner: List, parts: list[Any], value: Value) -> None:
         owner.window = value.window
 
 
-def deleted(machine: Machine, owner: List, index: slice) -> None:
+def deleted(machine: Engine, owner: List, index: slice) -> None:
     """Note what a deletion leaves of a list: its last elements, or its first ones."""
     if index.step is None and index.start is None and type(index.stop) is int and index.stop < 0:
         owner.window = (machine.world.clock, -index.stop)

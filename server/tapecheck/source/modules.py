@@ -1,4 +1,4 @@
-"""The user's modules: resolved to source files of the same project, read and parsed, never imported.
+"""The modules of a project: found by the names of files, read and parsed, never imported.
 
 A module beside the importing file or above it is found by its name, else wherever the project keeps a package of
 that name. Only names of files are looked at: a resolver that knows more (jedi) imports compiled modules in this
@@ -13,97 +13,32 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.values import (
-    Class,
-    Env,
-    Function,
-    Lib,
-    Module,
-    Unknown,
-    Value,
-    Wrapped,
-)
-from tapecheck.source import Source, SourceError, read_source
 from tapecheck.source.files import holds_code
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
+from tapecheck.source.text import Source, SourceError, read_source
 
 _MAX_PARENTS = 4
 _MAX_UP = 8
 _MAX_FILES = 5_000
-_KNOWN = frozenset((
-    "torch", "numpy", "math", "os", "sys", "time", "random", "collections", "functools", "itertools", "copy",
-    "typing", "dataclasses", "argparse", "logging", "json", "pathlib", "re", "abc", "enum", "contextlib",
-    "warnings", "datetime", "glob", "pickle", "shutil", "string", "operator", "types",
-))  # fmt: skip
 
 
 @dataclass(slots=True)
 class Project:
-    """Finds and parses the modules that a file imports; one for each analysed file.
+    """Find and parse the modules that a file imports; one for each analysed file.
 
-    `sources` is shared between analyses. `open_files` stand for the files of their paths, saved or not.
-    `settled` are modules without state of their own, run once for all ways through the program. `read` are the
-    sources that one of the ways has asked for: every way sees the same, however many there are.
+    `sources` is shared between analyses. `open_files` stand for the files of their paths, saved or not. `read` are
+    the sources that were asked for so far: whoever asks again sees the same, however long the analysis takes.
     """
 
     root_file: str
     sources: Sources
-    settled: dict[str, Module] = field(default_factory=dict)
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
     homes: dict[str, set[str]] | None = None
     read: dict[str, Source | None] = field(default_factory=dict)
     open_files: Mapping[str, Source] = field(default_factory=dict)
 
-    def import_module(self, machine: Machine, name: str, level: int, from_file: str) -> Value:
-        """The module of that name: run from its source where it is the user's, else a library name."""
-        top = name.split(".")[0]
-        if level == 0 and top in _KNOWN:
-            return _library(name)
-        path = self.find(name, level, from_file)
-        if path is None:
-            return _library(name) if level == 0 else _library(f"relative.{name}")
-        loaded = machine.modules.get(path) or self.settled_module(path)
-        if loaded is not None:
-            return loaded
-        source = self._source(path)
-        if source is None:
-            return _library(name)
-        env = Env(None, None)
-        module = Module(name, path, env, source.lines, source)
-        env.vars["__module__object"] = module
-        machine.modules[path] = module
-        before = len(machine.world.tape.events)
-        machine.run_module(module, source.tree, name)
-        if len(machine.world.tape.events) == before and _stateless(module):
-            self.settled[path] = module
-        return module
-
-    def settled_module(self, path: str) -> Module | None:
-        """A module that has been run and holds no state of its own; its unknown globals are new again."""
-        module = self.settled.get(path)
-        if module is not None:
-            for name, value in module.env.vars.items():
-                if isinstance(value, Unknown):
-                    fresh = Unknown(value.name, None, value.cuts)
-                    fresh.data = value.data
-                    module.env.vars[name] = fresh
-        return module
-
-    def settle(self, module: Module) -> None:
-        """Keep a module for the next way through the program where running it again would change nothing."""
-        if _stateless(module, unknown_too=True):
-            self.settled[module.path] = module
-
-    def forget(self, path: str) -> None:
-        """Run a module anew the next time."""
-        self.settled.pop(path, None)
-
     def find(self, name: str, level: int, from_file: str) -> str | None:
-        """The file of a module that lies beside the importing file or above it."""
+        """Return the file of a module, None where the project has none of that name."""
         key = (from_file, "." * level + name)
         if key not in self.found:
             self.found[key] = self._find(name, level, from_file)
@@ -138,7 +73,8 @@ class Project:
                 return found
         return None
 
-    def _source(self, path: str) -> Source | None:
+    def source(self, path: str) -> Source | None:
+        """Return the source of a file, None where it cannot be read."""
         if self.open_files:
             shown = self.open_files.get(str(Path(path).absolute()))
             if shown is not None:
@@ -221,37 +157,3 @@ def _homes(root: Path) -> dict[str, set[str]]:
         if seen > _MAX_FILES:
             break
     return homes
-
-
-def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
-    """Whether a module only defines things: no container, object or closure that a run could change.
-
-    An unknown value remembers what it was asked; `unknown_too` allows it among the globals, where it is renewed.
-    """
-    return all(
-        name.startswith("__")
-        or (unknown_too and isinstance(value, Unknown) and value.leaf is None)
-        or _inert(value, module)
-        for name, value in module.env.vars.items()
-    )
-
-
-def _inert(value: Value, module: Module) -> bool:
-    """Whether a value holds nothing that a run could change."""
-    if isinstance(value, Wrapped):
-        if value.kind == "cache":
-            return False
-        return _inert(value.function, module) and _inert(value.extra, module)
-    if isinstance(value, Function):
-        given = (*value.defaults, *value.kw_defaults, *value.attrs.values())
-        return value.env is value.env.globals and all(isinstance(default, _PLAIN) for default in given)
-    if isinstance(value, Class):
-        return all(_inert(member, module) for member in value.namespace.values())
-    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(_inert(item, module) for item in value))
-
-
-_PLAIN = (int, float, complex, str, bytes, type(None), type(...), Lib, Module)
-
-
-def _library(name: str) -> Value:
-    return Lib(name)

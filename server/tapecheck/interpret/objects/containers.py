@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python import constants, windows
-from tapecheck.interpret.python.equality import hashable, unkey, unsure_keys
-from tapecheck.interpret.python.unknowns import (
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import constants, windows
+from tapecheck.interpret.objects.equality import hashable, unkey, unsure_keys
+from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
     attribute_of_unknown,
     bound_length,
@@ -39,11 +39,8 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import merge_cuts
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | None:
+def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | None:
     """The elements of a value whose length is known; None otherwise."""
     value = concrete(value)
     if isinstance(value, Instance) and "inner" in value.facts and machine.find_method(value, "__iter__") is None:
@@ -88,12 +85,12 @@ def known_items(machine: Machine, value: Value, node: ast.AST) -> list[Value] | 
     return None
 
 
-def guessed_items(machine: Machine, value: Value, count: int, node: ast.AST) -> list[Value]:
+def guessed_items(machine: Engine, value: Value, count: int, node: ast.AST) -> list[Value]:
     """As many elements as an unpacking wants, of a value whose length nobody knows."""
     if isinstance(value, Unknown):
         return [item_of_unknown(value, index) for index in range(count)]
     if isinstance(value, Tensor):
-        return [machine.torch.get_item(value, index, node) for index in range(count)]
+        return [machine.library.get_item(value, index, node) for index in range(count)]
     stream = machine.stream(value, node)
     items: list[Value] = []
     for index in range(count):
@@ -104,7 +101,7 @@ def guessed_items(machine: Machine, value: Value, count: int, node: ast.AST) -> 
     return items
 
 
-def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
+def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
     """A container or unknown value as a stream of elements."""
     value_now = concrete(value) if not isinstance(value, Unknown) else value
     if isinstance(value_now, View):
@@ -167,7 +164,7 @@ def stream(machine: Machine, value: Value, node: ast.AST) -> Stream:
     return Stream(lambda: None, lambda index: Unknown("item"))
 
 
-def _further(machine: Machine, items: list[Value]) -> Value:
+def _further(machine: Engine, items: list[Value]) -> Value:
     """An element nobody knows of a list: like the last known one where that is data."""
     return items[-1] if items and isinstance(items[-1], (Function, Class, Lib, Instance)) else Unknown("item")
 
@@ -176,7 +173,7 @@ def _item_or_unknown(items: list[Value]) -> Callable[[int], Value]:
     return lambda index: items[index] if index < len(items) else Unknown("item")
 
 
-def _generator_stream(machine: Machine, generator: Generator) -> Stream:
+def _generator_stream(machine: Engine, generator: Generator) -> Stream:
     produced: list[Value] = []
 
     def item(index: int) -> Value:
@@ -197,7 +194,7 @@ def _generator_stream(machine: Machine, generator: Generator) -> Stream:
     return Stream(length, item, sequential=True)
 
 
-def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:
+def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
     if isinstance(value, (Generator, Stream)):
         drawn, whole = machine.gathered(value, node)
         target.more = target.more or not whole
@@ -213,7 +210,7 @@ def extend(machine: Machine, target: List, value: Value, node: ast.AST) -> None:
     append_all(machine, target, items, node)
 
 
-def append_all(machine: Machine, target: List, items: list[Value], node: ast.AST) -> None:
+def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST) -> None:
     target.items.extend(items)
     if machine.world.iteration:
         machine.world.counted.append(("grown", target, None, len(items)))
@@ -241,7 +238,7 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
     return Signal(name or path.rsplit(".", 1)[-1] or "Exception", value)
 
 
-def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Value:
+def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Value:
     index = concrete(index)
     if isinstance(index, Instance):
         method = machine.find_method(index, "__index__")
@@ -276,7 +273,7 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
         key = hashable(index)
         if key in owner.items:
             if owner.stamps.get(key, machine.world.clock) < machine.world.clock:
-                from tapecheck.interpret.python import carry
+                from tapecheck.interpret.objects import carry
 
                 carry.loaded(machine, owner, key)
             return owner.items[key]
@@ -313,7 +310,7 @@ def get_item(machine: Machine, owner: Value, index: Value, node: ast.AST) -> Val
     return Unknown("item")
 
 
-def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
+def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: ast.AST) -> None:
     index = concrete(index)
     if isinstance(owner, List):
         if isinstance(index, int) and -len(owner.items) <= index < len(owner.items):
@@ -348,7 +345,7 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         if owner.items is None:
             owner.items = {}
         owner.items[hashable(index)] = value
-        if isinstance(value, (Tensor, Unknown)) and machine.torch.requires(value) != "no":
+        if isinstance(value, (Tensor, Unknown)) and machine.library.requires(value) != "no":
             owner.data = False
         if isinstance(value, (Tensor, Unknown)) and value.cuts:
             # An array holds what was cut off its graph as well as a tensor does.
@@ -356,14 +353,14 @@ def set_item(machine: Machine, owner: Value, index: Value, value: Value, node: a
         machine.escape(value, node, owner.name)
 
 
-def rotates(machine: Machine, before: Value, value: Value) -> None:
+def rotates(machine: Engine, before: Value, value: Value) -> None:
     """A place that held no graph gets one: only when the places come round again a ring shows that it is one."""
     if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
         if not isinstance(before, (Tensor, Unknown)) or before.node is None:
             machine.world.varying += 1
 
 
-def delete_item(machine: Machine, owner: Value, index: Value) -> None:
+def delete_item(machine: Engine, owner: Value, index: Value) -> None:
     index = concrete(index)
     if isinstance(owner, List):
         if isinstance(index, slice):
@@ -378,7 +375,7 @@ def delete_item(machine: Machine, owner: Value, index: Value) -> None:
         owner.items.pop(hashable(index), None)
 
 
-def next_of(machine: Machine, value: Value, args: Args, node: ast.AST) -> Value:
+def next_of(machine: Engine, value: Value, args: Args, node: ast.AST) -> Value:
     if isinstance(value, Generator):
         try:
             return machine.resume(value)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python.algebra import ordered
-from tapecheck.interpret.python.carry import tensors_in
-from tapecheck.interpret.python.containers import append_all
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.algebra import ordered
+from tapecheck.interpret.objects.carry import tensors_in
+from tapecheck.interpret.objects.containers import append_all
 from tapecheck.interpret.values import Args, Kwargs, List, Queue, Unknown, Value, concrete
-
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
 _THREADS = ("threading", "concurrent", "multiprocessing")
 """Modules whose import says that somebody else may fill a queue or empty it."""
 
 
-def made(order: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
+def made(order: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """What makes a queue; one that other threads may know is not modelled."""
 
-    def make(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    def make(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         own = m.module_of(m.envs[-1])
         sources = [module.source for module in (own, *m.modules.values())]
         if own.source is None or any(name in source.text for source in sources if source for name in _THREADS):
@@ -36,27 +33,27 @@ def made(order: str) -> Callable[[Machine, Args, Kwargs, ast.AST], Value]:
     return make
 
 
-def put(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def put(m: Engine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     append_all(m, owner, [args[0] if args else kwargs.get("item")], node)
     return None
 
 
-def get(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def get(m: Engine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not owner.items:
         # It would wait, or raise Empty: nobody knows who else puts something in.
         return Unknown("item")
     return _least(m, owner, node) if owner.order == "least" else owner.items.pop(0 if owner.order == "first" else -1)
 
 
-def size(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def size(m: Engine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("qsize") if owner.more else m.call(m.get_attribute(owner, "__len__", node), [], {}, node)
 
 
-def empty(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def empty(m: Engine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return False if owner.items and not owner.more else Unknown("empty")
 
 
-def full(m: Machine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def full(m: Engine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Unknown("full")
 
 
@@ -67,7 +64,7 @@ def inside(owner: Queue) -> Value:
     return Unknown("queue")
 
 
-def push(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def push(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`heapq.heappush(heap, item)`."""
     if not isinstance(args[0], List):
         return NotImplemented
@@ -75,19 +72,19 @@ def push(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return None
 
 
-def pop(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def pop(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`heapq.heappop(heap)`."""
     if not isinstance(args[0], List) or not args[0].items:
         return NotImplemented
     return _least(m, args[0], node)
 
 
-def push_and_pop(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def push_and_pop(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`heapq.heappushpop(heap, item)` and `heapq.heapreplace(heap, item)`."""
     return NotImplemented if push(m, args, kwargs, node) is NotImplemented else pop(m, args, kwargs, node)
 
 
-def _least(m: Machine, owner: List, node: ast.AST) -> Value:
+def _least(m: Engine, owner: List, node: ast.AST) -> Value:
     """Take the least element out: whichever that is, one less is left."""
     places = ordered(m, owner.items, {}, node)
     if places is not None:

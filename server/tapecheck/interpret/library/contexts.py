@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
-from tapecheck.interpret.python import flow
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import exceptions
 from tapecheck.interpret.values import (
     Args,
     Context,
@@ -18,26 +18,23 @@ from tapecheck.interpret.values import (
     Value,
 )
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def contextmanager(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def contextmanager(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`@contextmanager`: a generator function whose one yield stands for the block."""
     function = args[0] if args else Unknown("function")
     return Native("contextmanager", lambda m2, given, named, at: _managed(m2, function, given, named, at), method=True)
 
 
-def _managed(m: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _managed(m: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     manager = Instance(None, "contextlib.GeneratorContextManager")
     generator = m.call(function, args, dict(kwargs), node)
 
-    def enter(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def enter(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         if not isinstance(generator, Generator):
             return generator if isinstance(generator, Unknown) else Unknown("context")
         return m2.resume(generator)
 
-    def leave(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def leave(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         if not isinstance(generator, Generator):
             return False
         raised = manager.facts.pop("raised", None)
@@ -59,7 +56,7 @@ def _managed(m: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.
             raise
         return False
 
-    def decorate(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def decorate(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         inner = given[0] if given else Unknown("function")
         return Native(
             "contextmanager",
@@ -77,7 +74,7 @@ def _managed(m: Machine, function: Value, args: Args, kwargs: Kwargs, node: ast.
     return manager
 
 
-def _within(m: Machine, manager: Value, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def _within(m: Engine, manager: Value, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Call a function inside a context."""
     m.enter(manager, node)
     iteration = m.world.iteration
@@ -99,11 +96,11 @@ def decorated(manager: Instance, function: Value) -> Native:
     )
 
 
-def suppress(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def suppress(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     classes = tuple(args)
     return Context(
         lambda m2: None,
-        lambda m2, raised: raised is not None and flow.exception_matches(raised, classes, node),
+        lambda m2, raised: raised is not None and exceptions.matches(raised, classes, node),
         swallows=True,
     )
 
@@ -113,51 +110,51 @@ def expecting() -> Context:
     return Context(lambda m: Unknown("excinfo"), lambda m, raised: raised is not None, swallows=True)
 
 
-def nullcontext(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def nullcontext(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else kwargs.get("enter_result")
     return Context(lambda m2: value, lambda m2, raised: None)
 
 
-def closing(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def closing(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown("thing")
 
-    def leave(m2: Machine, raised: Signal | None) -> None:
+    def leave(m2: Engine, raised: Signal | None) -> None:
         m2.call(m2.get_attribute(value, "close", node), [], {}, node)
 
     return Context(lambda m2: value, leave)
 
 
-def exit_stack(m: Machine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """ExitStack: contexts entered one by one, left in reverse order."""
     stack = Instance(None, "contextlib.ExitStack")
     entered: list[Value] = []
 
-    def enter_context(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def enter_context(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         manager = given[0] if given else Unknown("context")
         value = m2.enter(manager, at)
         entered.append(manager)
         return value
 
-    def push(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def push(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         entered.extend(given[:1])
         return given[0] if given else None
 
-    def callback(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def callback(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         function, *arguments = given
 
-        def leave(m3: Machine, raised: Signal | None) -> None:
+        def leave(m3: Engine, raised: Signal | None) -> None:
             m3.call(function, list(arguments), dict(named), at)
 
         entered.append(Context(lambda m3: None, leave))
         return function
 
-    def pop_all(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def pop_all(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         other = exit_stack(m2, [], {}, at)
         other.facts["entered"].extend(entered)
         entered.clear()
         return other
 
-    def leave(m2: Machine, given: Args, named: Kwargs, at: ast.AST) -> Value:
+    def leave(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         raised: Signal | None = stack.facts.pop("raised", None)
         before = raised
         while entered:

@@ -6,11 +6,12 @@ import ast
 import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapecheck.interpret.python import constants
-from tapecheck.interpret.python.containers import extend, known_items, set_item
-from tapecheck.interpret.python.equality import contains, hashable, unkey, unsure_items
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects import constants
+from tapecheck.interpret.objects.containers import extend, known_items, set_item
+from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_items
 from tapecheck.interpret.values import (
     Args,
     Dict,
@@ -23,11 +24,8 @@ from tapecheck.interpret.values import (
     unwrapped,
 )
 
-if TYPE_CHECKING:
-    from tapecheck.interpret.machine import Machine
 
-
-def container_operator(machine: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
+def container_operator(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     left, right = unwrapped(left), unwrapped(right)
     if isinstance(op, ast.Add):
         if isinstance(left, tuple) and isinstance(right, tuple):
@@ -59,7 +57,7 @@ def container_operator(machine: Machine, op: ast.operator, left: Value, right: V
     return Unknown("result")
 
 
-def augment(machine: Machine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:
+def augment(machine: Engine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:
     """`+=`, `|=` and the like, where they change the container itself."""
     if isinstance(owner, List):
         if isinstance(op, ast.Add):
@@ -117,7 +115,7 @@ def _as_set(value: Value) -> dict[Any, Value] | None:
     return None
 
 
-def set_operation(machine: Machine, name: str, owner: Value, others: Args, node: ast.AST) -> Value:
+def set_operation(machine: Engine, name: str, owner: Value, others: Args, node: ast.AST) -> Value:
     """union, intersection and the like; an unknown set where an element is not known."""
     items = _as_set(owner)
     for other in others:
@@ -138,8 +136,8 @@ def set_operation(machine: Machine, name: str, owner: Value, others: Args, node:
     return Unknown("set") if items is None else Set(list(items.values()))
 
 
-def set_update_by(name: str) -> Callable[[Machine, Set, Args, Kwargs, ast.AST], Value]:
-    def update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def set_update_by(name: str) -> Callable[[Engine, Set, Args, Kwargs, ast.AST], Value]:
+    def update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         result = set_operation(m, name, owner, args, node)
         if isinstance(result, Set):
             owner.items = result.items
@@ -157,7 +155,7 @@ def set_comparison(op: ast.cmpop, left: Value, right: Value) -> Value:
     return bool(_SET_TESTS[type(op)](set(items), set(others)))
 
 
-def _tally(machine: Machine, op: ast.operator, left: Dict, right: Dict) -> Value:
+def _tally(machine: Engine, op: ast.operator, left: Dict, right: Dict) -> Value:
     """`+`, `-`, `&` and `|` of two Counters: only counts above zero are kept."""
     result = Dict({}, left.more or right.more, kind="counter", born=machine.world.clock)
     for key in dict.fromkeys((*left.items, *right.items)):
@@ -170,7 +168,7 @@ def _tally(machine: Machine, op: ast.operator, left: Dict, right: Dict) -> Value
     return result
 
 
-def ordering(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+def ordering(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
     """`<` and the like of two sequences: the first elements that differ decide."""
     if isinstance(left, (List, tuple)) and isinstance(right, (List, tuple)) and type(op) in _SET_TESTS:
         ours, theirs = known_items(machine, left, node), known_items(machine, right, node)
@@ -186,7 +184,7 @@ def ordering(machine: Machine, op: ast.cmpop, left: Value, right: Value, node: a
     return Unknown("test")
 
 
-def ordered(machine: Machine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:
+def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:
     """The places of elements in sorted order by `key` and `reverse`; None where nobody knows."""
     key = kwargs.get("key")
     keys = [machine.call(key, [item], {}, node) if key is not None else item for item in items]
@@ -217,7 +215,7 @@ def ordered(machine: Machine, items: list[Value], kwargs: Kwargs, node: ast.AST)
         machine.world.varying = varying
 
 
-def set_update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def set_update(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for source in args:
         items = known_items(m, source, node)
         if items is None:
@@ -227,7 +225,7 @@ def set_update(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST
     return None
 
 
-def dict_update(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for source in args:
         if owner.kind == "counter":
             counted(m, owner, source, 1, node)
@@ -252,14 +250,14 @@ def dict_update(m: Machine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
     return None
 
 
-def set_add(m: Machine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+def set_add(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and contains(m, owner, args[0]) is not True:
         owner.items.append(args[0])
         owner.stored_at = m.world.site(node)
     return None
 
 
-def counted(m: Machine, owner: Dict, source: Value, sign: int, node: ast.AST) -> None:
+def counted(m: Engine, owner: Dict, source: Value, sign: int, node: ast.AST) -> None:
     """Count the elements of an iterable, or add the counts of a mapping, into a Counter."""
     if isinstance(source, Dict):
         pairs = list(source.items.items())

@@ -1,0 +1,215 @@
+"""What the parts of the dry run ask of one another.
+
+`python` and `library` are written against `Engine`; neither imports the other. What Python does reaches the models of
+libraries through `Engine.library` alone. `machine` puts the parts together; nothing here is found at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from tapecheck.interpret.values import (
+    Args,
+    Class,
+    Context,
+    Dict,
+    Env,
+    Extent,
+    Function,
+    Generator,
+    Instance,
+    Kwargs,
+    List,
+    Module,
+    Run,
+    Signal,
+    Stream,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import World
+from tapecheck.tape import Fact, Span
+
+
+class Engine(Protocol):
+    """One program being run in one world."""
+
+    world: World
+    envs: list[Env]
+    """The namespaces of the calls being run, outermost first."""
+    modules: dict[str, Module]
+    """The user's modules that this run has imported, by path."""
+    called: set[int]
+    """The functions that were called: ids of their nodes."""
+    called_names: set[str]
+    depth: int
+    entered: dict[tuple[int, tuple[Span, ...]], int]
+    """How often each loop was entered, by its node and the calls that led to it."""
+    running: list[int]
+    """The functions being run: ids of their nodes."""
+    handlers: int
+    """How many blocks being run look out for exceptions."""
+    handling: list[Signal]
+    """The exceptions whose handlers are being run."""
+    gathering: list[tuple[ast.AST, List | Dict]]
+    """What comprehensions and calls that take in an iterable have worked out so far."""
+
+    @property
+    def library(self) -> Library: ...
+
+    # -- statements -----------------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt], env: Env) -> Run: ...
+    def suspend(self, node: ast.Yield | ast.YieldFrom, env: Env) -> Run: ...
+    def run_module(self, module: Module, tree: ast.Module, name: str) -> None: ...
+    def import_module(self, name: str, node: ast.AST, level: int) -> Value: ...
+    def forget_module(self, path: str) -> None: ...
+    def module_of(self, env: Env) -> Module: ...
+    def wrong(self, kind: str, node: ast.AST) -> None: ...
+    def enter(self, manager: Value, node: ast.AST) -> Value: ...
+    def leave(self, manager: Value, node: ast.AST, raised: Signal | None = None) -> bool: ...
+    def caught(self, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None: ...
+
+    # -- values ---------------------------------------------------------------------------------------------
+
+    def eval(self, node: ast.expr, env: Env) -> Value: ...
+    def binary(self, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value: ...
+    def compare(self, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value: ...
+    def new_list(self, items: list[Value], node: ast.AST, more: bool = False) -> List: ...
+    def stream(self, value: Value, node: ast.AST) -> Stream: ...
+    def elements(self, value: Value, node: ast.AST) -> Iterator[Value]: ...
+    def gathered(self, value: Value, node: ast.AST) -> tuple[list[Value], bool]: ...
+    def trained(
+        self, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
+    ) -> Iterator[Value]: ...
+
+    # -- conditions -----------------------------------------------------------------------------------------
+
+    def test(self, expression: ast.expr, env: Env, node: ast.AST, default: bool | None = None) -> bool: ...
+    def known_truth(self, value: Value) -> bool | None: ...
+    def settle(self, value: Value, answer: bool) -> None: ...
+    def unknown_test(self, op: ast.cmpop, left: Value, right: Value) -> Value: ...
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    def call(self, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
+    def call_function(
+        self, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
+    ) -> Value: ...
+    def make_function(self, node: Any, env: Env, name: str) -> Function: ...
+    def new_object(self, cls: Class) -> Instance: ...
+    def resume(self, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value: ...
+    def close(self, generator: Generator) -> None: ...
+
+    # -- attributes and items -------------------------------------------------------------------------------
+
+    def get_attribute(self, owner: Value, name: str, node: ast.AST) -> Value: ...
+    def class_attribute(self, cls: Class, name: str, receiver: Value, node: ast.AST) -> Value: ...
+    def find_method(self, owner: Instance, name: str) -> Value: ...
+    def special(self, owner: Instance, name: str) -> Value: ...
+    def complete(self, owner: Instance) -> bool: ...
+    def get_item(self, owner: Value, index: Value, node: ast.AST) -> Value: ...
+
+    # -- stores ---------------------------------------------------------------------------------------------
+
+    def assign(self, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None: ...
+    def store_name(
+        self, name: str, value: Value, env: Env, statement: ast.AST, target: ast.AST | None = None
+    ) -> None: ...
+    def home_of(self, name: str, env: Env) -> Env: ...
+    def set_attribute(self, owner: Value, name: str, value: Value, node: ast.AST) -> None: ...
+    def store_attribute(self, owner: Instance, name: str, value: Value, node: ast.AST) -> None: ...
+    def delete_attribute(self, owner: Instance, name: str, node: ast.AST) -> None: ...
+    def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None: ...
+    def name_tensor(self, target: ast.expr, value: Value) -> None: ...
+    def escape(self, value: Value, node: ast.AST, to: str) -> None: ...
+
+
+class Library(Protocol):
+    """The models of libraries: torch, the standard library and frameworks, and what nobody can look into."""
+
+    # -- names ----------------------------------------------------------------------------------------------
+
+    @property
+    def builtins(self) -> Mapping[str, Value]:
+        """What the names of Python's own functions and types stand for."""
+
+    def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call a function or class by its dotted path."""
+
+    def constant(self, value: Value) -> Value:
+        """What a name of a library stands for: its value where it is a constant."""
+
+    def star_import(self, library: str, name: str) -> Value:
+        """What a name stands for after `from library import *`; None where the library has none such."""
+
+    def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
+        """What a decorator makes of a function; None where it is not known."""
+
+    def is_instance(self, value: Value, kind: Value) -> bool | None:
+        """`isinstance`; None where nobody knows."""
+
+    def call_wrapped(self, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call a function under a decorator that changes what it does to graphs."""
+
+    def decorated(self, manager: Instance, function: Value) -> Value:
+        """A function under a context manager used as decorator."""
+
+    def expecting(self) -> Context:
+        """`pytest.raises` and its like: the exception is wanted, whatever it is."""
+
+    # -- tensors --------------------------------------------------------------------------------------------
+
+    def requires(self, value: Value) -> Fact:
+        """Whether a value carries a graph or is a leaf that requires grad."""
+
+    def tensor_attribute(self, owner: Tensor, name: str, node: ast.AST) -> Value: ...
+    def set_tensor_attribute(self, owner: Tensor, name: str, value: Value, node: ast.AST) -> None: ...
+    def tensor_stream(self, value: Tensor, node: ast.AST) -> Stream: ...
+    def get_item(self, owner: Tensor, index: Value, node: ast.AST) -> Value: ...
+    def set_item(self, owner: Tensor, index: Value, value: Value, node: ast.AST) -> None: ...
+    def operator(self, op: str, left: Value, right: Value, node: ast.AST) -> Value: ...
+    def augmented(self, op: str, current: Tensor, value: Value, node: ast.AST) -> Value: ...
+    def comparison(self, op: str, left: Value, right: Value, node: ast.AST) -> Value: ...
+
+    # -- objects --------------------------------------------------------------------------------------------
+
+    def is_module_class(self, cls: Class) -> bool:
+        """Whether the objects of a user's class are modules."""
+
+    def prepare_object(self, owner: Instance, bases: list[str]) -> None:
+        """Give a new object of a user's class what those of its library bases have."""
+
+    def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        """Run the constructor of the library base of a user's class."""
+
+    def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """An object of a class whose objects are something else, as of enums; None for the usual ones."""
+
+    def apply_function(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """`apply` of a class made from `torch.autograd.Function`."""
+
+    def name_parameters(self, owner: Instance, name: str) -> None:
+        """Name the parameters of a module by what it is stored under first."""
+
+    def object_attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        """What the library part of an object has under a name; None where it has nothing."""
+
+    def object_item(self, owner: Instance, index: Value, node: ast.AST) -> Value: ...
+    def object_stream(self, owner: Instance, node: ast.AST) -> Stream | None: ...
+    def call_object(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
+    def deep_copy(self, value: Value, node: ast.AST) -> Value: ...
+
+    # -- what nobody can look into --------------------------------------------------------------------------
+
+    def unknown_operator(self, op: str, left: Value, right: Value, node: ast.AST) -> Value: ...
+    def unknown_attribute(self, owner: Unknown, name: str, node: ast.AST) -> Value: ...
+    def call_unknown(self, function: Unknown, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
+    def opaque_result(self, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
+
+
+__all__ = ["Engine", "Library"]

@@ -1,0 +1,236 @@
+"""The models of libraries put together: which one sees to a name, an attribute, an object.
+
+Python's side asks `Libraries` alone. A function or class is looked up by its whole path first, then in the model of
+its library; what no model knows is opaque.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library import (
+    arguments,
+    builtin,
+    contexts,
+    frameworks,
+    names,
+    stdlib,
+    tensorlib,
+    torchfunctions,
+)
+from tapecheck.interpret.library.torchlib import Torch
+from tapecheck.interpret.objects import exceptions, methods, records
+from tapecheck.interpret.values import (
+    Args,
+    Class,
+    Dict,
+    Instance,
+    Kwargs,
+    Lib,
+    List,
+    Record,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import World
+
+Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
+"""Calls a function or class of a library by its dotted path; NotImplemented where it does not know it."""
+
+
+def _builtin_class(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Instance(None, path)
+    result.facts["args"] = args
+    return result
+
+
+def _metrics(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if path.rsplit(".", 1)[-1][:1].isupper():
+        return frameworks.metric(torch, args, kwargs, node)
+    return NotImplemented
+
+
+FUNCTIONS = {**torchfunctions.FUNCTIONS, **frameworks.FUNCTIONS, "argparse.ArgumentParser": arguments.parser}
+"""Functions and classes with a model of their own, by their whole path."""
+MODELS: dict[str, Model] = {
+    "builtins": _builtin_class, "numpy": tensorlib.to_numpy, "np": tensorlib.to_numpy, "torchmetrics": _metrics,
+}  # fmt: skip
+"""The model of each other library, by its name."""
+_TRANSPARENT = frozenset((
+    "torch.compile", "torch.jit.script", "torch.jit.ignore", "torch.jit.export", "typing.no_type_check",
+    "abc.abstractmethod", "dataclasses.dataclass", "typing.overload",
+))  # fmt: skip
+"""Decorators that change nothing of what a function does to graphs."""
+_CONTAINER_BASES: dict[str, Callable[[], Value]] = {
+    "builtins.dict": lambda: Dict({}), "builtins.list": lambda: List([]), "builtins.set": lambda: Set([]),
+    "collections.OrderedDict": lambda: Dict({}), "collections.UserDict": lambda: Dict({}),
+    "collections.UserList": lambda: List([]), "collections.defaultdict": lambda: Dict({}),
+}  # fmt: skip
+
+
+class Libraries:
+    """The models of libraries, for one program being run."""
+
+    builtins = builtin.NAMES
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.world: World = engine.world
+        self.torch = torch = Torch(engine)
+        # What tensors and unknown values do is asked at every step: torch's own methods, not ways to them.
+        self.requires = torch.requires
+        self.tensor_attribute = torch.tensor_attribute
+        self.set_tensor_attribute = torch.set_tensor_attribute
+        self.tensor_stream = torch.tensor_stream
+        self.get_item = torch.get_item
+        self.set_item = torch.set_item
+        self.operator = torch.operator
+        self.augmented = torch.augmented
+        self.comparison = torch.comparison
+        self.unknown_operator = torch.unknown_operator
+        self.unknown_attribute = torch.unknown_attribute
+        self.call_unknown = torch.call_unknown
+        self.opaque_result = torch.opaque_result
+        self.apply_function = torch.autograd.apply_function
+        self.name_parameters = torch.nn.name_parameters
+        self.object_attribute = torch.nn.attribute
+        self.object_item = torch.nn.item
+        self.object_stream = torch.nn.stream
+        self.call_object = torch.nn.call
+
+    # -- names ----------------------------------------------------------------------------------------------
+
+    def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call a function or class of a library by its dotted path."""
+        torch = self.torch
+        known = FUNCTIONS.get(path)
+        if known is not None:
+            return known(torch, args, kwargs, node)
+        if path.startswith("torch."):
+            made = torch.call(path, args, kwargs, node)
+            if made is not NotImplemented:
+                return made
+        made = torch.nn.library_model(path, node)
+        if made is not None:
+            return made
+        made = stdlib.standard_library(self.engine, path, args, kwargs, node)
+        if made is not NotImplemented:
+            return made
+        model = MODELS.get(path.partition(".")[0])
+        if model is not None:
+            made = model(torch, path, args, kwargs, node)
+            if made is not NotImplemented:
+                return made
+        return torch.opaque_result(path, args, kwargs, node)
+
+    def constant(self, value: Value) -> Value:
+        """Return what a name of a library stands for."""
+        return names.constant(self.world, value)
+
+    def star_import(self, library: str, name: str) -> Value:
+        """Return what a name stands for after `from library import *`; None where the library has none such."""
+        return self.torch.star_import(f"{library}.{name}") if library.partition(".")[0] == "torch" else None
+
+    def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
+        """Return what a decorator of a library makes of a function; None where it is not known."""
+        if path in stdlib.DECORATORS:
+            return self.engine.call(Lib(path), [function], {}, node)
+        if path in torchfunctions.GRAD_MODES:
+            return Wrapped(torchfunctions.GRAD_MODES[path], function)
+        return function if path in _TRANSPARENT else None
+
+    def call_wrapped(self, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Call a function under a decorator that changes what it does to graphs."""
+        return torchfunctions.call_wrapped(self.torch, wrapped, args, kwargs, node)
+
+    is_instance = staticmethod(names.is_instance)
+    decorated = staticmethod(contexts.decorated)
+    expecting = staticmethod(contexts.expecting)
+
+    # -- objects --------------------------------------------------------------------------------------------
+
+    def is_module_class(self, cls: Class) -> bool:
+        return any(self.torch.nn.is_module_base(base) for base in cls.library_bases())
+
+    def prepare_object(self, owner: Instance, bases: list[str]) -> None:
+        if owner.module:
+            owner.attrs["training"] = True
+        for base in bases:
+            if self.torch.nn.is_class(base) or base.startswith("torch.optim."):
+                owner.lib = base
+            elif base in _CONTAINER_BASES and not owner.module:
+                owner.facts["inner"] = _CONTAINER_BASES[base]()
+            elif base.startswith("builtins.") and base[9:] in exceptions.NAMES:
+                owner.facts["args"] = []
+
+    def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        """Run the constructor of the library base of a user's class."""
+        inner = owner.facts.get("inner")
+        if inner is not None:
+            self.engine.call(methods.attribute(self.engine, inner, "__init__", node), args, kwargs, node)
+            return
+        if "args" in owner.facts:
+            owner.facts["args"] = args
+            return
+        for base in bases:
+            if self.torch.nn.is_class(base):
+                self.torch.nn.construct_into(owner, base, args, kwargs, node)
+                return
+            if base.startswith("torch.optim.") and ".lr_scheduler" not in base:
+                self.torch.optimizers.initialize(owner, args, kwargs, node)
+                return
+
+    def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        """Classes whose objects are something else: enums, exceptions; None for the usual ones."""
+        if cls.members is not None:
+            return records.member_of(self.engine, cls, args[0] if args else None, node)
+        if cls.kind == "namedtuple":
+            return records.named_tuple(self.engine, cls, args, kwargs, node)
+        return None
+
+    def deep_copy(self, value: Value, node: ast.AST, memo: dict[int, Value] | None = None) -> Value:
+        """copy.deepcopy: new objects and leaves all the way down."""
+        memo = {} if memo is None else memo
+        if id(value) in memo:
+            return memo[id(value)]
+        result: Value = value
+        if isinstance(value, Tensor):
+            result = self.world.data(value.name, value.cuts if value.node is None else (), value.dtype)
+            result.length, result.parameter, result.rank = value.length, value.parameter, value.rank
+            if value.is_leaf and value.node is not None:
+                self.world.make_leaf(result, node, value.name, value.parameter, value.node)
+        elif isinstance(value, List):
+            result = List([], value.more, value.bound, value.stored_at, value.kind, self.world.clock)
+            memo[id(value)] = result
+            result.items.extend(self.deep_copy(item, node, memo) for item in value.items)
+        elif isinstance(value, Dict):
+            result = Dict({}, value.more, value.factory, dict(value.stores), dict(value.stamps), born=self.world.clock)
+            memo[id(value)] = result
+            result.items.update({key: self.deep_copy(item, node, memo) for key, item in value.items.items()})
+        elif isinstance(value, Record):
+            result = Record(value.cls, [self.deep_copy(item, node, memo) for item in value])
+        elif isinstance(value, tuple):
+            result = tuple(self.deep_copy(item, node, memo) for item in value)
+        elif isinstance(value, Instance):
+            result = Instance(value.cls, value.lib, value.module)
+            memo[id(value)] = result
+            result.facts = {key: fact for key, fact in value.facts.items() if key != "named"}
+            result.hooks = list(value.hooks)
+            for key, item in value.attrs.items():
+                result.attrs[key] = self.deep_copy(item, node, memo)
+            result.stores, result.stamps = dict(value.stores), dict(value.stamps)
+        elif isinstance(value, Unknown):
+            result = Unknown(value.name, None, value.cuts)
+            result.data = value.data
+            if value.leaf is not None:
+                self.torch.opaque_parameters(result, node)
+        memo[id(value)] = result
+        return result
+
+
+__all__ = ["Libraries"]

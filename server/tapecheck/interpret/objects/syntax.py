@@ -1,0 +1,123 @@
+"""What the text of a program says without being run: names, yields, likely branches. Each is looked up once a node."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.engine import Engine
+
+
+def default_branch(node: ast.AST) -> bool:
+    """The likelier answer of an undecided `if`: not the one that only leaves."""
+    if isinstance(node, ast.If):
+        last = node.body[-1]
+        if isinstance(last, (ast.Raise, ast.Continue, ast.Break)):
+            return False
+        if isinstance(last, ast.Return) and not node.orelse and len(node.body) == 1:
+            return False
+        if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+            name = ast.unparse(last.value.func)
+            if name in ("sys.exit", "exit", "quit", "os._exit"):
+                return False
+    return True
+
+
+def counted_names(node: ast.AST) -> set[str]:
+    """The names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
+    known: set[str] | None = getattr(node, "_tapecheck_counted", None)
+    if known is None:
+        known = set()
+        for child in ast.walk(node):
+            if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
+                known.add(child.target.id)
+            elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
+                used = {part.id for part in ast.walk(child.value) if isinstance(part, ast.Name)}
+                known |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
+        node._tapecheck_counted = known  # type: ignore[attr-defined]
+    return known
+
+
+def target_of(machine: Engine, node: ast.AST) -> str:
+    """What the program calls the value of an expression: the target of the assignment that it is the value of, or
+    the list that it extends."""
+    known: str | None = getattr(node, "_tapecheck_target", None)
+    if known is None:
+        known = _target_of(machine, node)
+        node._tapecheck_target = known  # type: ignore[attr-defined]
+    return known
+
+
+def _target_of(machine: Engine, node: ast.AST) -> str:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend":
+        return text_of(node.func.value)
+    module = machine.module_of(machine.envs[-1])
+    if module.source is not None:
+        for statement in ast.walk(module.source.tree):
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node in _operands(statement.value):
+                return text_of(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+    return ""
+
+
+def _operands(value: ast.expr | None) -> list[ast.AST]:
+    """A value and what it is computed of by operators."""
+    found: list[ast.AST] = [] if value is None else [value]
+    for node in found:
+        if isinstance(node, ast.BinOp):
+            found += [node.left, node.right]
+    return found
+
+
+def text_of(node: ast.expr) -> str:
+    """The source of an expression, worked out once."""
+    text = getattr(node, "_tapecheck_text", None)
+    if text is None:
+        text = ast.unparse(node)
+        node._tapecheck_text = text  # type: ignore[attr-defined]
+    return str(text)
+
+
+def has_yield(node: ast.AST) -> bool:
+    """Whether a function's own body yields (nested functions aside); a lambda's does not."""
+    known = getattr(node, "_has_yield", None)
+    if known is None:
+        # Every run of a program makes its functions anew, and there are many runs: looked up once a node.
+        known = _looks_for_yield(node)
+        node._has_yield = known  # type: ignore[attr-defined]
+    return bool(known)
+
+
+def _looks_for_yield(node: ast.AST) -> bool:
+    if isinstance(node, ast.Lambda):
+        return False
+    stack: list[ast.AST] = list(getattr(node, "body", []))
+    while stack:
+        current = stack.pop()
+        if isinstance(current, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            stack.extend(ast.iter_child_nodes(current))
+    return False
+
+
+def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
+    """The yields that a statement comes to before its blocks, in the order in which they are evaluated."""
+    known: tuple[ast.Yield | ast.YieldFrom, ...] | None = getattr(node, "_tapecheck_yields", None)
+    if known is None:
+        heads: list[ast.AST]
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.While)):
+            heads = []
+        elif isinstance(node, ast.Match):
+            heads = [node.subject]
+        else:
+            heads = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+        known = tuple(found for head in heads for found in yields_in(head))
+        node._tapecheck_yields = known  # type: ignore[attr-defined]
+    return known
+
+
+def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
+    """The yields in an expression, inner ones first."""
+    if isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
+        return []
+    found = [inner for child in ast.iter_child_nodes(node) for inner in yields_in(child)]
+    return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found

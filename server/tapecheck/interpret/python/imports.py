@@ -1,0 +1,108 @@
+"""Imports: the user's modules are run from their source, every other one is a name of a library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.values import Class, Env, Function, Lib, Module, Unknown, Value, Wrapped
+from tapecheck.source.modules import Project
+
+_KNOWN = frozenset((
+    "torch", "numpy", "math", "os", "sys", "time", "random", "collections", "functools", "itertools", "copy",
+    "typing", "dataclasses", "argparse", "logging", "json", "pathlib", "re", "abc", "enum", "contextlib",
+    "warnings", "datetime", "glob", "pickle", "shutil", "string", "operator", "types",
+))  # fmt: skip
+"""Libraries that no file of a project stands for, whatever its name."""
+
+
+@dataclass(slots=True)
+class Imports:
+    """Runs the modules that a program imports; one for each analysed file.
+
+    `settled` are modules without state of their own, run once for all ways through the program.
+    """
+
+    project: Project
+    settled: dict[str, Module] = field(default_factory=dict)
+
+    def import_module(self, machine: Engine, name: str, level: int, from_file: str) -> Value:
+        """The module of that name: run from its source where it is the user's, else a library name."""
+        top = name.split(".")[0]
+        if level == 0 and top in _KNOWN:
+            return Lib(name)
+        path = self.project.find(name, level, from_file)
+        if path is None:
+            return Lib(name) if level == 0 else Lib(f"relative.{name}")
+        loaded = machine.modules.get(path) or self.settled_module(path)
+        if loaded is not None:
+            return loaded
+        source = self.project.source(path)
+        if source is None:
+            return Lib(name)
+        env = Env(None, None)
+        module = Module(name, path, env, source.lines, source)
+        env.vars["__module__object"] = module
+        machine.modules[path] = module
+        before = len(machine.world.tape.events)
+        machine.run_module(module, source.tree, name)
+        if len(machine.world.tape.events) == before and _stateless(module):
+            self.settled[path] = module
+        return module
+
+    @property
+    def imported(self) -> frozenset[str]:
+        """The absolute paths of the files that imports have led to."""
+        return frozenset(str(Path(path).absolute()) for path in self.project.found.values() if path is not None)
+
+    def settled_module(self, path: str) -> Module | None:
+        """A module that has been run and holds no state of its own; its unknown globals are new again."""
+        module = self.settled.get(path)
+        if module is not None:
+            for name, value in module.env.vars.items():
+                if isinstance(value, Unknown):
+                    fresh = Unknown(value.name, None, value.cuts)
+                    fresh.data = value.data
+                    module.env.vars[name] = fresh
+        return module
+
+    def settle(self, module: Module) -> None:
+        """Keep a module for the next way through the program where running it again would change nothing."""
+        if _stateless(module, unknown_too=True):
+            self.settled[module.path] = module
+
+    def forget(self, path: str) -> None:
+        """Run a module anew the next time."""
+        self.settled.pop(path, None)
+
+
+def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
+    """Whether a module only defines things: no container, object or closure that a run could change.
+
+    An unknown value remembers what it was asked; `unknown_too` allows it among the globals, where it is renewed.
+    """
+    return all(
+        name.startswith("__")
+        or (unknown_too and isinstance(value, Unknown) and value.leaf is None)
+        or _inert(value, module)
+        for name, value in module.env.vars.items()
+    )
+
+
+def _inert(value: Value, module: Module) -> bool:
+    """Whether a value holds nothing that a run could change."""
+    if isinstance(value, Wrapped):
+        if value.kind == "cache":
+            return False
+        return _inert(value.function, module) and _inert(value.extra, module)
+    if isinstance(value, Function):
+        given = (*value.defaults, *value.kw_defaults, *value.attrs.values())
+        return value.env is value.env.globals and all(isinstance(default, _PLAIN) for default in given)
+    if isinstance(value, Class):
+        return all(_inert(member, module) for member in value.namespace.values())
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(_inert(item, module) for item in value))
+
+
+_PLAIN = (int, float, complex, str, bytes, type(None), type(...), Lib, Module)
+
