@@ -88,3 +88,10 @@ def test_what_cannot_be_edited_with_certainty_is_left(tmp_path: Path, text: str)
 
 def test_without_a_project_there_is_nothing_to_edit() -> None:
     assert ignore_in_project("/nowhere/at/all/train.py", "TAPE301") is None
+
+
+def test_folders_that_imports_are_looked_for_in(tmp_path: Path) -> None:
+    path = project(tmp_path, '[tool.tapecheck]\nextra-paths = ["lib", "../shared"]\n')
+    assert configuration_for(path).extra_paths == ("lib", "../shared")
+    (problem,) = configuration_for(project(tmp_path, '[tool.tapecheck]\nextra-paths = "lib"\n')).problems
+    assert "extra-paths must be a list" in problem

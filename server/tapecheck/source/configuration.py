@@ -14,7 +14,7 @@ else:
     import tomli as tomllib
 
 FILE = "pyproject.toml"
-_KEYS = ("select", "ignore", "run", "launcher")
+_KEYS = ("select", "ignore", "run", "launcher", "extra-paths")
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
 _TABLE = re.compile(r"^\[tool\.tapecheck\][ \t]*(?:#[^\r\n]*)?(?:\r\n|\n|$)", re.MULTILINE)
 _IGNORE = re.compile(r"^[ \t]*ignore[ \t]*=[ \t]*\[", re.MULTILINE)
@@ -25,7 +25,8 @@ class Configuration:
     """What the pyproject.toml at `file` names; `problems` say what of it cannot be, for the user.
 
     `run` is the program that runs the files of the project which do not run by themselves: a script, or `-m` and a
-    module, with arguments. `launcher` is the command that starts it in several processes.
+    module, with arguments. `launcher` is the command that starts it in several processes. `extra_paths` are folders
+    that imports are looked for in, relative to the file's own.
     """
 
     file: str | None = None
@@ -34,6 +35,7 @@ class Configuration:
     problems: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
+    extra_paths: tuple[str, ...] = ()
 
 
 _known: dict[str, tuple[tuple[int, int], Configuration | None]] = {}
@@ -126,7 +128,7 @@ def _read(file: Path) -> Configuration | None:
             problems.append(f"{file}: tool.tapecheck.{key} must be a list of texts")
     return Configuration(
         str(file), rules.get("select"), rules.get("ignore", ()), tuple(problems), rules.get("run", ()),
-        rules.get("launcher", ()),
+        rules.get("launcher", ()), rules.get("extra-paths", ()),
     )  # fmt: skip
 
 

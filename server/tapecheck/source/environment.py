@@ -1,0 +1,284 @@
+"""The Python environment of a project, read as text: what is installed there, and the user's own editable projects.
+
+Nothing of an environment is executed. `import` lines of `.pth` files, which Python would run, are only looked at for
+the name of a finder that setuptools has written, whose tables are read as literals.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from tapecheck.source.folders import Listing, View
+
+_MOST_TEXT = 1_000_000
+_MOST_PROJECTS = 200
+_IN_PROJECT = (".venv", "venv", "env", ".env")
+_INSTALLED = ("site-packages", "dist-packages")
+_FINDER = re.compile(r"^import[ \t]+([A-Za-z_]\w*)\s*(?:;|$)")
+_VERSION = re.compile(r"(?:python|pypy)(\d+)\.(\d+)t?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that modules are looked for in; `own` where what lies there may be the user's."""
+
+    folder: str
+    own: bool
+
+
+@dataclass(slots=True)
+class Environment:
+    """What an environment adds to the import path, in Python's order.
+
+    `mapping` are modules and packages that editable projects keep elsewhere, `namespaces` the folders of their
+    namespace packages; both by dotted name. `projects` are the folders of editable projects: nothing says which of
+    the folders inside are on the path.
+    """
+
+    prefix: str
+    places: list[Place] = field(default_factory=list)
+    mapping: dict[str, str] = field(default_factory=dict)
+    namespaces: dict[str, list[str]] = field(default_factory=dict)
+    projects: list[str] = field(default_factory=list)
+
+
+_chosen: dict[str, str] = {}
+_read: dict[str, tuple[list[object], list[Listing], Environment]] = {}
+"""Environments by prefix, each with what it was read from."""
+
+
+def choose(interpreters: Mapping[str, str]) -> None:
+    """Say which Python the user has chosen, by folder; the one under "" is for every other folder.
+
+    Args:
+        interpreters: paths of Python executables, as the settings of an editor name them.
+    """
+    _chosen.clear()
+    _chosen.update((os.path.abspath(folder) if folder else "", path) for folder, path in interpreters.items() if path)
+
+
+def installed(path: str) -> bool:
+    """Return whether a path lies among installed packages."""
+    return any(part in _INSTALLED for part in path.split(os.sep))
+
+
+def prefix_for(folder: str, root: str | None) -> str:
+    """Return the prefix of the environment that programs of a folder run in.
+
+    It is the one of the interpreter that was chosen for the folder, else the active one (`VIRTUAL_ENV`,
+    `CONDA_PREFIX`), else a virtual environment in the folder or above it as far as the project's root, else the one
+    that runs this process.
+
+    Args:
+        folder: where the program lies.
+        root: the root of its project, None where there is none.
+    """
+    python = _interpreter_for(folder)
+    if python is not None:
+        return python
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        active = os.environ.get(variable)
+        if active and os.path.isdir(active):
+            return os.path.abspath(active)
+    inside = folder
+    while root is not None:
+        for name in _IN_PROJECT:
+            candidate = os.path.join(inside, name)
+            if os.path.isfile(os.path.join(candidate, "pyvenv.cfg")):
+                return candidate
+        if inside == root or os.path.dirname(inside) == inside:
+            break
+        inside = os.path.dirname(inside)
+    return sys.prefix
+
+
+def _interpreter_for(folder: str) -> str | None:
+    """The prefix of the interpreter chosen for a folder; links are not followed, a virtual environment is one."""
+    best = ""
+    for chosen in _chosen:
+        if len(chosen) > len(best) and (folder == chosen or folder.startswith(chosen.rstrip(os.sep) + os.sep)):
+            best = chosen
+    python = _chosen.get(best)
+    if python is None or os.sep not in python:
+        return None
+    home = os.path.dirname(os.path.abspath(python))
+    if os.path.isfile(os.path.join(home, "pyvenv.cfg")) or os.path.basename(home).lower() not in ("bin", "scripts"):
+        return home
+    return os.path.dirname(home)
+
+
+def read_environment(prefix: str, view: View) -> Environment:
+    """Return what an environment adds to the import path; read again when its folders or `.pth` files have changed.
+
+    Args:
+        prefix: the folder of the environment; one that is none adds nothing.
+        view: the folders as the analysis sees them.
+    """
+    sites = _sites(prefix, view)
+    listings = [view.listing(site) for site in sites]
+    pth_files = [
+        (site, os.path.join(site, name))
+        for site, listing in zip(sites, listings)
+        for name in sorted(listing.names)
+        if name.endswith(".pth") and not name.startswith(".")
+    ]
+    stamp: list[object] = [*sites, *map(_stamp, (file for _, file in pth_files))]
+    known = _read.get(prefix)
+    if known is not None and known[0] == stamp and all(map(operator.is_, known[1], listings)):
+        return known[2]
+    found = Environment(prefix)
+    for site, listing in zip(sites, listings):
+        found.places.append(Place(site, False))
+        for home, file in pth_files:
+            if home == site:
+                _read_pth(site, _text(file) or "", found)
+        _read_projects(site, listing, found)
+    _read[prefix] = (stamp, listings, found)
+    return found
+
+
+def _sites(prefix: str, view: View) -> list[str]:
+    """The folders of an environment that packages are installed in."""
+    sites = []
+    if prefix == sys.prefix:
+        paths = sysconfig.get_paths()
+        sites += [paths["purelib"], paths["platlib"]]
+    config = _text(os.path.join(prefix, "pyvenv.cfg"))
+    sites += _library_folders(prefix, view)
+    values = dict(_pair(line) for line in (config or "").splitlines())
+    if config is None or values.get("include-system-site-packages", "").lower() == "true":
+        home = values.get("home")
+        if home:
+            sites += _library_folders(os.path.dirname(home), view)
+        user = os.environ.get("PYTHONUSERBASE") or os.path.expanduser(os.path.join("~", ".local"))
+        sites += _library_folders(user, view)
+    return list(dict.fromkeys(os.path.abspath(site) for site in sites))
+
+
+def _library_folders(prefix: str, view: View) -> list[str]:
+    """The folders of installed packages under a prefix, those of its newest Python where it has several."""
+    found = []
+    for lib in ("lib", "lib64"):
+        under = os.path.join(prefix, lib)
+        versions = [
+            (int(match[1]), int(match[2]), name)
+            for name in view.listing(under).names
+            if (match := _VERSION.match(name)) is not None
+        ]
+        if versions:
+            found += [os.path.join(under, max(versions)[2], name) for name in _INSTALLED]
+        found += [os.path.join(under, "python3", name) for name in _INSTALLED]
+    found.append(os.path.join(prefix, "Lib", "site-packages"))
+    return [folder for folder in found if os.path.isdir(folder)]
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, _, value = line.partition("=")
+    return name.strip().lower(), value.strip()
+
+
+def _read_pth(site: str, text: str, found: Environment) -> None:
+    """Take in a `.pth` file of a folder of installed packages, line by line."""
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith(("import ", "import\t")):
+            finder = _FINDER.match(line)
+            if finder is not None:
+                _read_finder(_text(os.path.join(site, f"{finder[1]}.py")), found)
+            continue
+        folder = os.path.abspath(os.path.join(site, line))
+        known = any(place.folder == folder for place in found.places)
+        if not known and "\0" not in folder and os.path.isdir(folder):
+            found.places.append(Place(folder, not installed(folder)))
+
+
+def _read_finder(text: str | None, found: Environment) -> None:
+    """Take in the tables of a finder that setuptools has written for an editable project."""
+    if text is None or "MAPPING" not in text:
+        return
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            target: ast.expr = node.target
+            value = node.value
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        else:
+            continue
+        if not isinstance(target, ast.Name) or target.id not in ("MAPPING", "NAMESPACES"):
+            continue
+        try:
+            table = ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if not isinstance(table, dict):
+            continue
+        for name, where in table.items():
+            if not isinstance(name, str):
+                continue
+            if target.id == "MAPPING" and isinstance(where, str):
+                folders = _elsewhere([where])
+                if folders:
+                    found.mapping.setdefault(name, folders[0])
+            elif target.id == "NAMESPACES" and isinstance(where, list):
+                found.namespaces.setdefault(name, []).extend(_elsewhere(where))
+
+
+def _elsewhere(paths: list[object]) -> list[str]:
+    """Those of the paths that lie in no folder of installed packages."""
+    normal = [os.path.abspath(path) for path in paths if isinstance(path, str) and "\0" not in path]
+    return [path for path in normal if not installed(path)]
+
+
+def _read_projects(site: str, listing: Listing, found: Environment) -> None:
+    """Take in the folders of editable projects, as `direct_url.json` (PEP 610) names them."""
+    for name in sorted(listing.names):
+        if len(found.projects) >= _MOST_PROJECTS:
+            return
+        if not name.endswith(".dist-info"):
+            continue
+        text = _text(os.path.join(site, name, "direct_url.json"))
+        if text is None:
+            continue
+        try:
+            said = json.loads(text)
+            editable = said["dir_info"]["editable"] is True
+            url = urlsplit(said["url"])
+            folder = os.path.abspath(url2pathname(url.path)) if url.scheme == "file" else ""
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+        if editable and folder and not installed(folder) and folder not in found.projects:
+            found.projects.append(folder)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _text(path: str) -> str | None:
+    """The text of a small file; None where there is none that can be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MOST_TEXT + 1)
+    except (OSError, ValueError):
+        return None
+    return None if len(data) > _MOST_TEXT else data.decode("utf-8-sig", errors="surrogateescape")
