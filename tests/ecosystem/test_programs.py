@@ -8,9 +8,10 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
-from tests.ecosystem.programs import PROGRAMS
+from tests.ecosystem import handed_in, programs
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
+PROGRAMS = {**programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS}
 STAND_INS = """\
 import sys, types
 writers = sys.modules["writers"] = types.ModuleType("writers")

@@ -56,7 +56,7 @@ def test_a_gradient_without_graph_is_the_other_rule(build: Any, found: Any) -> N
 
 def test_a_way_on_which_there_is_a_graph_makes_it_may(build: Any, another: Any, found: Any) -> None:
     build.decide(2, "self.training", False)
-    build.backward(4, Root(None, "no", "loss"))
+    build.backward(4, Root(None, "no", "loss", (build.cut(2, "frozen", leaves=[build.leaf(1)]),)))
     other = another()
     other.decide(2, "self.training", True)
     other.backward(4, other.node(3, other.leaf(1), saves=[0]))
@@ -64,3 +64,18 @@ def test_a_way_on_which_there_is_a_graph_makes_it_may(build: Any, another: Any, 
     assert finding.certain is False
     assert "may have nothing to follow" in finding.message
     assert any("`self.training` is false" in label.message for label in finding.labels)
+
+
+def test_a_loss_that_lacks_its_terms_on_one_way_is_not_reported(build: Any, another: Any, found: Any) -> None:
+    build.decide(2, "mask.any()", False)
+    build.backward(4, Root(None, "no", "loss"))
+    other = another()
+    other.decide(2, "mask.any()", True)
+    other.backward(4, other.node(3, other.leaf(1), saves=[0]))
+    assert found(build, other) == []
+
+
+def test_a_condition_that_was_only_tried_one_way_may_give_it_a_graph(build: Any, found: Any) -> None:
+    build.decide(2, "kind == 'yolo'", False)
+    build.backward(4, Root(None, "no", "loss"))
+    assert found(build) == []

@@ -19,7 +19,7 @@ from tapecheck.rules.words import (
     root_text,
     span_facts,
 )
-from tapecheck.tape import Cut, Root
+from tapecheck.tape import Cut, Root, Span
 
 
 class BackwardWithoutGraph(Rule):
@@ -46,6 +46,8 @@ class BackwardWithoutGraph(Rule):
     ## What is not a finding
 
     - A detached tensor in a loss that still reaches other parameters, for example a target.
+    - A loss that starts as a constant and gets its terms under conditions on data (`if mask.any():`): that all of
+      them fail in one iteration is not reported.
     - A backward from a gradient that was taken without `create_graph=True`: that is TAPE401.
     """
 
@@ -152,7 +154,7 @@ optimizer.step()
                     continue
                 root = run.backward.roots[problem.root]
                 cuts = with_sources(reading, root.cuts)
-                if undifferentiable(reading, root.cuts):
+                if undifferentiable(reading, root.cuts) or (not cuts and _lacks_terms(readings, reading, run)):
                     continue
                 findings.append(self._finding(readings, reading, run, root, problem.root, list(cuts.values())))
         return findings
@@ -189,6 +191,22 @@ optimizer.step()
                 "call": run.backward.call,
             },
         )  # fmt: skip
+
+
+def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
+    """Whether a root that nothing was cut off from may only lack the terms that conditions on data add to it.
+
+    That it has no graph then needs every such condition to come out so, in every iteration.
+    """
+    if not always(readings, reading, run):
+        return True
+    answers: dict[Span, set[bool]] = {}
+    for other in readings:
+        for _, decision in other.decisions:
+            answers.setdefault(decision.at.span, set()).add(decision.taken)
+    return any(
+        len(answers[decision.at.span]) == 1 for position, decision in reading.decisions if position < run.position
+    )
 
 
 def _earliest(cuts: list[Cut]) -> Cut:

@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     Tensor,
     Unknown,
     Value,
+    concrete,
 )
 from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.interpret.world import cuts_of, merge_cuts
@@ -118,7 +119,9 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         values.append(function.owner)
     result = opaque(torch, function.name, values, node, linked="may", keeps="may")
     # Data goes into a model as well: only a method of data certainly gives data.
-    result.data = result.data and function.data
+    method = function.attr if function.owner is not None else ""
+    result.data = result.data and function.data and bool(method) and (not values or torch.facts.op(method) is not None)
+    result.returned = not result.data and bool(values)
     if function.owner is not None and function.owner.node is None and function.attr not in RECORDING:
         torch.machine.escape(tuple(values), node, function.name)
     return result
@@ -137,6 +140,12 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
         return torch.autograd.backward_method(owner, args, kwargs, node)
     if name == "manual_backward" and args:
         return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+    if name == "requires_grad_" and (owner.leaf is not None or not owner.data):
+        wanted = concrete(args[0] if args else kwargs.get("requires_grad", True))
+        if owner.leaf is not None or wanted is False:
+            # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
+            opaque_parameters(torch, owner, node).graph = "yes" if wanted is True else "may"
+        return owner
     if name in ("parameters", "named_parameters", "trainable_parameters"):
         leaf = opaque_parameters(torch, owner, node)
         return List([(Unknown("name"), leaf) if name == "named_parameters" else leaf], more=True)

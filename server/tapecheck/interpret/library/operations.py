@@ -140,6 +140,13 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
 def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
     """Build the node of an op over bound arguments; `target` is the tensor that it changes in place."""
     world = torch.world
+    if world.grad_mode != "no" and _perhaps_frozen(torch, target):
+        # Changed in place it is frozen, or torch would raise: whoever handed the model in has seen to that.
+        world.grad_modes.append("no")
+        try:
+            return apply(torch, fact, bound, node, target)
+        finally:
+            world.grad_modes.pop()
     world.spend(OP_WORK)
     inputs: dict[str, list[Value]] = {}
     for name, value in bound.items():
@@ -240,6 +247,14 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
             if target is None and fact.view == "yes":
                 _mark(torch, built, viewed, name, node)
     return _outputs(torch, fact, built, bound, node)
+
+
+def _perhaps_frozen(torch: Torch, target: Value) -> bool:
+    """Whether a tensor is the parameter of a model nobody knows, of which no backward has shown that it is trained."""
+    leaf = torch.world.leaf_tensors.get(target.of_leaf) if isinstance(target, Tensor) and target.of_leaf else None
+    if leaf is None or leaf.extra is None or "opaque" not in leaf.extra:
+        return False
+    return leaf.graph != "yes" or leaf.grad is None
 
 
 def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:

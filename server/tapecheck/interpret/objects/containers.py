@@ -148,8 +148,8 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
             if index not in fresh:
                 made = Unknown(f"{child.name}[{index}]", child.node, child.cuts)
                 made.oldest = child.oldest
-                made.data = child.node is None
-                made.certain = child.certain
+                made.data = child.node is None and not child.returned
+                made.certain, made.returned = child.certain, child.returned
                 fresh[index] = made
             return fresh[index]
 
@@ -408,6 +408,6 @@ def next_of(machine: Engine, value: Value, args: Args, node: ast.AST) -> Value:
     if isinstance(value, Unknown):
         made = Unknown(f"next({value.name})", value.node, value.cuts)
         made.oldest = value.oldest
-        made.data = value.node is None
+        made.data, made.returned = value.node is None and not value.returned, value.returned
         return made
     return Unknown("next")

@@ -135,12 +135,13 @@ class Unknown:
     `owner` and `attr` say which attribute of which unknown value it is; `certain` whether it surely carries the
     graph of `node`. `parts` is what it was worked out from: the name of an operation and its operands. For the result
     of a test `compared` says what was compared with what; `bounds` is what tests have shown of a number. `key` is
-    its expression and `unresolved` that it follows from nothing, as of how many settlings.
+    its expression and `unresolved` that it follows from nothing, as of how many settlings. `returned` says that it
+    came out of a call that was given values, so that what is in it need not be data.
     """
 
     __slots__ = (
         "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "leaf", "name",
-        "negated", "node", "oldest", "owner", "parts", "storage", "trained", "truth", "unresolved",
+        "negated", "node", "oldest", "owner", "parts", "returned", "storage", "trained", "truth", "unresolved",
     )  # fmt: skip
 
     def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:
@@ -165,6 +166,7 @@ class Unknown:
         self.attr = ""
         self.key: tuple[int, tuple[Any, ...]] | None = None
         self.unresolved = -1
+        self.returned = False
 
     def __repr__(self) -> str:
         return f"<unknown {self.name}>"
