@@ -115,7 +115,8 @@ class Machine:
         self.world.mistakes.add((kind, self.world.span(node)))
 
     def module_of(self, env: Env) -> Module:
-        module: Module = env.globals.vars["__module__object"]
+        module = env.globals.module
+        assert module is not None
         return module
 
     def import_module(self, name: str, node: ast.AST, level: int) -> Value:

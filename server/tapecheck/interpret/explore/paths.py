@@ -376,7 +376,6 @@ def _run(source: Source, project: Imports, entry: _Entry | None, world: World, s
     try:
         if module is None:
             module = Module("__main__", source.path, Env(None, None), source.lines, source)
-            module.env.vars["__module__object"] = module
             machine.modules[source.path] = module
             machine.run_module(module, source.tree, "__main__" if entry is None else "module")
             if entry is not None and not world.tape.events:

@@ -103,8 +103,7 @@ def call_function(
     env = Env(function.env, function.env.globals)
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
-        env.vars["__class__cell"] = function.owner
-        env.vars["__self__cell"] = args[0] if args else None
+        env.cell = (function.owner, args[0] if args else None)
     frame = Frame(
         function.name,
         function.module.path,

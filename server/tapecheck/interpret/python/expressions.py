@@ -57,12 +57,12 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
         return builtins[name]
     if name in exceptions.NAMES:
         return Lib(f"builtins.{name}")
-    for library in env.globals.vars.get("__star__", ()):
+    for library in env.globals.starred or ():
         if isinstance(library, Lib):
             found = machine.library.star_import(library.path, name)
             if found is not None:
                 return found
-    if "__star__" not in env.globals.vars:
+    if env.globals.starred is None:
         machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
     value = Unknown(name)
     env.globals.vars[name] = value
@@ -122,8 +122,9 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
 def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
     scope: Env | None = env
     while scope is not None:
-        if "__class__cell" in scope.vars:
-            return Super(scope.vars["__self__cell"], scope.vars["__class__cell"])
+        if scope.cell is not None:
+            cls, receiver = scope.cell
+            return Super(receiver, cls)
         scope = scope.parent
     return Unknown("super")
 

@@ -43,7 +43,6 @@ class Imports:
             return Lib(name)
         env = Env(None, None)
         module = Module(name, path, env, source.lines, source)
-        env.vars["__module__object"] = module
         machine.modules[path] = module
         before = len(machine.world.tape.events)
         machine.run_module(module, source.tree, name)

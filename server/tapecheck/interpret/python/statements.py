@@ -385,7 +385,7 @@ def _import_from(machine: Engine, node: ast.ImportFrom, env: Env) -> None:
                     if not key.startswith("_"):
                         env.vars[key] = value
             else:
-                env.vars.setdefault("__star__", []).append(owner)
+                env.starred = [*(env.starred or ()), owner]
             continue
         owner = machine.import_module(base, node, node.level)
         if isinstance(owner, Module):

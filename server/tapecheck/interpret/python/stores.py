@@ -222,6 +222,6 @@ def escape(machine: Engine, value: Value, node: ast.AST, to: str) -> None:
 def touched(machine: Engine, env: Env) -> None:
     """A module's own state was changed: it can't serve the next run as it is."""
     env.globals.watched = None
-    module = env.globals.vars.get("__module__object")
-    if isinstance(module, Module):
+    module = env.globals.module
+    if module is not None:
         machine.forget_module(module.path)

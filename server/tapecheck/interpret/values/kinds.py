@@ -279,8 +279,8 @@ class Env:
     """A namespace: a module's globals or a function's locals, with the enclosing one."""
 
     __slots__ = (
-        "carried", "globals", "inner", "names_global", "names_outer", "parent", "sent", "stamps", "stores", "vars",
-        "watched",
+        "carried", "cell", "globals", "inner", "module", "names_global", "names_outer", "parent", "sent", "stamps",
+        "starred", "stores", "vars", "watched",
     )  # fmt: skip
 
     def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
@@ -294,6 +294,12 @@ class Env:
         self.carried: dict[Any, list[tuple[int, int]]] = {}
         self.sent: dict[ast.AST, Value] | None = None
         """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
+        self.cell: tuple[Class, Value] | None = None
+        """Of a method's call: the class that defines it and its first argument, which `super()` takes."""
+        self.module: Module | None = None
+        """The module that this is the namespace of."""
+        self.starred: list[Value] | None = None
+        """The libraries that a module imports everything from."""
         self.inner = False
         """Whether this is the scope of a comprehension: names that `:=` binds go further out."""
         self.watched: tuple[int, tuple[str, ...]] | None = None
@@ -362,6 +368,9 @@ class Module:
     env: Env
     lines: list[str]
     source: Any = None
+
+    def __post_init__(self) -> None:
+        self.env.module = self
 
 
 @dataclass(eq=False, slots=True)
