@@ -329,8 +329,9 @@ def test_a_notebook_is_checked_as_one_program(tmp_path: Path, by: str) -> None:
     (row,) = rows(done)
     assert (row["code"], Path(row["filename"]).name, row["cell"]) == ("TAPE101", "train.ipynb", 3)
     assert (row["location"], row["end_location"]) == ({"row": 1, "column": 7}, {"row": 1, "column": 22})
-    assert "freed by the backward on line 5 of cell 2" in row["message"]
-    assert {related["cell"] for related in row["related"]} == {2}
+    assert [(one["cell"], one["location"]["row"], one["role"]) for one in row["related"]] == [
+        (2, 4, "built"), (2, 5, "freed"),
+    ]  # fmt: skip
     assert all(edit["cell"] in (2, 3) for edit in row["fix"]["edits"])
 
 

@@ -147,7 +147,7 @@ def test_a_page_that_cannot_be_written_costs_the_page_alone(script: Path) -> Non
     assert done.returncode == 2 and "argument --max-iterations: expected a positive integer, got 'few'" in done.stderr
 
 
-def test_what_a_run_does_not_decide_is_said_to_be_inconclusive(script: Path) -> None:
+def test_what_a_run_does_not_decide_is_inconclusive(script: Path) -> None:
     (script / "early.py").write_text(
         "import torch\n"
         "w = torch.ones(3, requires_grad=True)\n"

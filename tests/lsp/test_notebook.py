@@ -183,7 +183,12 @@ async def test_a_real_program_over_cells(tmp_path: Path) -> None:
         cells = Cells(connected, "n.ipynb", f"%load_ext autoreload\n{LOSS}", "loss.backward()", "%time loss.backward()")
         ((cell, found),) = await cells.diagnostics(1)
         assert (cell, found.range.start) == (2, t.Position(0, 6))
-        assert "built on line 4 of cell 1 and freed by the backward on line 1 of cell 2" in found.message
+        assert found.message.startswith("second backward through the graph of `loss`\n")
+        related = found.related_information or ()
+        assert [(one.location.uri, one.location.range.start.line, one.message) for one in related] == [
+            (cells.order[0], 3, "the graph was built here and saved tensors"),
+            (cells.order[1], 0, "freed here"),
+        ]
         hovered = await connected.hover(cells.order[1], 0, 7)
         assert hovered is not None and isinstance(hovered.contents, t.MarkupContent)
         assert "built on line 4 of cell 1" in hovered.contents.value
@@ -218,7 +223,7 @@ async def test_a_saved_notebook_is_run_and_its_findings_are_confirmed_in_their_c
         await notebook.diagnostics(1)
         answer = await connected.run(notebook.uri)
         assert answer["summary"] == "n.ipynb: 1 confirmed", answer
-        while not (found := await notebook.diagnostics(1))[0][1].message.startswith("confirmed: raised, "):
+        while not (found := await notebook.diagnostics(1))[0][1].message.count(" — confirmed: raised, "):
             await connected.pushed()
         assert found[0][0] == 2
         params = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": notebook.uri}])

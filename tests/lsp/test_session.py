@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_a_confirmed_finding_says_so_and_keeps_its_severity(session: Session) ->
     (shown,) = session.shown(analysis)
     clock = time.strftime("%H:%M", time.localtime(session.recordings[PATH].at))
     assert shown.message.split("\n") == [
-        f"confirmed: raised in iteration 2, {clock} — this graph was freed",
+        f"this graph was freed — confirmed: raised in iteration 2, {clock}",
         "help: sum the losses",
         "run: raised at iteration 2",
     ]
@@ -150,7 +151,7 @@ def test_a_refuted_finding_becomes_a_hint(session: Session) -> None:
     analysis = analysed(session, TWICE)
     session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, REFUTED))
     (shown,) = session.shown(analysis)
-    assert shown.message.startswith("refuted by the run at ")
+    assert shown.message.startswith("this graph was freed — refuted by the run at ")
     assert "\nrun: the line ran 20 times and did not raise" in shown.message
     assert shown.severity == "hint"
 
@@ -198,7 +199,7 @@ def test_evidence_finds_its_line_between_two_edits(session: Session) -> None:
     session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, CONFIRMED))
     session.documents[URI].replace("a = 1\n" + TWICE + "b = 2\n", 2)
     (shown,) = session.shown(again(session))
-    assert shown.message.startswith("confirmed before the last edits: ")
+    assert re.match(r"this graph was freed — confirmed: raised .*, before the last edits\n", shown.message)
 
 
 def test_comments_switch_off_what_only_a_run_has_found(session: Session) -> None:
@@ -232,8 +233,8 @@ def test_what_only_a_run_has_found_is_shown_and_weakens_with_age(session: Sessio
     session.recordings[PATH] = Recording(text, [found])
     (shown,) = session.shown(analysis)
     assert (shown.severity, shown.static) == ("error", None)
-    assert shown.message.startswith("found by a run: raised in iteration 1, ")
-    assert shown.message.endswith(" — changed in place\nrun: raised at iteration 1")
+    assert shown.message.startswith("changed in place — found at run time: raised in iteration 1, ")
+    assert shown.message.endswith("\nrun: raised at iteration 1")
     session.documents[URI].replace("y = 2\n" + text, 2)
     (shown,) = session.shown(again(session))
     assert (shown.severity, shown.finding.span.line, shown.finding.span.end_line) == ("info", 4, 4)

@@ -79,8 +79,8 @@ def test_the_run_alone_tells_which_parameters_are_cut_off_and_where(record: obje
         optimizer.step()
     """
     for how, rows in (
-        ("loss = head(h.data).sum()", [(8, "`encoder.weight`, `encoder.bias`")]),
-        ("loss = head(h).sum().detach().requires_grad_()", [(8, "`encoder.weight`, `encoder.bias`, `head.weight`")]),
+        ("loss = head(h.data).sum()", [(8, "`encoder.weight` and 1 more never received")]),
+        ("loss = head(h).sum().detach().requires_grad_()", [(8, "`encoder.weight`, `encoder.bias` and 2 more are")]),
         ("loss = head(h).sum(); seen = h.detach().mean()", []),
     ):
         recorded = record(textwrap.dedent(program).replace("{how}", how))  # type: ignore[operator]

@@ -472,7 +472,8 @@ def test_a_parameter_that_is_changed_while_graphs_are_recorded_is_found(record: 
     """)
     (finding,) = judge([], result.tape)
     assert (finding.code, finding.span.line) == ("TAPE201", 6)
-    assert finding.message.startswith("`teacher.weight` keeps the graph of every iteration of the loop on line 10")
+    assert finding.message == "`teacher.weight` keeps every iteration's graph alive"
+    assert [label.span.line for label in finding.labels if label.role == "path"] == [10]
 
 
 CUSTOM = """
@@ -555,6 +556,7 @@ def test_a_chain_names_what_carries_it_and_how_to_cut_that(record: Callable[...,
     """)
     inside, itself = judge([], result.tape)
     assert (inside.code, inside.span.line, itself.code, itself.span.line) == ("TAPE202", 14, "TAPE202", 18)
-    assert "`memory.kept` (line 9) carries the graph along" in inside.message
+    carried = {label.span.line: label.message for label in inside.labels if label.role == "carried"}
+    assert carried == {9: "`memory.kept` carries its graph into the next iteration"}
     assert "`.detach()` each tensor in `memory.kept`" in inside.help
     assert "`state = state.detach()`" in itself.help

@@ -109,8 +109,8 @@ def test_what_a_test_runner_catches_is_not_swallowed_by_the_program(write: Write
     result = run(RunRequest("unittest", ("case",), python=PYTHON, cwd=str(tmp_path), env=QUIET, module=True))
     raised = {event.at.line: (event.caught, event.left) for event in result.tape.events if isinstance(event, Raised)}
     assert raised == {9: (True, True), 16: (True, False)}
-    messages = {finding.span.line: finding.message for finding in judge([], result.tape, directory=str(tmp_path))}
-    assert "swallowed" not in messages[9] and "swallowed" in messages[16]
+    notes = {finding.span.line: " ".join(finding.notes) for finding in judge([], result.tape, directory=str(tmp_path))}
+    assert "swallowed" not in notes[9] and "swallowed" in notes[16]
 
 
 @pytest.mark.parametrize("way", ["timeout", "cancelled"])

@@ -19,6 +19,7 @@ def test_has_ruffs_shape_with_alternatives_and_related() -> None:
             "end_location": {"row": 12, "column": 22},
             "severity": "error",
             "url": "https://tapecheck.readthedocs.io/en/latest/rules/tape101-backward-twice/",
+            "notes": [],
             "help": "add the losses and call backward once",
             "fix": {
                 "applicability": "unsafe",

@@ -212,5 +212,15 @@ def found() -> Callable[..., list[Finding]]:
     return of
 
 
+@pytest.fixture
+def remarks() -> Callable[[Finding, str], dict[int, str]]:
+    """Returns what the labels of one role say, by line."""
+
+    def of(finding: Finding, role: str) -> dict[int, str]:
+        return {label.span.line: label.message for label in finding.labels if label.role == role}
+
+    return of
+
+
 def _ended(tape: Tape) -> bool:
     return bool(tape.events) and isinstance(tape.events[-1], End)

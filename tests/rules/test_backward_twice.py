@@ -21,12 +21,11 @@ def two_losses(build: Any, retain: str | None = None, keeps: str = "yes") -> Any
     return build
 
 
-def test_two_losses_on_one_forward_pass(build: Any, found: Any) -> None:
+def test_two_losses_on_one_forward_pass(build: Any, found: Any, remarks: Any) -> None:
     (finding,) = found(two_losses(build))
     assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "error", 6, True)
-    assert "built on line 2" in finding.message
-    assert "freed by the backward on line 5" in finding.message
-    assert "`features` (line 2) is part of both" in finding.message
+    assert finding.message == "second backward through the graph of `features`"
+    assert remarks(finding, "path") == {2: "`features` belongs to both graphs"}
     assert "`(first + second).backward()`" in finding.help
     assert lines(finding, "built") == [2]
     assert lines(finding, "freed") == [5]
@@ -69,11 +68,12 @@ def carried(build: Any, cut: bool = False) -> Any:
     return build
 
 
-def test_state_carried_over_iterations(build: Any, found: Any) -> None:
+def test_state_carried_over_iterations(build: Any, found: Any, remarks: Any) -> None:
     (finding,) = found(carried(build))
     assert finding.span.line == 5
-    assert "freed by this same call on the previous iteration" in finding.message
-    assert "`hidden` still refers to the graph of iteration 1" in finding.message
+    assert finding.message == "second backward through the graph of `hidden`"
+    assert remarks(finding, "freed") == {5: "freed here on the previous iteration, needed again now"}
+    assert remarks(finding, "carried") == {3: "`hidden` still refers to the graph of iteration 1"}
     assert "`hidden = hidden.detach()`" in finding.help
     assert lines(finding, "carried") == [3]
     assert lines(finding, "freed") == [5]
@@ -85,7 +85,7 @@ def test_state_cut_between_iterations(build: Any, found: Any) -> None:
     assert found(carried(build, cut=True)) == []
 
 
-def test_the_holder_is_named_rather_than_a_local_name(build: Any, found: Any) -> None:
+def test_the_holder_is_named_rather_than_a_local_name(build: Any, found: Any, remarks: Any) -> None:
     w = build.leaf(1)
     state = w
     with build.loop(2) as begin:
@@ -98,8 +98,8 @@ def test_the_holder_is_named_rather_than_a_local_name(build: Any, found: Any) ->
             if index > 1:
                 build.backward(6, loss)
     (finding,) = found(build, code=CODE)
-    assert "`self.hidden` still refers to the graph of iteration 2" in finding.message
-    assert lines(finding, "carried") == [4]
+    assert finding.message == "second backward through the graph of `self.hidden`"
+    assert remarks(finding, "carried") == {4: "`self.hidden` still refers to the graph of iteration 2"}
 
 
 def test_losses_added_up_and_backwarded_each_time(build: Any, found: Any) -> None:
@@ -116,7 +116,7 @@ def test_losses_added_up_and_backwarded_each_time(build: Any, found: Any) -> Non
     assert "add up the losses in the loop and call backward once after it" in finding.help
 
 
-def test_a_forward_pass_before_the_loop(build: Any, found: Any) -> None:
+def test_a_forward_pass_before_the_loop(build: Any, found: Any, remarks: Any) -> None:
     w, v = build.leaf(1), build.leaf(1, "v")
     features = build.node(2, w, saves=[0], name="features")
     with build.loop(3) as begin:
@@ -126,7 +126,8 @@ def test_a_forward_pass_before_the_loop(build: Any, found: Any) -> None:
             build.backward(5, loss)
     (finding,) = found(build)
     assert finding.facts["kind"] == "outside"
-    assert "`features` is computed once, before the loop" in finding.message
+    assert finding.message == "second backward through the graph of `features`"
+    assert remarks(finding, "path") == {2: "`features` is computed once, before the loop"}
     assert "if `features` on line 2 is meant to be a constant" in finding.help
     assert "compute it anew inside the loop" in finding.help
 
@@ -163,7 +164,7 @@ def test_a_way_that_passes_makes_it_may(build: Any, another: Any, found: Any) ->
     two_losses(other, retain="yes")
     (finding,) = found(build, other, code=CODE)
     assert finding.certain is False
-    assert "may walk" in finding.message
+    assert finding.message == "possible second backward through the graph of `features`"
     assert lines(finding, "path") == [2]
     assert lines(finding, "condition") == [4]
 
@@ -178,4 +179,4 @@ def test_a_swallowed_exception_is_said(build: Any, found: Any) -> None:
     two_losses(build)
     build.raised(6, backward=2, caught=True)
     (finding,) = found(build)
-    assert "swallowed" in finding.message
+    assert finding.notes == ("the exception is swallowed: this step is silently skipped",)

@@ -33,7 +33,9 @@ def fresh_input(build: Any, *, clear: bool = False, count: int = 3, call: str = 
 def test_a_new_input_keeps_its_gradient(build: Any, found: Any) -> None:
     (finding,) = found(fresh_input(build))
     assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "warning", 6, True)
-    assert "`x`, made anew in each iteration of the loop on line 2" in finding.message
+    assert finding.message == "`backward(create_graph=True)` leaks a reference cycle"
+    assert finding.notes[0] == "`x`, made anew in each iteration, keeps a `.grad` that is never set to None"
+    assert [label.span.line for label in finding.labels if label.role == "path"] == [2]
     assert "`x.grad = None`" in finding.help
     assert [label.span.line for label in finding.labels if label.role == "kept"] == [3]
     assert finding.facts["fresh"] is True
@@ -82,7 +84,7 @@ def test_a_model_whose_gradients_are_detached_and_zeroed(build: Any, found: Any)
 def test_gradients_zeroed_in_place_keep_their_graph(build: Any, found: Any) -> None:
     (finding,) = found(persistent(build, "no"))
     assert finding.span.line == 5
-    assert "is not set to None between the iterations" in finding.message
+    assert "is not set to None between iterations" in finding.notes[0]
     assert any("zeroed in place" in label.message and label.span.line == 3 for label in finding.labels)
 
 

@@ -28,7 +28,8 @@ def detached_encoder(build: Any, *, how: str = "detach", trained: bool = False, 
 def test_a_detached_encoder(build: Any, found: Any) -> None:
     (finding,) = found(detached_encoder(build))
     assert (finding.code, finding.severity, finding.span.line) == (CODE, "warning", 5)
-    assert "`encoder.weight` never gets a gradient, although `Adam` steps it" in finding.message
+    assert finding.message == "`encoder.weight` is never trained: `.detach()` cuts its graph"
+    assert "`Adam` steps it here without a gradient" in [label.message for label in finding.labels]
     roles = {label.role: label.span.line for label in finding.labels}
     assert (roles["path"], roles["step"]) == (7, 8)
     assert finding.facts["parameters"] == ["encoder.weight"]
@@ -156,7 +157,7 @@ for step in range(3):
 """
     (finding,) = check(from_text(text, "program.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE402", 9)
-    assert "leave the `.detach()` out" in finding.help and "no_grad" not in finding.help
+    assert "remove `.detach()`" in finding.help and "no_grad" not in finding.help
 
 
 def test_what_is_cleared_before_the_step_is_not_lost_by_a_cut() -> None:

@@ -26,11 +26,12 @@ def total_of_losses(build: Any, *, backward: bool = True, count: int = 3, after:
     return build
 
 
-def test_a_total_after_backward_is_a_hint(build: Any, found: Any) -> None:
+def test_a_total_after_backward_is_a_hint(build: Any, found: Any, remarks: Any) -> None:
     (finding,) = found(total_of_losses(build))
     assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "hint", 5, True)
-    assert "at least 2 graph nodes more each time" in finding.message
-    assert "the backward on line 4 has freed their saved tensors" in finding.message
+    assert finding.message == "`total` keeps every iteration's graph alive"
+    assert "at least 2 more graph nodes per iteration" in finding.notes[0]
+    assert remarks(finding, "freed") == {4: "their saved tensors are freed here"}
     assert finding.facts["saved_tensors_kept"] is False
     assert finding.facts["nodes_per_iteration"] == 2
 
@@ -38,7 +39,7 @@ def test_a_total_after_backward_is_a_hint(build: Any, found: Any) -> None:
 def test_without_any_backward_it_is_a_warning(build: Any, found: Any) -> None:
     (finding,) = found(total_of_losses(build, backward=False))
     assert finding.severity == "warning"
-    assert "nothing ever frees them" in finding.message
+    assert "no backward frees them" in finding.notes[0]
     assert "torch.no_grad()" in finding.help
 
 
@@ -212,7 +213,7 @@ def test_a_way_on_which_it_does_not_grow_makes_it_may(build: Any, another: Any, 
             other.hold(4, "outputs", other.node(3, w, saves=[0]))
     (finding,) = found(build, other)
     assert finding.certain is False
-    assert "may keep" in finding.message
+    assert finding.message == "possible leak: `outputs` keeps every iteration's graph alive"
 
 
 def test_a_window_that_slides_is_bounded(build: Any, found: Any) -> None:

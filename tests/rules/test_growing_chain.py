@@ -20,17 +20,17 @@ def chain(build: Any, *, count: int = 3, saves: bool = True, **options: Any) -> 
     return build
 
 
-def test_each_backward_walks_all_earlier_iterations(build: Any, found: Any) -> None:
+def test_each_backward_walks_all_earlier_iterations(build: Any, found: Any, remarks: Any) -> None:
     (finding,) = found(chain(build, retain="yes"))
     assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "warning", 5, True)
-    assert "2, 3, 4, … nodes" in finding.message
-    assert "`state` (line 3) carries the graph along" in finding.message
+    assert finding.message == "each backward re-walks all previous iterations"
+    assert "walks 2, 3, 4, … nodes" in finding.notes[0]
+    assert remarks(finding, "carried") == {3: "`state` carries its graph into the next iteration"}
     assert "`state = state.detach()`" in finding.help
-    assert [label.span.line for label in finding.labels if label.role == "carried"] == [3]
     assert finding.facts["argument"]["line"] == 5
 
 
-def test_what_a_container_carries_is_detached_there_and_not_the_container(build: Any, found: Any) -> None:
+def test_what_a_container_carries_is_detached_there_and_not_the_container(build: Any, found: Any, remarks: Any) -> None:
     w = build.leaf(1)
     state = w
     with build.loop(2) as begin:
@@ -40,7 +40,7 @@ def test_what_a_container_carries_is_detached_there_and_not_the_container(build:
             build.hold(3, "self.states", state, inside=True)
             build.backward(5, build.node(4, state, op="SumBackward0", name="loss"), retain="yes")
     (finding,) = found(build)
-    assert "`self.states` (line 3) carries the graph along" in finding.message
+    assert remarks(finding, "carried") == {3: "`self.states` carries its graph into the next iteration"}
     assert "`.detach()` each tensor in `self.states`" in finding.help
 
 

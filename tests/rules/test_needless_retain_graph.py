@@ -29,12 +29,12 @@ def test_two_models_share_nothing(build: Any, found: Any) -> None:
         "end_line": 3,
         "end_column": 24,
     }
-    assert "`retain_graph=True` is not needed" in finding.message
+    assert finding.message == "unnecessary `retain_graph=True`"
 
 
 def test_an_expression_that_can_be_true(build: Any, found: Any) -> None:
     (finding,) = found(two_models(build, retain="may"))
-    assert "the `retain_graph` argument is not needed" in finding.message
+    assert finding.message == "unnecessary `retain_graph` argument"
 
 
 @pytest.mark.parametrize("options", [{"retain": "no"}, {}, {"retain": "yes", "create": "yes"}])

@@ -20,11 +20,11 @@ def stepped_between(build: Any, saves_weight: bool = True, bumps: str = "yes") -
     return build
 
 
-def test_a_step_between_two_backwards(build: Any, found: Any) -> None:
+def test_a_step_between_two_backwards(build: Any, found: Any, remarks: Any) -> None:
     (finding,) = found(stepped_between(build))
     assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "error", 8, True)
-    assert "`net.weight`" in finding.message
-    assert "`Adam.step()` on line 7" in finding.message
+    assert finding.message == "`net.weight` was modified in place before `second.backward()`"
+    assert remarks(finding, "changed") == {7: "modified in place here by `Adam.step()`"}
     assert "keeps the graph but not the values" in finding.help
     roles = {label.role: label.span.line for label in finding.labels}
     assert roles["built"] == 3
@@ -44,18 +44,19 @@ def test_a_change_that_is_not_certain_is_not_reported(build: Any, found: Any) ->
     assert found(stepped_between(build, bumps="may"), code=CODE) == []
 
 
-def test_an_activation_changed_in_place(build: Any, found: Any) -> None:
+def test_an_activation_changed_in_place(build: Any, found: Any, remarks: Any) -> None:
     w = build.leaf(1)
     hidden = build.node(2, w, saves=[0], name="hidden")
     out = build.node(3, hidden, saves=[hidden], name="out")
     build.change(4, hidden, "add_")
     build.backward(5, out)
     (finding,) = found(build)
-    assert "`add_` on line 4" in finding.message
+    assert finding.message == "`hidden` was modified in place before `out.backward()`"
+    assert remarks(finding, "changed") == {4: "modified in place here by `add_`"}
     assert "instead of changing `hidden` in place" in finding.help
 
 
-def test_a_retained_state_goes_stale_in_the_next_iteration(build: Any, found: Any) -> None:
+def test_a_retained_state_goes_stale_in_the_next_iteration(build: Any, found: Any, remarks: Any) -> None:
     w = build.leaf(1, "cell.weight")
     optimizer = build.optimizer(1, w, name="Adam")
     state = w
@@ -67,8 +68,8 @@ def test_a_retained_state_goes_stale_in_the_next_iteration(build: Any, found: An
             build.step(6, optimizer, w)
     (finding,) = found(build)
     assert (finding.code, finding.span.line) == (CODE, 5)
-    assert "`h` still refers to the graph of iteration 1" in finding.message
-    assert "on line 6 on the previous iteration" in finding.message
+    assert "`h` still refers to the graph of iteration 1" in remarks(finding, "carried").values()
+    assert remarks(finding, "changed")[6].endswith(" on the previous iteration")
     assert "`h = h.detach()`" in finding.help
-    assert "leave it out then" in finding.help
+    assert "remove it then" in finding.help
     assert finding.facts["kind"] == "carried"

@@ -190,6 +190,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
                 finding,
                 span=local(finding.span),
                 message=cells.words(finding.message),
+                notes=tuple(map(cells.words, finding.notes)),
                 help=cells.words(finding.help),
                 evidence=finding.evidence
                 and replace(finding.evidence, detail=cells.words(finding.evidence.detail)),

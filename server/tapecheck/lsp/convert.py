@@ -158,13 +158,13 @@ class Converter:
         related: list[t.DiagnosticRelatedInformation] | None = None
         if self.client.related:
             related = []
-            for label in finding.labels:
+            for label in finding.others:
                 location = self.location(label.span, analysis, others)
                 if location is not None:
                     text = self.words(label.message, analysis)
                     related.append(t.DiagnosticRelatedInformation(location, text))
-        elif finding.labels:
-            for label in finding.labels:
+        else:
+            for label in finding.others:
                 told = f"{_where(label.span, analysis)}: {label.message}"
                 message += f"\n{self.words(told, analysis)}"
         unnecessary = finding.unnecessary and self.client.unnecessary

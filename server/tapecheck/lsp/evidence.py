@@ -131,8 +131,7 @@ def _show(
 ) -> Shown:
     static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
     severity = settings.severity.get(finding.code, settings.severity.get(finding.name, finding.severity))
-    first, _, rest = finding.message.partition("\n")
-    said = ""
+    first, said = finding.message, ""
     if evidence is not None and recording is not None:
         finding = dataclasses.replace(finding, evidence=evidence)
         first, said = _with_verdict(first, evidence, recording.clock, stale)
@@ -140,23 +139,25 @@ def _show(
             severity = "hint"
         if evidence.verdict == "found-by-run" and stale:
             severity = "info"
-    message = "\n".join(part for part in (first, rest, finding.help and f"help: {finding.help}", said) if part)
+    own = finding.label
+    notes = (own.message if own is not None else "", *finding.notes)
+    message = "\n".join(part for part in (first, *notes, finding.help and f"help: {finding.help}", said) if part)
     return Shown(finding, message, severity, static, stale and evidence is not None)
 
 
 def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> tuple[str, str]:
-    """The first line of a message with the verdict of a run, and the line that tells the run's story."""
+    """Return the headline with the verdict of a run behind it, and the line with the details of that run."""
     detail = evidence.detail.strip().partition("\n")[0]
-    before = " before the last edits" if stale else ""
+    before = ", before the last edits" if stale else ""
     told = f"run: {detail}" if detail else ""
     if evidence.verdict == "not-reached":
         return f"{message} — not reached by the run at {clock}{before}", told
     if evidence.verdict == "refuted":
-        return f"refuted by the run at {clock}{before} — {message}", told
-    verdict = "confirmed" if evidence.verdict == "confirmed" else "found by a run"
+        return f"{message} — refuted by the run at {clock}{before}", told
+    verdict = "confirmed" if evidence.verdict == "confirmed" else "found at run time"
     when = f" in iteration {evidence.iteration}" if evidence.iteration is not None else ""
     how = "raised" if detail.startswith("raised") else "seen"
-    return f"{verdict}{before}: {how}{when}, {clock} — {message}", told
+    return f"{message} — {verdict}: {how}{when}, {clock}{before}", told
 
 
 def _selected(finding: Finding, settings: Settings, path: str) -> bool:

@@ -14,31 +14,31 @@ from tapecheck.record.story import (
     iteration,
     last_name,
     raised_text,
-    short,
 )
 from tapecheck.record.verdicts import DECIDE
 from tapecheck.record.words import names_text, steps_text
 from tapecheck.rules import ALL, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
+from tapecheck.rules.missing_create_graph import raising_headline
 from tapecheck.rules.reading import Run
-from tapecheck.rules.words import merged
+from tapecheck.rules.words import listed, merged
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Loop, Node, Raised, Span
 
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
 _NAMES = {rule.code: rule for rule in ALL}
 _FOUND = {
-    "TAPE101": "this backward reached nodes whose saved tensors had been freed",
-    "TAPE102": "this backward needed a saved tensor that had been changed in place",
-    "TAPE103": "the tensor to differentiate has no graph",
-    "TAPE104": "a leaf that requires grad was changed in place",
-    "TAPE401": "the tensor to differentiate is a gradient that has no graph of its own",
+    "TAPE101": "second backward through a graph that is already freed",
+    "TAPE102": "a saved tensor was modified in place before the backward",
+    "TAPE103": "this tensor has no graph: nothing to differentiate",
+    "TAPE104": "in-place update of a leaf outside `torch.no_grad()`",
+    "TAPE401": "gradient cannot be differentiated: missing `create_graph=True`",
 }
 
 _HELP = {
     "TAPE101": "detach what is carried over from the earlier backward, or sum the losses and call backward once",
     "TAPE102": "make the change after the backward that needs the old value, or change a copy",
-    "TAPE103": "leave out the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
+    "TAPE103": "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
     "TAPE104": "make the change under `torch.no_grad()`",
     "TAPE401": "pass `create_graph=True` to the `autograd.grad` call that made it",
 }
@@ -84,13 +84,16 @@ def _starved(story: Story) -> Finding | None:
         return None
     names = [leaves[number].name or f"parameter {number}" for number in never]
     shown = names_text(names)
-    place, message = _from_leaf(story), f"{shown} never had a gradient: nothing leads back from this new leaf"
-    advice = "leave the `requires_grad` out: it hides the error and trains nothing; mend what cut the graph before"
+    verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
+    place, message = _from_leaf(story), listed(f"{{}} {verb} never trained: the loss is a new leaf", names)
+    advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
+    notes: tuple[str, ...] = ()
     if place is None:
         files = {event.at.file for event in story.tape.events if isinstance(event, (Node, Loop))}
         place = only_cut([(file, story.file(file)) for file in sorted(files)], names)
-        message = f"{shown} never had a gradient: the graph may be cut here, the one place of the program that can"
-        advice = "leave the cut out, or do not give these parameters to the optimizer"
+        message = listed(f"{{}} never received a gradient; {whose} graph is probably cut here", names)
+        advice = "remove the cut, or do not give these parameters to the optimizer"
+        notes = ("no other place of the program can cut it",)
     if place is None:
         return None
     steps = max(story.without_gradient[number] for number in never)
@@ -106,6 +109,7 @@ def _starved(story: Story) -> Finding | None:
             "found-by-run", f"{shown} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},
         ),
+        notes=notes,
     )  # fmt: skip
 
 
@@ -157,7 +161,7 @@ def _from_exception(story: Story, raised: Raised) -> Finding | None:
     detail = raised_text(story, raised)
     labels = (*(_without_graph(taken) if taken is not None else ()), *_labels(story, raised, failed))
     return Finding(
-        code, rule.name, "error", raised.at.span, f"{_FOUND[code]}: {short(raised.message)}", _HELP[code], labels,
+        code, rule.name, "error", raised.at.span, _FOUND[code], _HELP[code], labels,
         facts={"from_exception": True},
         evidence=Evidence("found-by-run", detail, iteration(raised.at)),
     )  # fmt: skip
@@ -184,11 +188,11 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
         if not through or not _stepped(story, graph, backward.inputs):
             continue
         leaf = ledger.leaves.get(through[0])
-        name = f"`{leaf.name}`" if leaf is not None and leaf.name else "an input"
-        root = next((f"`{root.name}`" for root in failed.backward.roots if root.name), "the tensor")
+        root = next((root.name for root in failed.backward.roots if root.name), "")
+        unreached = leaf.name if leaf is not None else ""
         return Finding(
             "TAPE401", _NAMES["TAPE401"].name, "error", raised.at.span,
-            f"{root} does not lead to {name}: the gradient that was taken through it has no graph of its own",
+            raising_headline(root, unreached, True),
             _HELP["TAPE401"],
             (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
             facts={"from_exception": True},

@@ -21,6 +21,12 @@ _NARROWEST = 40
 _CONTEXT = 1
 _ELSEWHERE = 10
 _INCONCLUSIVE = "inconclusive: this run neither confirms nor refutes it"
+_VERDICTS = {
+    "confirmed": "confirmed",
+    "refuted": "refuted",
+    "not-reached": "not reached",
+    "found-by-run": "found at run time",
+}
 
 
 def render(
@@ -35,7 +41,7 @@ def render(
     """Return every problem and finding, file by file, each followed by an empty line; a summary unless `quiet`.
 
     `width` is the terminal's number of columns: longer source lines are cut around what is underlined. `recorded` says
-    that the findings were held against a run: one without evidence is then said to be inconclusive.
+    that the findings were compared with a run: one without evidence is then marked inconclusive.
     """
     paint = Paint(colour)
     pieces: list[str] = []
@@ -61,7 +67,7 @@ def render(
 
 
 def elsewhere(findings: list[Finding], *, colour: bool = False) -> str:
-    """A line for each of some findings in files that were not asked for, under a line that says so."""
+    """Render a line for each finding in files that were not asked for, under a line that says so."""
     paint = Paint(colour)
     rows = [f"In files that are imported, by what is done with them: {count(len(findings), 'finding')}."]
     for finding in findings[:_ELSEWHERE]:
@@ -93,13 +99,10 @@ def render_finding(
     width: int = DEFAULT_WIDTH,
     recorded: bool = False,
 ) -> str:
-    """One finding: header, excerpts with all labels, help, what a recorded run said, the preferred fix and its run."""
+    """Render one finding: headline, excerpts with all labels, notes, help, evidence, the preferred fix and its run."""
     paint = paint or Paint()
-    first, *notes = finding.message.splitlines() or [""]
-    labels = list(finding.labels)
-    own = next((label for label in labels if label.span == finding.span), None)
-    if own is not None:
-        labels.remove(own)
+    first, *further = finding.message.splitlines() or [""]
+    own, labels = finding.label, finding.others
     marks = [Mark(finding.span, printable(own.message) if own else "", primary=True)]
     marks.extend(Mark(label.span, printable(label.message)) for label in labels)
     gutter = len(str(max(_last_line(mark.span) for mark in marks)))
@@ -119,13 +122,13 @@ def render_finding(
             severity=finding.severity,
             paint=paint,
         )
-        # A file that cannot be read any more still leaves its lines' story to be told.
+        # The lines of a file that can no longer be read are listed without an excerpt.
         bar = f"{' ' * gutter} {paint('gutter', '|')}"
         rows.extend(drawn or [f"{bar} line {mark.span.line}: {mark.message}".rstrip(" :") for mark in inside])
-    tail = [("note", note) for note in notes if note.strip()]
+    tail = [("note", note) for note in (*further, *finding.notes) if note.strip()]
     tail.append(("help", finding.help))
     if finding.evidence is not None:
-        tail.append(("run", f"{finding.evidence.verdict}: {finding.evidence.detail}"))
+        tail.append(("run", f"{_VERDICTS[finding.evidence.verdict]}: {finding.evidence.detail}"))
     elif recorded:
         tail.append(("run", _INCONCLUSIVE))
     preferred = fixes[0] if fixes else None
@@ -147,7 +150,7 @@ def render_finding(
 def render_problem(
     path: str, problem: Problem, sources: Sources, *, paint: Paint | None = None, width: int = DEFAULT_WIDTH
 ) -> str:
-    """Why a file, or a part of it, could not be judged."""
+    """Render why a file, or a part of it, could not be checked."""
     paint = paint or Paint()
     rows = [_header(f"error[{problem.kind}]", "error", problem.message, paint)]
     gutter = len(str(problem.line))

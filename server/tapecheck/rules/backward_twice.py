@@ -11,13 +11,14 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
+    SWALLOWED,
     built_text,
-    call_text,
     called_from,
-    freed_text,
+    headline,
     line,
     quoted,
     span_facts,
+    when,
 )
 from tapecheck.tape import Problem, Step
 
@@ -213,22 +214,14 @@ for step in range(3):
         origin = trace(reading, run, node, freeing)
         step = reading.step_between(freeing.position, run.position)
         certain = always(readings, reading, run)
-        freed = freed_text(freeing, run)
-        # A call that stands twice on the way to its own failure frees first and fails later.
-        verb = "walks" if certain else "may walk"
-        message = (
-            f"{call_text(run.backward)} {verb} through a graph that is already freed: it was built on "
-            f"{line(node.at.span, home)} and freed by {freed}"
-        )
-        reason = _reason(origin, home)
-        if reason:
-            message += f"; {reason}"
+        time = when(freeing.at, run.at)
         labels = [Label(node.at.span, built_text(node), "built")]
         labels += called_from(reading, node.at, run.at)
         if freeing.at.span == home:
-            labels.append(Label(home, f"freed here{_time(freed)}, needed again now", "freed"))
+            # A call that stands twice on the way to its own failure frees first and fails later.
+            labels.append(Label(home, f"freed here{time or ' the time before'}, needed again now", "freed"))
         else:
-            labels.append(Label(freeing.at.span, "freed here", "freed"))
+            labels.append(Label(freeing.at.span, f"freed here{time}", "freed"))
         if origin.kind == "carried" and origin.at is not None:
             labels.append(Label(origin.at.span, carried_text(origin), "carried"))
         elif origin.kind in ("outside", "shared") and origin.name and origin.at is not None:
@@ -236,33 +229,29 @@ for step in range(3):
             labels.append(Label(origin.at.span, f"{origin.text} {what}", "path"))
         if not certain:
             labels += path_labels(readings, reading, run)
-        swallowed = reading.caught(run)
-        if swallowed is not None:
-            message += "; the exception is swallowed, so this step is silently skipped"
         labels += called_from(reading, run.at, run.at)
         detach_first = origin.kind == "shared" and _first_needs_no_gradient(reading, origin, freeing, step)
         return Finding(
-            self.code, self.name, self.severity, home, message,
+            self.code, self.name, self.severity, home, _headline(origin, run, certain),
             _help(reading, origin, freeing, run, step, detach_first),
             tuple(labels), certain,
             facts=_facts(reading, origin, run, problem, freeing, step, detach_first),
+            notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
 
 
-def _time(freed: str) -> str:
-    return freed.removeprefix("this same call")
-
-
-def _reason(origin: Origin, home: Any) -> str:
+def _headline(origin: Origin, run: Run, certain: bool) -> str:
+    second = "second backward through" if certain else "possible second backward through"
+    if origin.name:
+        return headline(second + " the graph of `{}`", origin.name)
     if origin.kind == "carried":
-        if not origin.name:
-            return f"what was made in iteration {origin.iteration} is used again"
-        return f"{origin.text} still refers to the graph of iteration {origin.iteration}"
+        return f"{second} the graph of an earlier iteration"
     if origin.kind == "outside":
-        return f"{quoted(origin.name, 'that part')} is computed once, before the loop"
-    if origin.kind == "shared" and origin.name and origin.at is not None:
-        return f"{origin.text} ({line(origin.at.span, home)}) is part of both"
-    return ""
+        return f"{second} a graph that was built before the loop"
+    name = run.backward.roots[0].name if run.backward.roots else ""
+    if not name:
+        return f"{second} a graph that is already freed"
+    return headline(second + (" the graph of `{}`" if origin.kind == "same" else " part of the graph of `{}`"), name)
 
 
 def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, step: Step | None) -> bool:
@@ -334,7 +323,7 @@ def _help(
             "and call backward once"
         )
     if "grad" in (freeing.backward.call, run.backward.call):
-        # What `autograd.grad` answers is needed by itself: there is nothing to add up.
+        # The result of `autograd.grad` is needed by itself: there is nothing to add up.
         call = "`autograd.grad`" if freeing.backward.call == "grad" else "backward"
         if step is not None and _stepped_on(reading, run):
             return "run the forward again before this call: the step in between has changed what its graph saved"

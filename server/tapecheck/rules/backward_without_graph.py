@@ -10,11 +10,11 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
-    call_text,
+    SWALLOWED,
     called_from,
     cut_advice,
     cut_words,
-    line,
+    headline,
     off_labels,
     root_text,
     span_facts,
@@ -156,23 +156,15 @@ optimizer.step()
                 cuts = with_sources(reading, root.cuts)
                 if undifferentiable(reading, root.cuts) or (not cuts and _lacks_terms(readings, reading, run)):
                     continue
-                findings.append(self._finding(readings, reading, run, root, problem.root, list(cuts.values())))
+                findings.append(self._finding(readings, reading, run, root, list(cuts.values())))
         return findings
 
     def _finding(
-        self, readings: Sequence[Reading], reading: Reading, run: Run, root: Root, index: int, cuts: list[Cut]
+        self, readings: Sequence[Reading], reading: Reading, run: Run, root: Root, cuts: list[Cut]
     ) -> Finding:
         home = run.at.span
         certain = always(readings, reading, run)
-        has = "has" if certain else "may have"
-        message = f"{call_text(run.backward, index)} {has} nothing to follow: {root_text(root)} carries no graph"
-        if cuts:
-            first = _earliest(cuts)
-            message += f", it was cut on {line(first.at.span, home)}"
-            if first.off_at is not None:
-                message += f", where `torch.set_grad_enabled` on {line(first.off_at, home)} had switched recording off"
-        else:
-            message += ": no operation that made it was recorded"
+        notes = [] if cuts else [f"no recorded operation computed {root_text(root)} from a tensor that requires grad"]
         labels = []
         for cut in sorted(cuts, key=lambda cut: cut.id):
             labels.append(Label(cut.at.span, cut_words(cut, home), "cut"))
@@ -181,15 +173,17 @@ optimizer.step()
         if not certain:
             labels += path_labels(readings, reading, run)
         if reading.caught(run) is not None:
-            message += "; the exception is swallowed, so this step is silently skipped"
+            notes.append(SWALLOWED)
         labels += called_from(reading, run.at, run.at)
         return Finding(
-            self.code, self.name, self.severity, home, message, _help(cuts, root), tuple(labels), certain,
+            self.code, self.name, self.severity, home, _headline(root, certain), _help(cuts, root), tuple(labels),
+            certain,
             facts={
                 "root": root.name,
                 "cuts": [{"how": cut.how, "name": cut.name, "span": span_facts(cut.at.span)} for cut in cuts],
                 "call": run.backward.call,
             },
+            notes=tuple(notes),
         )  # fmt: skip
 
 
@@ -209,17 +203,19 @@ def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> boo
     )
 
 
-def _earliest(cuts: list[Cut]) -> Cut:
-    """The cut that everything else was derived from: where the graph was lost."""
-    return min(cuts, key=lambda cut: cut.id)
+def _headline(root: Root, certain: bool) -> str:
+    names = (root.name,) if root.name else ()
+    tensor = "`{}`" if names else "this tensor"
+    if certain:
+        return headline(f"{tensor} has no graph: nothing to differentiate", *names)
+    return headline(f"possible missing graph of {tensor}: nothing to differentiate", *names)
 
 
 def _help(cuts: list[Cut], root: Root) -> str:
     if not cuts:
         return (
-            f"check what {root_text(root)} was computed from: at least one parameter must have "
-            "`requires_grad=True`, and "
-            "the forward pass must not run under `torch.no_grad()`"
+            f"compute {root_text(root)} from at least one parameter with `requires_grad=True`, and not under "
+            "`torch.no_grad()`"
         )
     hows = list(dict.fromkeys(cut.how for cut in sorted(cuts, key=lambda cut: cut.id)))
     advice = "; ".join(filter(None, dict.fromkeys(map(cut_advice, sorted(cuts, key=lambda cut: cut.id)))))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import LoopRun, Reading, Run, iteration_in
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import call_text, called_from, join, line, quoted, span_facts
+from tapecheck.rules.words import called_from, join, quoted, span_facts
 from tapecheck.tape import Leaf
 
 
@@ -144,21 +144,13 @@ for trial in range(4):
         names = list(dict.fromkeys(f"`{leaf.name}`" for leaf in leaking if leaf.name))
         more = len(names) - 3
         owners = join([*names[:3], f"{more} more"] if more > 0 else names[:3]) or "the leaves"
+        cycle = "a leaf, its `.grad` and the graph of that refer to each other, which no garbage collector sees"
         if fresh:
-            why = (
-                f"{owners}, made anew in each iteration of the loop on {line(loop.event.at.span, home)}, "
-                f"{'keeps a' if len(names) == 1 else 'keep a'} `.grad` that is never set to None"
-            )
+            keep = "keeps a" if len(names) == 1 else "keep a"
+            why = f"{owners}, made anew in each iteration, {keep} `.grad` that is never set to None"
         else:
-            why = (
-                f"the `.grad` of {owners} is not set to None between the iterations of the loop on "
-                f"{line(loop.event.at.span, home)}"
-            )
-        message = (
-            f"{call_text(last.backward)} with `create_graph=True` {'leaves' if certain else 'may leave'} "
-            "leaves and "
-            f"their gradients in a reference cycle that is never collected: {why}"
-        )
+            why = f"the `.grad` of {owners} is not set to None between iterations"
+        headline = "`backward(create_graph=True)` leaks a reference cycle"
         labels = []
         for leaf in (fresh or leaking)[:2]:
             labels.append(Label(leaf.at.span, f"{quoted(leaf.name, 'a leaf')} is made here", "kept"))
@@ -168,12 +160,12 @@ for trial in range(4):
                     labels.append(Label(cleared.at.span, "zeroed in place here: the gradient keeps its graph", "kept"))
                     break
         labels += called_from(reading, last.at, last.at)
+        labels.append(Label(loop.event.at.span, "one more cycle in each iteration of this loop", "path"))
         target = "x" if fresh and not fresh[0].parameter else "p"
         name = fresh[0].name if fresh and not fresh[0].parameter and fresh[0].name else target
         return Finding(
-            self.code, self.name, self.severity, home, message,
-            f"take the gradients with `torch.autograd.grad(…, create_graph=True)`, or set them to None when "
-            "done "
+            self.code, self.name, self.severity, home, headline if certain else f"possible leak: {headline}",
+            "take the gradients with `torch.autograd.grad(…, create_graph=True)`, or set them to None when done "
             f"(`{name}.grad = None`)",
             tuple(labels), certain,
             facts={
@@ -182,6 +174,7 @@ for trial in range(4):
                 "loop": span_facts(loop.event.at.span),
                 "call": span_facts(home),
             },
+            notes=(why, cycle),
         )  # fmt: skip
 
 

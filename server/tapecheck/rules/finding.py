@@ -1,4 +1,4 @@
-"""What a rule says: the place, the message, the other lines that matter, and what to do."""
+"""What a rule reports: the place, the headline, labels on other lines, notes, and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DOCS_URL = "https://tapecheck.readthedocs.io/en/latest/rules/"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Another line of the story: where the graph was built, freed, changed, cut or kept.
+    """A remark on a line: where the graph was built, freed, changed, cut or kept.
 
     `role` is one of built, freed, changed, cut, kept, carried, called, step, path, condition.
     """
@@ -25,7 +25,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a recorded run says of a finding; `iteration` counts from 1, `measured` has units in its names."""
+    """What a recorded run shows about a finding; `iteration` counts from 1, keys of `measured` name their units."""
 
     verdict: Literal["confirmed", "refuted", "not-reached", "found-by-run"]
     detail: str
@@ -37,9 +37,11 @@ class Evidence:
 class Finding:
     """One finding.
 
-    `span` is the text to underline. `certain` is False where only some runs of the program do it: the
-    message then says "may". `facts` is JSON-able data for fixes and for matching a recorded run (for
-    example the argument span of a needless retain_graph).
+    `span` is the text to underline. `message` is the headline: one line of at most `words.MAX_HEADLINE` characters,
+    without line numbers. Where something is, labels show; `notes` hold the remaining sentences, `help` what to do.
+    None of the four repeats another. `certain` is False where only some runs of the program do it: the headline then
+    starts with "possible". `facts` is JSON-able data for fixes and for matching a recorded run (for example the
+    argument span of an unnecessary retain_graph).
     """
 
     code: str
@@ -53,6 +55,18 @@ class Finding:
     unnecessary: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> Label | None:
+        """Return the label on the finding's own text, None without one."""
+        return next((label for label in self.labels if label.span == self.span), None)
+
+    @property
+    def others(self) -> list[Label]:
+        """Return the labels on other text, in order."""
+        own = self.label
+        return [label for label in self.labels if label is not own]
 
     @property
     def url(self) -> str:
@@ -60,5 +74,5 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What makes two findings the same one: rule, file, line."""
+        """Return what identifies a finding: rule, file, line."""
         return (self.code, self.span.file, self.span.line)

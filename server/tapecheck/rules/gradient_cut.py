@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import called_from, cut_advice, cut_words, join, line, off_labels, span_facts
+from tapecheck.rules.words import (
+    CUT_CAUSES,
+    called_from,
+    cut_advice,
+    cut_words,
+    join,
+    line,
+    listed,
+    off_labels,
+    span_facts,
+)
 from tapecheck.tape import Cut, Leaf, Root, Site, Span
 
 _Identity = tuple[str, str, int, int]
@@ -254,21 +264,13 @@ for step in range(3):
         home = cut.at.span
         lost = sorted({leaf for cause in causes for leaf in cause.lost})
         names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in lost))
-        named = [f"`{name}`" for name in names if name]
-        more = len(named) - 3
-        text = join([*named[:3], f"{more} more parameters"] if more > 1 else named) or (
-            "a parameter" if len(lost) == 1 else f"{len(lost)} parameters"
-        )
+        named = [name for name in names if name]
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
-        words = cut_words(cut, home)
+        note = cut_words(cut, home)
         if cut.copied is not None:
             past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
-            words = f"the update is written into a copy of the model {past}, past autograd"
+            note = f"the update is written into a copy of the model {past}, past autograd"
         plural = len(lost) != 1
-        message = (
-            f"{words}, so {text} never {'get' if plural else 'gets'} a gradient, although "
-            f"{optimizers or 'an optimizer'} steps {'them' if plural else 'it'}"
-        )
         labels = []
         for source in {source.id: source for cause in causes for source in cause.before}.values():
             labels.append(Label(source.at.span, cut_words(source, home), "cut"))
@@ -276,8 +278,7 @@ for step in range(3):
             labels.append(Label(other.at.span, cut_words(other, home) + ", too", "cut"))
         labels += off_labels(causes)
         if cut.copied is not None:
-            words = "copied here: nothing leads from the copy back to the original"
-            labels.append(Label(cut.copied.span, words, "cut"))
+            labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
         run = causes[0].run
         labels.append(Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path"))
         step = next(
@@ -288,7 +289,8 @@ for step in range(3):
             None,
         )  # fmt: skip
         if step is not None:
-            labels.append(Label(step.at.span, "stepped here without a gradient", "step"))
+            steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
+            labels.append(Label(step.at.span, f"{steps} {'them' if plural else 'it'} here without a gradient", "step"))
         labels += called_from(reading, cut.at, cut.at)
         advice = cut_advice(cut) or "keep the value in the graph"
         if cut.how == "leaf" and causes[0].before:
@@ -301,7 +303,7 @@ for step in range(3):
                 "`torch.func.functional_call(model, updated, inputs)`"
             )
         return Finding(
-            self.code, self.name, self.severity, home, message,
+            self.code, self.name, self.severity, home, _headline(cut, named, len(lost)),
             f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
             tuple(labels),
             facts={
@@ -310,7 +312,24 @@ for step in range(3):
                 "parameters": names,
                 "cuts": [span_facts(source.at.span) for cause in causes for source in cause.before],
             },
+            notes=(note,),
         )  # fmt: skip
+
+
+def _headline(cut: _Cause, names: Sequence[str], count: int) -> str:
+    """Return the headline: the parameters as far as they fit, and what keeps the gradient from them."""
+    cause = CUT_CAUSES.get(cut.how, "a cut")
+    if cut.copied is not None:
+        cause = "the update goes into a copy"
+    elif cut.off_at is not None:
+        cause = "recording is switched off"
+    if count == 1:
+        verb, cause = "is never trained", cause.format("its")
+    else:
+        verb, cause = "are never trained", cause.format("their")
+    if not names:
+        return f"{'a parameter' if count == 1 else f'{count} parameters'} {verb}: {cause}"
+    return listed(f"{{}} {verb}: {cause}", names)
 
 
 @dataclass(slots=True)

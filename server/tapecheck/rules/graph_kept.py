@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapecheck.rules.finding import Finding, Label, Severity
 from tapecheck.rules.reading import Held, LoopRun, Reading, Run, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import called_from, line, quoted, span_facts
+from tapecheck.rules.words import called_from, headline, quoted, span_facts
 from tapecheck.tape import Node, Site, Span
 
 LARGE_BOUND = 64
@@ -218,22 +218,16 @@ for step in range(5):
         kept = _saved(reading, growth)
         severity: Severity = "warning" if kept else "hint"
         freeing = _freeing(reading, growth)
-        loop_line = line(held.loop.event.at.span, home)
         holder = reading.written(held.holder, store)
-        message = (
-            f"{quoted(holder, 'a value')} {'keeps' if certain else 'may keep'} the graph of every "
-            f"iteration of the loop on {loop_line}, "
-            f"at least {growth.nodes} graph node{'s' if growth.nodes != 1 else ''} more each time"
-        )
+        note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
         if kept and freeing is None:
-            message += ": nothing ever frees them, so the activations of all iterations stay in memory"
+            note += "; no backward frees them: the activations of all iterations stay in memory"
         elif kept:
-            message += ": some of them are never freed and keep their activations in memory"
+            note += "; some are never freed and keep their activations in memory"
         elif freeing is not None:
-            where = line(freeing, home)
-            message += f": the backward on {where} has freed their saved tensors, so it is small, but it grows"
+            note += " without saved tensors: little memory, but it grows"
         else:
-            message += ": they saved no tensors, so it is small, but it grows"
+            note += "; they saved no tensors: little memory, but it grows"
         labels = []
         example = growth.example
         if example is not None and example.at.line != home.line:
@@ -247,8 +241,8 @@ for step in range(5):
         labels += called_from(reading, store, store)
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
         return Finding(
-            self.code, self.name, severity, home, message, _help(reading, growth, holder, kept, freeing is not None),
-            tuple(labels), certain,
+            self.code, self.name, severity, home, _headline(holder, certain),
+            _help(reading, growth, holder, kept, freeing is not None), tuple(labels), certain,
             facts={
                 "holder": held.holder,
                 "kind": "chain" if growth.chain else "container",
@@ -259,7 +253,14 @@ for step in range(5):
                 "backwarded": freeing is not None,
                 "bound": held.last.bound,
             },
+            notes=(note,),
         )  # fmt: skip
+
+
+def _headline(holder: str, certain: bool) -> str:
+    names = (holder,) if holder else ()
+    form = ("`{}`" if names else "a value") + " keeps every iteration's graph alive"
+    return headline(form if certain else f"possible leak: {form}", *names)
 
 
 @dataclass(slots=True)

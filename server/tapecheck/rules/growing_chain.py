@@ -9,7 +9,7 @@ from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.origin import Origin
 from tapecheck.rules.reading import Chain, Reading, iteration_in
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import call_text, called_from, line, quoted, span_facts
+from tapecheck.rules.words import called_from, quoted, span_facts
 from tapecheck.tape import Site
 
 
@@ -164,15 +164,8 @@ for chunk in torch.randn(5, 3, 20, 4):
         )
         carrier = _carrier(reading, chain)
         name, at, node = carrier if carrier is not None else ("", None, 0)
-        verb = "walks" if certain else "may walk"
         lengths = ", ".join(map(str, chain.lengths))
-        message = (
-            f"{call_text(last.backward)} {verb} the graphs of all earlier iterations too: {lengths}, … nodes "
-            "in "
-            "successive iterations, slower each time, and their memory is never released"
-        )
-        if at is not None:
-            message += f"; {quoted(name, 'a value')} ({line(at.span, home)}) carries the graph along"
+        headline = "each backward re-walks all previous iterations"
         labels = []
         if at is not None:
             labels.append(
@@ -184,9 +177,9 @@ for chunk in torch.randn(5, 3, 20, 4):
         labels += called_from(reading, last.at, last.at)
         cut = _cutting(name, reading.elements_of(name, node)) if name else "`.detach()` on the carried value"
         retain = last.backward.retain_span
-        drop = "drop `retain_graph=True`" if retain is not None else "the graph need not be retained then"
+        drop = "remove `retain_graph=True`" if retain is not None else "the graph need not be retained then"
         return Finding(
-            self.code, self.name, self.severity, home, message,
+            self.code, self.name, self.severity, home, headline if certain else f"possible growing chain: {headline}",
             f"cut the graph between iterations, {cut} before it is used again, and {drop}",
             tuple(labels), certain,
             facts={
@@ -196,6 +189,7 @@ for chunk in torch.randn(5, 3, 20, 4):
                 "nodes": chain.lengths,
                 "loop": span_facts(chain.loop.event.at.span),
             },
+            notes=(f"walks {lengths}, … nodes in successive iterations: slower each time, and no memory is released",),
         )  # fmt: skip
 
 

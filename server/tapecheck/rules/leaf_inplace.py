@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import called_from, quoted, span_facts
+from tapecheck.rules.words import called_from, headline, quoted, span_facts
 from tapecheck.tape import InPlace
 
 
@@ -126,19 +126,26 @@ head.bias = nn.Parameter(bias.view(-1), requires_grad=True)
             for far in readings
             if any(other.at.span == home for _, other in far.changes)
         )
-        verb = "is" if certain else "may be"
-        what = "a parameter" if leaf is not None and leaf.parameter else "a leaf that requires grad"
         on_view = change.on_view and (leaf is None or change.name != leaf.name)
-        target = f"a view of {quoted(name, 'a leaf')}" if on_view else quoted(name, "a tensor")
-        message = f"{target} {verb} changed in place, but {quoted(name, 'it')} is {what} and autograd is recording"
         labels = []
         if leaf is not None and leaf.at.span != home:
-            labels.append(Label(leaf.at.span, f"{quoted(name, 'the leaf')} was created here", "built"))
+            what = "parameter" if leaf.parameter else "leaf that requires grad"
+            labels.append(Label(leaf.at.span, f"{quoted(name, 'it')} is created here, a {what}", "built"))
         labels += called_from(reading, change.at, change.at)
         return Finding(
-            self.code, self.name, self.severity, home, message,
+            self.code, self.name, self.severity, home, _headline(name, on_view, certain),
             f"put the change under `with torch.no_grad():`, or make a new tensor instead of changing "
             f"{quoted(name, 'the leaf')}",
             tuple(labels), certain,
             facts={"name": name, "how": change.how, "on_view": change.on_view, "change": span_facts(home)},
         )  # fmt: skip
+
+
+def _headline(name: str, on_view: bool, certain: bool) -> str:
+    update = "in-place update" if certain else "possible in-place update"
+    if not name:
+        return f"{update} of a {'view of a ' if on_view else ''}leaf outside `torch.no_grad()`"
+    if on_view:
+        forms = [update + " of a view of leaf `{}` outside `torch.no_grad()`"]
+        return headline([*forms, update + " of a view of `{}` outside `torch.no_grad()`"], name)
+    return headline(update + " of leaf `{}` outside `torch.no_grad()`", name)

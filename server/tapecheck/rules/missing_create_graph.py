@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.origin import SUMS, plain
 from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.rule import Example, Rule
-from tapecheck.rules.words import (
-    call_text,
-    called_from,
-    line,
-    quoted,
-    root_text,
-    span_facts,
-)
+from tapecheck.rules.words import called_from, headline, line, span_facts
 from tapecheck.tape import Cut, Node, Span
 
 _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy", "no_grad", "nondifferentiable"})
@@ -206,22 +200,11 @@ print(importance.abs().sum().item())
         first = min(cuts, key=lambda cut: cut.id)
         taken = line(first.at.span, home)
         certain = always(readings, reading, run) if unused is None else True
-        root = root_text(run.backward.roots[index])
-        if unused is None:
-            verb = "cannot" if certain else "may not be able to"
-            message = (
-                f"{call_text(run.backward, index)} {verb} differentiate {root}: it comes from the gradient "
-                "taken on "
-                f"{taken} without `create_graph=True`, which has no graph of its own"
-            )
-        else:
-            target = run.backward.inputs[unused] if run.backward.inputs is not None else None
-            leaf = reading.name(target) if target is not None else None
-            message = (
-                f"{call_text(run.backward, index)} finds no way to "
-                f"{quoted(leaf[0] if leaf else '', 'its input')}: the only "
-                f"one leads through the gradient taken on {taken} without `create_graph=True`"
-            )
+        target = run.backward.inputs[unused] if unused is not None and run.backward.inputs is not None else None
+        leaf = reading.name(target) if target is not None else None
+        message = raising_headline(
+            run.backward.roots[index].name, None if unused is None else leaf[0] if leaf else "", certain
+        )
         labels = _labels(reading, cuts)
         if not certain:
             labels += path_labels(readings, reading, run)
@@ -246,19 +229,13 @@ print(importance.abs().sum().item())
                 continue
             home = node.at.span
             taken = line(cut.at.span, home)
-            message = (
-                f"the gradient taken on {taken} goes into {root_text(run.backward.roots[0])} as a constant: "
-                "without "
-                "`create_graph=True` it has no graph, so this term changes the loss and none of its gradients"
-            )
             labels = _labels(reading, [cut])
             if run.at.span != home:
                 labels.append(Label(run.at.span, "this backward does not see the term", "path"))
             labels += called_from(reading, node.at, node.at)
             yield Finding(
-                self.code, self.name, "warning", home, message,
-                f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`); if "
-                "the term is "
+                self.code, self.name, "warning", home, _silent_headline(reading, run, node),
+                f"pass `create_graph=True` to the gradient on {taken} (it implies `retain_graph=True`); if the term is "
                 "meant as a constant, say so with `.detach()`",
                 tuple(labels),
                 facts={
@@ -267,6 +244,35 @@ print(importance.abs().sum().item())
                     "root": run.backward.roots[0].name,
                 },
             )  # fmt: skip
+
+
+def raising_headline(root: str, unreached: str | None, certain: bool) -> str:
+    """Return the headline for a call that raises; `unreached` is the name of an input it finds no way to."""
+    missing, tensor = "missing `create_graph=True`", "`{}`" if root else "the gradient"
+    if unreached is not None:
+        names = [name for name in (unreached, root) if name]
+        what = f"{'`{}`' if unreached else 'an input'} is unreachable from {'`{}`' if root else 'the root'}"
+        return headline(f"{what}: {missing}", *names)
+    names = [root] if root else []
+    if certain:
+        return headline(f"{tensor} cannot be differentiated: {missing}", *names)
+    return headline(f"possible {missing}: {tensor} cannot be differentiated", *names)
+
+
+def _silent_headline(reading: Reading, run: Run, meeting: Node) -> str:
+    """Return the headline for a gradient that a loss takes for a constant.
+
+    Where it is only added, nothing is learned of it; elsewhere it scales or shifts what is.
+    """
+    root = run.backward.roots[0]
+    way = reading.path([root.node], meeting.id) if root.node is not None else []
+    added = all(plain(reading.ledger.nodes[node].op) in SUMS for node in way if node in reading.ledger.nodes)
+    names = (root.name,) if root.name else ()
+    loss = "`{}`" if names else "the loss"
+    if not added:
+        return headline(f"gradient in {loss} is a constant (missing `create_graph=True`)", *names)
+    effect = f"penalty in {loss} has no effect (missing `create_graph=True`)"
+    return headline([f"gradient {effect}", effect], *names)
 
 
 def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:

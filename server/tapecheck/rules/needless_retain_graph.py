@@ -208,21 +208,16 @@ second.backward(retain_graph=True)
         home = run.at.span
         argument = run.backward.retain_span
         always = run.backward.retain_argument == "yes"
-        what = "`retain_graph=True`" if always else "the `retain_graph` argument"
-        message = (
-            f"{what} is not needed: no later backward runs through the graph of {call_text(run.backward)} "
-            "where it holds "
-            "saved tensors"
-        )
+        message = "unnecessary `retain_graph=True`" if always else "unnecessary `retain_graph` argument"
         return Finding(
             self.code, self.name, self.severity, home, message,
-            "remove the argument: the gradients stay the same and the graph's memory is released during this "
-            "call",
+            "remove the argument: same gradients, and the graph's memory is released during this call",
             (), True, True,
             facts={
                 "argument": span_facts(argument) if argument is not None else None,
                 "call": run.backward.call,
             },
+            notes=(f"no later backward uses the tensors saved by the graph of {call_text(run.backward)}",),
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.tape import InPlace, Node, Site
 
-_SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
+SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Origin:
 
 
 def carried_text(origin: Origin) -> str:
-    """What a label says at the place that carries a graph over an iteration."""
+    """Return the label of the place that carries a graph over an iteration."""
     if origin.name:
-        return f"{origin.text} keeps its graph over the iteration"
+        return f"{origin.text} still refers to the graph of iteration {origin.iteration}"
     return f"made here in iteration {origin.iteration}, used again now"
 
 
@@ -112,7 +112,7 @@ def _downwards(reading: Reading, start: int, end: int) -> list[int]:
 
 def _is_sum(reading: Reading, number: int) -> bool:
     node = reading.ledger.nodes.get(number)
-    return node is not None and plain(node.op) in _SUMS
+    return node is not None and plain(node.op) in SUMS
 
 
 def plain(op: str) -> str:

@@ -10,8 +10,10 @@ from tapecheck.rules.path import always, path_labels
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
-    call_text,
+    SWALLOWED,
+    backward_form,
     called_from,
+    headline,
     line,
     quoted,
     span_facts,
@@ -181,24 +183,16 @@ loss.backward()
         certain = always(readings, reading, run)
         saved = _saved_name(reading, problem)
         culprit = _culprit(reading, change)
-        needs = "needs" if certain else "may need"
-        message = (
-            f"{call_text(run.backward)} {needs} {quoted(saved, 'a saved tensor')} as it was when "
-            f"{line(node.at.span, home)} used it, but {culprit} on {line(change.at.span, home)}"
-            f"{when(change.at, run.at)} has changed it in place"
-        )
         version = problem.saved.version
         labels = [
             Label(node.at.span, f"{quoted(saved, 'it')} was saved here, at version {version}", "built"),
             Label(
                 change.at.span,
-                "changed in place here" if " " in change.how else f"changed in place here by {culprit}",
+                f"modified in place here{'' if ' ' in change.how else f' by {culprit}'}{when(change.at, run.at)}",
                 "changed",
             ),
         ]
         if origin.kind == "carried" and origin.at is not None:
-            if origin.name:
-                message += f"; {origin.text} still refers to the graph of iteration {origin.iteration}"
             labels.append(Label(origin.at.span, carried_text(origin), "carried"))
         labels += called_from(reading, node.at, run.at)
         labels += [
@@ -208,9 +202,6 @@ loss.backward()
         ]
         if not certain:
             labels += path_labels(readings, reading, run)
-        swallowed = reading.caught(run)
-        if swallowed is not None:
-            message += "; the exception is swallowed, so this step is silently skipped"
         retained = next(
             (
                 other
@@ -222,7 +213,7 @@ loss.backward()
             None,
         )
         return Finding(
-            self.code, self.name, self.severity, home, message,
+            self.code, self.name, self.severity, home, _headline(run, saved, certain),
             _help(reading, run, origin, change, culprit, retained, saved),
             tuple(labels), certain,
             facts={
@@ -239,7 +230,17 @@ loss.backward()
                 "roots": [root.name for root in run.backward.roots],
                 "op": node.op,
             },
+            notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
+
+
+def _headline(run: Run, saved: str, certain: bool) -> str:
+    call, names = backward_form(run.backward)
+    tensor = "`{}`" if saved else "a saved tensor"
+    names = (saved, *names) if saved else names
+    if certain:
+        return headline(f"{tensor} was modified in place before {call}", *names)
+    return headline(f"possible in-place modification of {tensor} before {call}", *names)
 
 
 def _saved_name(reading: Reading, problem: Problem) -> str:
@@ -296,7 +297,7 @@ def _help(
         if origin.name:
             advice = f"cut the graph between iterations, `{origin.detaching}` before `{origin.name}` is used again"
         if retained is not None:
-            return f"{advice}; `retain_graph=True` keeps the graph but not the values, so leave it out then"
+            return f"{advice}; `retain_graph=True` keeps the graph but not the values: remove it then"
         return advice
     if change.optimizer is not None:
         advice = (

@@ -1,8 +1,9 @@
-"""How findings speak: places, times and calls in words, the same in every rule."""
+"""The wording of findings: headlines, places, times and calls, the same in every rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from tapecheck.rules.finding import Finding, Label
@@ -10,6 +11,9 @@ from tapecheck.rules.reading import Reading, Run
 from tapecheck.tape import Backward, Node, Root, Site, Span
 
 MAX_LABELS = 8
+MAX_HEADLINE = 72
+MAX_LISTED = 3
+SWALLOWED = "the exception is swallowed: this step is silently skipped"
 
 CUT_WORDS = {
     "detach": "`.detach()` takes {value} out of its graph",
@@ -26,18 +30,99 @@ CUT_WORDS = {
 }
 
 CUT_ADVICE = {
-    "detach": "leave the `.detach()` out",
-    "data": "leave the `.data` out",
+    "detach": "remove `.detach()`",
+    "data": "remove `.data`",
     "no_grad": "compute it outside `torch.no_grad()`",
     "item": "use the tensor itself instead of `.item()`",
     "numpy": "use torch functions instead of NumPy",
     "copy": "use the tensor itself, or `torch.stack` for several, instead of copying its value",
     "nondifferentiable": "use a differentiable form (the logits or a softmax instead of `argmax`, "
     "a smooth loss instead of a comparison)",
-    "frozen": "leave `requires_grad` on for what is to be trained",
-    "leaf": "leave the `requires_grad` out: it hides the error and trains nothing",
+    "frozen": "keep `requires_grad` on for what is to be trained",
+    "leaf": "remove `requires_grad`: it hides the error and trains nothing",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
 }
+
+
+CUT_CAUSES = {
+    "detach": "`.detach()` cuts {} graph",
+    "data": "`.data` cuts {} graph",
+    "no_grad": "`torch.no_grad()` cuts {} graph",
+    "item": "`.item()` cuts {} graph",
+    "numpy": "NumPy cuts {} graph",
+    "copy": "a copied value cuts {} graph",
+    "frozen": "`requires_grad` is switched off",
+    "nondifferentiable": "non-differentiable operation",
+    "leaf": "the loss is a new leaf",
+    "checkpoint": "reentrant checkpointing",
+}
+
+
+def headline(form: str | Sequence[str], *names: str) -> str:
+    """Return the first of some forms, `{}` filled with `names`, that fits into `MAX_HEADLINE` characters.
+
+    Where none fits, the names of the last form are shortened, longest first: leading attributes go first
+    (`self.encoder.state` becomes `state`), then what stands in brackets, then the end.
+    """
+    forms = [form] if isinstance(form, str) else list(form)
+    shown = [_plain(name) for name in names]
+    for each in forms:
+        full = each.format(*shown)
+        if len(full) <= MAX_HEADLINE:
+            return full
+    ways = [_shorter(name) for name in shown]
+    while len(text := forms[-1].format(*shown)) > MAX_HEADLINE:
+        longest = max(range(len(shown)), key=lambda index: len(shown[index]), default=None)
+        shorter = next(ways[longest], None) if longest is not None else None
+        if longest is None or shorter is None:
+            return text[: MAX_HEADLINE - 1] + "…"
+        shown[longest] = shorter
+    return text
+
+
+def _plain(name: str) -> str:
+    """Return a name on one line, fit to stand between backticks."""
+    return " ".join(name.replace("`", "'").split())
+
+
+def _shorter(name: str) -> Iterator[str]:
+    """Yield ever shorter forms of a name."""
+    dots = [found.start() for found in re.finditer(r"\.", name) if not _within_brackets(name, found.start())]
+    last = name
+    for dot in dots:
+        last = name[dot + 1 :] or last
+        yield last
+    if "[" in last[1:]:
+        last = f"{last[: last.index('[', 1)]}[…]"
+        yield last
+    for length in range(len(last) - 1, 0, -1):
+        yield last[: length - 1] + "…"
+
+
+def _within_brackets(text: str, position: int) -> bool:
+    before = text[:position]
+    return before.count("[") > before.count("]") or before.count("(") > before.count(")")
+
+
+def listed(form: str | Sequence[str], names: Sequence[str]) -> str:
+    """Return a headline whose first `{}` lists as many of `names` as fit, and says how many more there are.
+
+    A single `form` is as in `headline`; `names` must not be empty.
+    """
+    forms = [form] if isinstance(form, str) else list(form)
+    names = [_plain(name) for name in names]
+    for count in range(min(len(names), MAX_LISTED), 0, -1):
+        for each in forms:
+            text = each.format(_row(names[:count], len(names) - count))
+            if len(text) <= MAX_HEADLINE:
+                return text
+    more = len(names) - 1
+    return headline([each.format("`{}`" + (f" and {more} more" if more else "")) for each in forms], names[0])
+
+
+def _row(names: Sequence[str], more: int) -> str:
+    row = ", ".join(f"`{name}`" for name in names)
+    return f"{row} and {more} more" if more else row
 
 
 class Cutting(Protocol):
@@ -80,6 +165,14 @@ def call_text(backward: Backward, index: int = 0) -> str:
     if backward.call == "grad":
         return f"`autograd.grad({name}, …)`" if name else "`autograd.grad(…)`"
     return f"`{name}.backward()`" if name else "this `.backward()`"
+
+
+def backward_form(backward: Backward, index: int = 0) -> tuple[str, tuple[str, ...]]:
+    """Return how a headline names a backward call: a form, and the names to fill it with."""
+    root = backward.roots[index] if index < len(backward.roots) else None
+    if root is None or not root.name:
+        return ("`autograd.grad`" if backward.call == "grad" else "the backward"), ()
+    return ("`autograd.grad({}, …)`" if backward.call == "grad" else "`{}.backward()`"), (root.name,)
 
 
 def root_text(root: Root) -> str:

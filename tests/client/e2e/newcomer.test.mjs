@@ -78,7 +78,7 @@ scenario(
       .locator('span span', { hasText: 'backward' })
       .first()
       .hover();
-    await page.locator('.monaco-hover:visible').filter({ hasText: 'already freed' }).first().waitFor();
+    await page.locator('.monaco-hover:visible').filter({ hasText: 'second backward' }).first().waitFor();
     await editor.screenshot('newcomer-2');
     await page.keyboard.press('Escape');
   },

@@ -1,0 +1,132 @@
+"""Headlines: one line each, short enough for a Problems list, whatever the user's names are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tapecheck.check import check
+from tapecheck.rules import ALL, Finding, judge
+from tapecheck.rules.words import MAX_HEADLINE, headline, listed
+from tapecheck.source import from_text, read_source
+from tapecheck.tape import Bind, Cut, InPlace, Leaf, Named, Optimizer, Root, Tape
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "cases" / "programs").glob("*.py"))
+EXAMPLES = [(rule.code, one.program) for rule in ALL for one in rule.INVALID]
+NAMES = st.one_of(
+    st.from_regex(r"[a-z_]{1,30}(\.[a-z0-9_]{1,30}){0,5}(\[[^\n\]]{0,30}\])?", fullmatch=True),
+    st.text(min_size=1, max_size=120),
+)
+
+
+def bad(finding: Finding) -> list[str]:
+    """What is wrong with the wording of a finding."""
+    text = finding.message
+    wrong = ["empty"] if not text.strip() else []
+    wrong += [f"{len(text)} characters"] if len(text) > MAX_HEADLINE else []
+    wrong += ["several lines"] if len(text.splitlines()) > 1 else []
+    wrong += ["a line number"] if re.search(r"\blines? \d|\.py:\d", text) else []
+    wrong += ["may"] if re.search(r"\bmay\b", text) else []
+    wrong += ["not said to be possible"] if finding.certain == text.startswith("possible ") else []
+    others = [*finding.notes, finding.help, *(label.message for label in finding.labels)]
+    wrong += ["the headline is said again"] if any(text in other for other in others) else []
+    wrong += ["a remark is said twice"] if len({*finding.notes}) < len(finding.notes) else []
+    return wrong
+
+
+@given(st.lists(NAMES, min_size=1, max_size=3))
+@example(["self.encoder.layers.attention.projection.state_of_the_whole_sequence_so_far"])
+@example(["x" * 200, "y" * 200, "z" * 200])
+def test_a_headline_fits_whatever_the_names_are(names: list[str]) -> None:
+    form = " before ".join(["`{}`"] * len(names)) + " was modified"
+    text = headline(form, *names)
+    assert 0 < len(text) <= MAX_HEADLINE
+    assert len(text.splitlines()) == 1
+    assert text.endswith(" was modified")
+    assert text.count("`") == 2 * len(names)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=8))
+def test_a_headline_lists_what_fits_and_counts_the_rest(names: list[str]) -> None:
+    text = listed("{} are never trained: the loss is a new leaf", names)
+    assert len(text) <= MAX_HEADLINE
+    assert len(text.splitlines()) == 1
+    shown = text.partition(" are never trained")[0].count("`") // 2
+    more = re.search(r"` and (\d+) more are never", text)
+    assert shown + (int(more[1]) if more else 0) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("self.model.encoder.hidden_state_of_the_encoder", "hidden_state_of_the_encoder"),
+        ("model.blocks.memory['of the last. batch'].key", "memory['of the last. batch'].key"),
+        ("the_states_of_all_the_layers['of the decoder.']", "the_states_of_all_the_layers[…]"),
+        ("hidden", "hidden"),
+    ],
+)
+def test_a_long_name_keeps_its_last_attribute(name: str, shown: str) -> None:
+    assert headline("`{}` " + "x" * 37, name) == f"`{shown}` " + "x" * 37
+
+
+def test_the_first_form_that_fits_is_taken() -> None:
+    assert headline(["x" * 73 + "{}", "short `{}`"], "name") == "short `name`"
+    assert headline(["long `{}`", "short"], "name") == "long `name`"
+
+
+def renamed(tape: Tape, name: str) -> Tape:
+    """A tape whose values, leaves and optimizers all have longer names."""
+    events: list[Any] = []
+    for event in tape.events:
+        if isinstance(event, (Bind, Leaf, Cut, InPlace, Optimizer, Named)):
+            event = replace(event, name=f"{name}.{event.name}" if event.name else "")  # type: ignore[type-var]
+        elif hasattr(event, "roots"):
+            roots = tuple(replace(root, name=f"{name}.{root.name}") for root in event.roots if isinstance(root, Root))
+            event = replace(event, roots=roots)
+        elif hasattr(event, "holder"):
+            event = replace(event, holder=f"{name}.{event.holder}")
+        events.append(event)
+    return Tape(tape.producer, events)
+
+
+@pytest.fixture(scope="module")
+def tapes() -> dict[str, list[Tape]]:
+    """The tapes of the rules' own examples, by code."""
+    found: dict[str, list[Tape]] = {}
+    for code, program in EXAMPLES:
+        found.setdefault(code, []).extend(check(from_text(program, "train.py")).interpretation.tapes)
+    return found
+
+
+@pytest.mark.parametrize("code", sorted({code for code, _ in EXAMPLES}))
+def test_every_rule_keeps_its_headline_short(code: str, tapes: dict[str, list[Tape]]) -> None:
+    seen: set[str] = set()
+
+    @given(NAMES)
+    def with_names(name: str) -> None:
+        assume("\n" not in name)
+        for tape in tapes[code]:
+            for finding in judge([renamed(tape, name)], select=[code]):
+                assert not bad(finding), (finding.message, bad(finding))
+                seen.add(finding.message)
+
+    with_names()
+    assert len(seen) > 1 or code in ("TAPE202", "TAPE203", "TAPE301"), "the names are in the headline"
+
+
+def test_every_finding_on_every_case_is_worded_well() -> None:
+    seen: set[str] = set()
+    wrong = []
+    for path in PROGRAMS:
+        for finding in check(read_source(str(path))).findings:
+            seen.add(finding.code)
+            wrong += [(path.name, finding.message, bad(finding))] if bad(finding) else []
+    assert not wrong
+    assert seen == {rule.code for rule in ALL}
+
