@@ -35,11 +35,13 @@ def _message(finding: Finding, places: Places) -> str:
     """Return what an annotation says: it has no room for the lines of others, which are named instead."""
     own = places.of(finding.span)
     rows = [finding.message]
-    for label in finding.labels:
+    if finding.label is not None:
+        rows.append(finding.label.message)
+    for label in finding.others:
         place = places.of(label.span)
         where = f"line {place.line}" if place.path == own.path else f"{place.path}:{place.line}"
-        if label.span != finding.span:
-            rows.append(f"{where}: {label.message}")
+        rows.append(f"{where}: {label.message}")
+    rows += finding.notes
     if finding.help:
         rows.append(f"help: {finding.help}")
     if finding.evidence is not None:

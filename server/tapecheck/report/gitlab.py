@@ -29,7 +29,7 @@ def render(files: Iterable[Checked], sources: Sources, *, places: Places | None 
         for finding in file.findings:
             said = finding.message.partition("\n")[0]
             row = _issue(finding.code, said, _SEVERITIES[finding.severity], finding.span, fingerprints, places)
-            row["content"] = {"body": f"{finding.message}\n\n{finding.help}\n\n{finding.url}"}
+            row["content"] = {"body": "\n\n".join([finding.message, *finding.notes, finding.help, finding.url])}
             row["categories"] = ["Bug Risk"]
             rows.append(row)
     return json.dumps(rows, indent=2) + "\n"

@@ -58,6 +58,7 @@ def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
 def _told(finding: Finding) -> str:
     rows = [f"{finding.span.file}:{finding.span.line}:{finding.span.column}: {finding.message}"]
     rows += [f"  {label.span.file}:{label.span.line}: {label.message}" for label in finding.labels]
+    rows += finding.notes
     rows += [f"help: {finding.help}"] if finding.help else []
     return "\n".join([*rows, finding.url])
 

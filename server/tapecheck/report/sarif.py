@@ -111,7 +111,9 @@ def _other_rule(finding: Finding) -> dict[str, Any]:
 
 
 def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: bool) -> dict[str, Any]:
-    labels = [label for label in finding.labels if label.span != finding.span]
+    labels = finding.others
+    own_label = [finding.label.message] if finding.label is not None else []
+    notes = [_plain(note) for note in (*own_label, *finding.notes)]
     related = [
         {"id": number, **_location(label.span, places), "message": {"text": _plain(label.message)}}
         for number, label in enumerate(labels, 1)
@@ -121,7 +123,7 @@ def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: boo
         f"[{_where(places.of(label.span), own)}]({number}): {_plain(label.message)}"
         for number, label in enumerate(labels, 1)
     ]
-    told = [_plain(finding.message), *story, *([f"Help: {_plain(finding.help)}"] if finding.help else [])]
+    told = [_plain(finding.message), *notes, *story, *([f"Help: {_plain(finding.help)}"] if finding.help else [])]
     properties: dict[str, Any] = {"severity": finding.severity, "certain": finding.certain}
     if evidence and finding.evidence is not None:
         said = finding.evidence
