@@ -79,15 +79,17 @@ def test_the_run_alone_tells_which_parameters_are_cut_off_and_where(record: obje
         optimizer.step()
     """
     for how, rows in (
-        ("loss = head(h.data).sum()", [(8, "`encoder.weight` and 1 more never received")]),
-        ("loss = head(h).sum().detach().requires_grad_()", [(8, "`encoder.weight`, `encoder.bias` and 2 more are")]),
+        ("loss = head(h.data).sum()", [(8, 2, "`encoder.weight` and 1 more never received")]),
+        ("loss = head(h).sum().detach().requires_grad_()", [(8, 4, "`encoder.weight` and 3 more are never trained")]),
         ("loss = head(h).sum(); seen = h.detach().mean()", []),
     ):
         recorded = record(textwrap.dedent(program).replace("{how}", how))  # type: ignore[operator]
         found = [item for item in judge([], recorded.tape) if item.code == "TAPE402"]
-        assert [item.span.line for item in found] == [row for row, _ in rows], found
-        for item, (_, shown) in zip(found, rows, strict=True):
+        assert [item.span.line for item in found] == [row for row, _, _ in rows], found
+        for item, (_, count, shown) in zip(found, rows, strict=True):
             assert item.message.startswith(shown)
+            names = ["encoder.weight", "encoder.bias", "head.weight", "head.bias"]
+            assert item.facts["parameters"] == names[:count]
             assert item.evidence is not None
             assert item.evidence.verdict == "found-by-run"
             assert item.evidence.measured["steps"] == 4

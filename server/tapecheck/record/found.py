@@ -91,7 +91,9 @@ def _starved(story: Story) -> Finding | None:
     if place is None:
         files = {event.at.file for event in story.tape.events if isinstance(event, (Node, Loop))}
         place = only_cut([(file, story.file(file)) for file in sorted(files)], names)
-        message = listed(f"{{}} never received a gradient; {whose} graph is probably cut here", names)
+        never_received = "{} never received a gradient; "
+        forms = [f"{never_received}{whose} graph is probably cut here", f"{never_received}probably cut here"]
+        message = listed(forms, names)
         advice = "remove the cut, or do not give these parameters to the optimizer"
         notes = ("no other place of the program can cut it",)
     if place is None:

@@ -105,14 +105,14 @@ def _within_brackets(text: str, position: int) -> bool:
 
 
 def listed(form: str | Sequence[str], names: Sequence[str]) -> str:
-    """Return a headline whose first `{}` lists as many of `names` as fit, and says how many more there are.
+    """Return a headline whose `{}` lists as many of `names` as fit, and says how many more there are.
 
-    A single `form` is as in `headline`; `names` must not be empty.
+    The first of several forms that fits with at least one whole name is taken; `names` must not be empty.
     """
     forms = [form] if isinstance(form, str) else list(form)
     names = [_plain(name) for name in names]
-    for count in range(min(len(names), MAX_LISTED), 0, -1):
-        for each in forms:
+    for each in forms:
+        for count in range(min(len(names), MAX_LISTED), 0, -1):
             text = each.format(_row(names[:count], len(names) - count))
             if len(text) <= MAX_HEADLINE:
                 return text
