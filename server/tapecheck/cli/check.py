@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import io
 import sys
-import tokenize
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +19,13 @@ from tapecheck.cli.shared import (
     colour_wanted,
     real_path,
     report_width,
+    say,
     write,
     write_file,
 )
 from tapecheck.report import Checked, Problem, Sources, baseline, formats, statistics, text
 from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
+from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.rules.finding import Finding
 from tapecheck.source import split_lines
@@ -42,9 +42,9 @@ def check_paths(options: argparse.Namespace) -> int:
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
     for problem in dict.fromkeys(problem for file in files for problem in configuration_for(file.path).problems):
-        print(f"tapecheck: {problem}", file=sys.stderr)
+        say(problem)
     if not files and not options.quiet:
-        print("tapecheck: no Python files found under the given paths", file=sys.stderr)
+        say("no Python files found under the given paths")
     if options.diff:
         return _write_diff(files, options)
     if options.write_baseline is not None:
@@ -109,7 +109,7 @@ def _write_diff(files: list[Checked], options: argparse.Namespace) -> int:
         write(text.coloured_diff(patch, colour=colour_wanted(options.color)))
     for file in files:
         for problem in file.problems:
-            print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
+            say(f"{file.path}:{problem.line}: {problem.message}")
     if not options.quiet:
         print(text.edited(files, ignored=options.add_ignore, would=True), end="", file=sys.stderr)
     # What is left has no fix that would be made: only what would change counts.
@@ -123,10 +123,10 @@ def _write_baseline(files: list[Checked], sources: Sources, options: argparse.Na
     write_file(options.write_baseline, written)
     for file in files:
         for problem in file.problems:
-            print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
+            say(f"{file.path}:{problem.line}: {problem.message}")
     if not options.quiet:
         count = sum(len(file.findings) for file in files)
-        print(f"Wrote {text.count(count, 'finding')} to {options.write_baseline}.", file=sys.stderr)
+        print(printable(f"Wrote {text.count(count, 'finding')} to {options.write_baseline}."), file=sys.stderr)
     return exit_status([replace(file, findings=[]) for file in files], exit_zero=options.exit_zero)
 
 
@@ -140,13 +140,10 @@ def _hide_known(files: list[Checked], sources: Sources, options: argparse.Namesp
     if options.quiet:
         return
     if hidden := sum(file.known for file in files):
-        print(f"tapecheck: {text.count(hidden, 'finding')} of {options.baseline} left out", file=sys.stderr)
+        say(f"{text.count(hidden, 'finding')} of {options.baseline} left out")
     if gone:
         entries = "1 entry" if gone == 1 else f"{gone} entries"
-        print(
-            f"tapecheck: {entries} of {options.baseline} found no more: write it anew with --write-baseline",
-            file=sys.stderr,
-        )
+        say(f"{entries} of {options.baseline} found no more: write it anew with --write-baseline")
 
 
 def in_imported_files(files: list[Checked]) -> list[Finding]:
@@ -214,7 +211,7 @@ def write_report(
     if name not in formats.FOR_PEOPLE or to_file:
         for file in files:
             for problem in file.problems:
-                print(f"tapecheck: {file.path}:{problem.line}: {problem.message}", file=sys.stderr)
+                say(f"{file.path}:{problem.line}: {problem.message}")
 
 
 def exit_status(files: list[Checked], *, exit_zero: bool = False) -> int:
@@ -248,24 +245,19 @@ def _check_all(options: argparse.Namespace, wanted: Wanted, sources: Sources) ->
 
 
 def _check_stdin(name: str, wanted: Wanted, sources: Sources) -> Checked:
-    from tapecheck.source import SourceError, from_text
-    from tapecheck.source.notebook import SUFFIX, parse_notebook
+    from tapecheck.source import SourceError
+    from tapecheck.source.notebook import MAX_NOTEBOOK_BYTES, SUFFIX, parse_notebook
+    from tapecheck.source.text import parse_source
 
-    data = sys.stdin.buffer.read()
+    data = sys.stdin.buffer.read(MAX_NOTEBOOK_BYTES + 1)
     if wanted.edit:
         return _edit_stdin(data, name, wanted, sources)
-    if name.endswith(SUFFIX):
-        try:
-            return check_file(name, wanted, parse_notebook(data, name))
-        except SourceError as error:
-            return Checked(name, problems=[Problem("io-error", str(error).removeprefix(f"{name}: "))])
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        code = data.decode(encoding).removeprefix("\ufeff")
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        return Checked(name, problems=[Problem("io-error", f"not a text that Python can read: {error}")])
-    source = from_text(code, name)
-    sources.texts[name] = source.lines
+        source = parse_notebook(data, name) if name.endswith(SUFFIX) else parse_source(data, name)
+    except SourceError as error:
+        return Checked(name, problems=[Problem("io-error", str(error).removeprefix(f"{name}: "))])
+    if source.cells is None:
+        sources.texts[name] = source.lines
     return check_file(name, wanted, source)
 
 

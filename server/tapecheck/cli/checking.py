@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.source import Source
+from tapecheck.source.disk import is_file
 from tapecheck.source.notebook import Cells, cell_name
 from tapecheck.tape import Span
 
@@ -43,10 +44,13 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None, data: by
     What is found in a notebook is told of its cells. Where files are to be edited, `data` is the content of one that is
     not to be read; nothing is written here.
     """
-    if wanted.edit and not (data is None and _is_tape(path)):
-        return _edit_file(path, wanted, data)
-    checked, source = check_program(path, wanted, source)
-    return checked if source is None or source.cells is None else by_cell(checked, source.cells)
+    try:
+        if wanted.edit and not (data is None and _is_tape(path)):
+            return _edit_file(path, wanted, data)
+        checked, source = check_program(path, wanted, source)
+        return checked if source is None or source.cells is None else by_cell(checked, source.cells)
+    except Exception as error:  # the boundary: one file's failure is reported, the others go on
+        return _failed(path, error)
 
 
 def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tuple[Checked, Source | None]:
@@ -138,6 +142,8 @@ def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:
 
 
 def _is_tape(path: str) -> bool:
+    if not is_file(path):
+        return False
     try:
         with Path(path).open("rb") as file:
             return file.read(8) == b'{"tape":'
@@ -243,6 +249,8 @@ def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -
                 yield future.result() if future is not None else _check_apart(path, wanted)
             except BrokenProcessPool:
                 yield _check_apart(path, wanted)
+            except Exception as error:  # what was found could not be sent from one process to the other
+                yield _failed(path, error)
 
 
 def _check_apart(path: str, wanted: Wanted) -> Checked:
@@ -255,6 +263,12 @@ def _check_apart(path: str, wanted: Wanted) -> Checked:
     except BrokenProcessPool:
         message = "the process that analysed this file died (out of memory, or a crash of the interpreter)"
         return Checked(path, problems=[Problem("internal-error", message)])
+    except Exception as error:
+        return _failed(path, error)
+
+
+def _failed(path: str, error: Exception) -> Checked:
+    return Checked(path, problems=[Problem("internal-error", _internal("the analysis", error))])
 
 
 def _cores() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tapecheck.cli.shared import FOUND, NOTHING_FOUND, UsageError, write
 from tapecheck.record.compare import Comparison, compare
+from tapecheck.report.excerpt import printable
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Tape, TapeError, read_tape
 
@@ -63,7 +64,7 @@ def _text(comparison: Comparison, a: str, b: str) -> str:
             lines.append(f"* only in {where}: {finding.code} {finding.span.file}:{finding.span.line}: {message}")
             lines.append(f"    {detail}")
     lines.append("The runs show the same." if comparison.same else "The runs differ.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _shown(value: object) -> str:

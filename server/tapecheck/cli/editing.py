@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
+from tapecheck.report.excerpt import printable
 from tapecheck.source import Source, SourceError, from_text
 from tapecheck.source.notebook import SUFFIX, cell_name, parse_notebook
 
@@ -53,9 +54,20 @@ def unified_diff(before: Document, after: Document) -> Iterator[str]:
     for name, old in before.texts().items():
         if new[name] == old:
             continue
-        rows = difflib.unified_diff(_lines(old), _lines(new[name]), name, name)
+        rows = difflib.unified_diff(_lines(old), _lines(new[name]), quoted(name), quoted(name))
         for row in rows:
             yield row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
+
+
+def quoted(name: str) -> str:
+    """Return a file's name as git writes it in a patch: quoted where it could break the line or steer a terminal."""
+    if printable(name) == name:
+        return name
+    escaped = (
+        chr(byte) if 32 <= byte < 127 and byte not in b'\\"' else f"\\{byte:03o}"
+        for byte in name.encode("utf-8", "surrogateescape")
+    )
+    return f'"{"".join(escaped)}"'
 
 
 def _lines(text: str) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tapecheck.report import Checked, Problem
+from tapecheck.source.disk import is_folder
 from tapecheck.source.files import walk
 
 STDIN = "-"
@@ -23,7 +23,7 @@ def find_files(paths: Sequence[str]) -> Iterator[str | Checked]:
     for path in paths:
         if path == STDIN:
             candidates: Iterator[str | Checked] = iter([path])
-        elif Path(path).is_dir():
+        elif is_folder(path):
             candidates = _walk(path)
         else:
             candidates = iter([path])

@@ -6,10 +6,12 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tapecheck import __version__
-from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left
+from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, say
 from tapecheck.report.checked import DEFAULT_LEVEL, LEVELS
+from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
 
 DEFAULT_TIMEOUT = 50.0
@@ -38,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _verb(options)
     except UsageError as error:
-        print(f"tapecheck: {error}", file=sys.stderr)
+        say(str(error))
         return FAILED
     except KeyboardInterrupt:
-        print("tapecheck: interrupted", file=sys.stderr)
+        say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         return reader_left()
@@ -69,8 +71,15 @@ def _verb(options: argparse.Namespace) -> int:
     return serve()
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors cannot steer the terminal: arguments may be names of files that a shell filled in."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tapecheck",
         description=_DESCRIPTION,
         epilog=_EXIT,

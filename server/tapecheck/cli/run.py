@@ -17,7 +17,7 @@ from pathlib import Path
 from tapecheck.check import apart
 from tapecheck.cli.check import exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
-from tapecheck.cli.shared import INTERRUPTED, UsageError, real_path, write, write_file
+from tapecheck.cli.shared import INTERRUPTED, UsageError, real_path, say, write, write_file
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
@@ -30,6 +30,7 @@ from tapecheck.rules import ALL, chosen
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, suppressions
 from tapecheck.source.configuration import FILE, configuration_for
+from tapecheck.source.disk import is_file, is_folder
 from tapecheck.source.notebook import SUFFIX
 
 # The script's own traceback stands above it in full.
@@ -71,13 +72,13 @@ def run_script(options: argparse.Namespace) -> int:
 
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
-        print(f"tapecheck: {_ending(result, program.request)}", file=sys.stderr, flush=True)
+        say(*_ending(result, program.request).splitlines())
         for line in memory_ran_out(result.tape):
-            print(f"tapecheck: {line}", file=sys.stderr, flush=True)
+            say(line)
         _with_evidence(program, result)
         told = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]
         if without := untrained(result.tape, {str(name) for names in told for name in names}):
-            print(f"tapecheck: {without}", file=sys.stderr, flush=True)
+            say(without)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
     checked.fail_on, checked.recorded = options.fail_on or "hint", True
@@ -126,9 +127,9 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
         file = _file_of(options.script)
         checked, source = check_program(file, wanted) if file is not None else (Checked(options.script), None)
     else:
-        if Path(options.script).is_dir():
+        if is_folder(options.script):
             raise UsageError(f"{options.script}: is a directory: name a script in it")
-        if not Path(options.script).is_file():
+        if not is_file(options.script):
             raise UsageError(f"{options.script}: no such file")
         file = options.script
         checked, source = check_program(options.script, wanted)
@@ -196,7 +197,7 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
     """Check the other files of the program, too: those that are asked for, named by arguments, imported."""
     checked = program.checked
     for name in options.confirm:
-        if not Path(name).is_file():
+        if not is_file(name):
             raise UsageError(f"{name}: no such file")
     began = time.monotonic()
     known = {real_path(name) for name in program.sources}
@@ -225,7 +226,7 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
         checked.fixes = [*checked.fixes, *(other.fixes_of(index) for index in range(len(other.findings)))]
     _add_elsewhere(program, elsewhere)
     if left:
-        print(f"tapecheck: {left} more files of the program are judged by the run alone", file=sys.stderr)
+        say(f"{left} more files of the program are judged by the run alone")
 
 
 def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
@@ -248,7 +249,7 @@ def _file_of(module: str) -> str | None:
     """A module's file by the names of files alone, as seen from the working directory; None for an installed one."""
     base = Path(*module.split("."))
     for file in (base / "__main__.py", base.with_name(f"{base.name}.py")):
-        if file.is_file():
+        if is_file(file):
             return str(file)
     return None
 
@@ -298,7 +299,7 @@ def _trials(program: _Program, interrupted: threading.Event) -> list[Trial | Non
     request = dataclasses.replace(program.request, tape=None, watch=(), env={**program.request.env, **plain})
     mended = [_mended(program, request, index) for index in range(len(checked.findings))]
     if not any(mended):
-        print("tapecheck: there is no fix to try", file=sys.stderr)
+        say("there is no fix to try")
         return []
     before: Side | None = None
     tried: dict[tuple[str | None, tuple[tuple[str, str], ...]], Trial] = {}

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
+from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 
 NOTHING_FOUND, FOUND, FAILED, INTERRUPTED = 0, 1, 2, 130
@@ -50,6 +51,11 @@ def write(report: str, stream: TextIO | None = None) -> None:
         raise UsageError(f"cannot write the report: {error.strerror or error}") from error
 
 
+def say(message: str, *more: str) -> None:
+    """Write lines to standard error; what would steer a terminal (in a file's name, say) is replaced."""
+    print("\n".join(map(printable, (f"tapecheck: {message}", *more))), file=sys.stderr, flush=True)
+
+
 def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -87,7 +93,7 @@ def write_file(path: str, content: str | bytes) -> None:
 
 def real_path(name: str) -> str:
     """A file's absolute name, whatever links and dots lead to it."""
-    return str(Path(name).resolve())
+    return os.path.realpath(name)
 
 
 def reader_left() -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tapecheck.source import Source
 from tapecheck.source.configuration import configuration_for
+from tapecheck.source.disk import is_file
 from tapecheck.source.modules import Project, Sources
 
 _MAX_FILES = 60
@@ -94,7 +95,7 @@ def files_of(start: Iterable[str], arguments: Sequence[str] = (), directory: str
 
 def _named(argument: str, root: Path) -> Iterator[str]:
     name = argument.partition("::")[0]
-    if name.endswith(".py") and not name.startswith("-") and (root / name).is_file():
+    if name.endswith(".py") and not name.startswith("-") and is_file(root / name):
         yield str((root / name).resolve())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tapecheck.report.checked import Checked
+from tapecheck.report.excerpt import printable
 from tapecheck.report.places import Place, Places
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Span
@@ -60,7 +61,8 @@ def _command(level: str, title: str, place: Place, message: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    # What else steers a terminal would do so in the log of the workflow.
+    return printable(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from xml.etree import ElementTree as xml
 
 from tapecheck.report.checked import Checked
+from tapecheck.report.excerpt import printable
 from tapecheck.report.places import Places
 from tapecheck.rules.finding import Finding
 
@@ -46,7 +47,7 @@ def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
             what = xml.SubElement(case, "failure" if file.fails(finding) else "skipped")
             what.set("type", f"{finding.severity} {finding.code}")
             what.set("message", _clean(finding.message.partition("\n")[0]))
-            what.text = _clean(_told(finding))
+            what.text = _told(finding)
         if not file.findings and not file.problems:
             xml.SubElement(suite, "testcase", {"name": "tapecheck", "classname": _clean(path), "time": "0"})
     for key, value in _texts(totals).items():
@@ -56,11 +57,12 @@ def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
 
 
 def _told(finding: Finding) -> str:
-    rows = [f"{finding.span.file}:{finding.span.line}:{finding.span.column}: {finding.message}"]
+    first, *notes = finding.message.splitlines() or [""]
+    rows = [f"{finding.span.file}:{finding.span.line}:{finding.span.column}: {first}", *notes]
     rows += [f"  {label.span.file}:{label.span.line}: {label.message}" for label in finding.labels]
     rows += finding.notes
     rows += [f"help: {finding.help}"] if finding.help else []
-    return "\n".join([*rows, finding.url])
+    return "\n".join(map(_clean, [*rows, finding.url]))
 
 
 def _texts(counts: dict[str, int]) -> dict[str, str]:
@@ -68,4 +70,4 @@ def _texts(counts: dict[str, int]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    return _UNSPEAKABLE.sub("\ufffd", text)
+    return _UNSPEAKABLE.sub("\ufffd", printable(text))

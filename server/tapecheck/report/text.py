@@ -299,7 +299,8 @@ def coloured_diff(patch: str, *, colour: bool = False) -> str:
         return patch
     paint = Paint(colour)
     styles = {"+": "added", "-": "removed", "@": "gutter"}
-    rows = patch.split("\n")
+    # Shown to people: what of the source would steer a terminal is replaced, as in an excerpt.
+    rows = ["\t".join(map(printable, row.split("\t"))) for row in patch.split("\n")]
     return "\n".join(
         paint("strong" if row.startswith(("+++ ", "--- ")) else styles.get(row[:1], ""), row)
         if row.startswith(("+", "-", "@"))

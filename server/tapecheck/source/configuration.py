@@ -13,8 +13,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from tapecheck.source.disk import is_file, read_regular
+
 FILE = "pyproject.toml"
 _KEYS = ("select", "ignore", "run", "launcher", "extra-paths")
+_MAX_BYTES, _MAX_PARTS = 500_000, 100
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
 _TABLE = re.compile(r"^\[tool\.tapecheck\][ \t]*(?:#[^\r\n]*)?(?:\r\n|\n|$)", re.MULTILINE)
 _IGNORE = re.compile(r"^[ \t]*ignore[ \t]*=[ \t]*\[", re.MULTILINE)
@@ -46,7 +50,7 @@ def configuration_for(path: str) -> Configuration:
     if _ADDRESS.match(path):
         # A document without a file, known by its address.
         return Configuration()
-    for folder in Path(path).absolute().parents:
+    for folder in _above(path):
         file = folder / FILE
         try:
             stat = file.stat()
@@ -67,15 +71,14 @@ def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
     None where there is no such file, or none that can be edited with the rest left as it is.
     """
     file = configuration_for(path).file or next(
-        (str(folder / FILE) for folder in Path(path).absolute().parents if (folder / FILE).is_file()), None
+        (str(folder / FILE) for folder in _above(path) if is_file(folder / FILE)), None
     )
     if file is None:
         return None
     try:
         # Written back as it was read: line ends too.
-        with Path(file).open(encoding="utf-8", newline="") as stream:
-            text = stream.read()
-        before = tomllib.loads(text.replace("\r\n", "\n"))
+        text = _text(file)
+        before = _loads(text)
     except (OSError, ValueError):
         return None
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -92,7 +95,7 @@ def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
             some = bool(_table(before).get("ignore"))
             at, added = array.end(), f'"{code}", ' if some else f'"{code}"'
     try:
-        after = tomllib.loads((text[:at] + added + text[at:]).replace("\r\n", "\n"))
+        after = _loads(text[:at] + added + text[at:])
     except ValueError:
         return None
     if set(_table(after).get("ignore", ())) != {code, *_table(before).get("ignore", ())}:
@@ -109,11 +112,18 @@ def _table(data: dict[str, Any]) -> dict[str, Any]:
 
 def _read(file: Path) -> Configuration | None:
     """The configuration of one file; None where it has no table of ours."""
+    text = None
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = _text(file)
+        data = _loads(text)
+    except IsADirectoryError:
+        return None
     except (OSError, ValueError) as error:
-        said = f"{file}: {error}"
-        return Configuration(str(file), problems=(said,)) if _mentions(file) else None
+        # Where it could not be looked into, nobody knows whether it has a table of ours.
+        if text is not None and "tool.tapecheck" not in text and not isinstance(error, _Unread):
+            return None
+        said = error.strerror if isinstance(error, OSError) else error
+        return Configuration(str(file), problems=(f"{file}: {said}",))
     tool = data.get("tool")
     if not isinstance(tool, dict) or "tapecheck" not in tool:
         return None
@@ -132,8 +142,33 @@ def _read(file: Path) -> Configuration | None:
     )  # fmt: skip
 
 
-def _mentions(file: Path) -> bool:
+class _Unread(ValueError):
+    """The text is too large or too deep to be parsed."""
+
+
+def _above(path: str) -> list[Path]:
+    """Return the folders above a file, the nearest first; none where the working directory is gone."""
     try:
-        return b"tool.tapecheck" in file.read_bytes()
+        return list(Path(path).absolute().parents)
     except OSError:
-        return False
+        return []
+
+
+def _text(file: str | Path) -> str:
+    """Return the text with its line ends as they are; raises OSError or ValueError."""
+    data = read_regular(file, _MAX_BYTES)
+    if len(data) > _MAX_BYTES:
+        raise _Unread(f"larger than {_MAX_BYTES // 1000} kB, not read")
+    return data.decode("utf-8")
+
+
+def _loads(text: str) -> dict[str, Any]:
+    """Parse TOML; raises ValueError for what is none or too deep."""
+    # The parser's time grows with the square of a key's parts.
+    if any(line.count(".") > _MAX_PARTS and _STRING.sub("", line).count(".") > _MAX_PARTS for line in text.split("\n")):
+        raise _Unread(f"a line with more than {_MAX_PARTS} parts of a key, not read")
+    try:
+        data: dict[str, Any] = tomllib.loads(text.replace("\r\n", "\n"))
+    except (RecursionError, MemoryError):
+        raise _Unread("nested too deeply to be read") from None
+    return data

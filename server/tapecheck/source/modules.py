@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tapecheck.source.disk import exists, is_file
 from tapecheck.source.files import holds_code
 from tapecheck.source.text import Source, SourceError, read_source
 
@@ -86,7 +87,7 @@ class Project:
     def _module_file(self, folder: Path, parts: list[str]) -> str | None:
         base = folder.joinpath(*parts) if parts else folder
         for candidate in ([base.with_suffix(".py")] if parts else []) + [base / "__init__.py"]:
-            if candidate.is_file() or (self.open_files and str(candidate.absolute()) in self.open_files):
+            if is_file(candidate) or (self.open_files and str(candidate.absolute()) in self.open_files):
                 return str(candidate)
         return None
 
@@ -113,7 +114,7 @@ class Sources:
                     self._kept.move_to_end(path)
                     return known[1]
             source = read_source(path)
-        except (OSError, SourceError):
+        except (OSError, ValueError, SourceError):
             return None
         with self._lock:
             self._kept[path] = (stamp, source)
@@ -131,10 +132,10 @@ def _project_root(file: Path) -> Path | None:
     """The nearest folder above a file that looks like the root of a project."""
     try:
         parents = file.resolve().parents
-    except OSError:
+    except (OSError, RuntimeError):  # links in a circle are a RuntimeError up to Python 3.12
         return None
     for folder in list(parents)[:_MAX_UP]:
-        if any((folder / mark).exists() for mark in ("pyproject.toml", "setup.py", "setup.cfg", ".git")):
+        if any(exists(folder / mark) for mark in ("pyproject.toml", "setup.py", "setup.cfg", ".git")):
             return folder
     return None
 
@@ -153,7 +154,7 @@ def _homes(root: Path) -> dict[str, set[str]]:
                 homes.setdefault(name[:-3], set()).add(folder)
         for name in folders:
             homes.setdefault(name, set()).add(folder)
-        seen += len(files)
+        seen += 1 + len(files)
         if seen > _MAX_FILES:
             break
     return homes

@@ -14,13 +14,15 @@ import tokenize
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from tapecheck.source.disk import read_regular
 from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, repaired, split_lines
 from tapecheck.tape import Span
 
 SUFFIX = ".ipynb"
+MAX_NOTEBOOK_BYTES = 200_000_000
+"""Notebooks hold pictures, too: what counts as a large program is asked of their cells."""
 
 # Magics whose text is Python that runs in the notebook's own namespace.
 _PYTHON_MAGICS = "time|timeit|prun|memit|mprun|lprun|debug"
@@ -124,19 +126,20 @@ def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
 
 def read_notebook(path: str) -> Source:
     """The program of a notebook file; raises SourceError where it is none or not one of Python."""
-    file = Path(path)
     try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from error
+        data = read_regular(path, MAX_NOTEBOOK_BYTES)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     return parse_notebook(data, path)
 
 
 def parse_notebook(data: bytes, path: str) -> Source:
     """The program of a notebook in the JSON of Jupyter, format 4; raises SourceError where it is none."""
+    if len(data) > MAX_NOTEBOOK_BYTES:
+        raise SourceError(f"{path}: larger than {MAX_NOTEBOOK_BYTES // 1_000_000} MB, not analysed")
     try:
         content = json.loads(data.decode("utf-8-sig"))
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise SourceError(f"{path}: not a notebook: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
         old = isinstance(content, dict) and isinstance(content.get("worksheets"), list)

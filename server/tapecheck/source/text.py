@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tapecheck.source.disk import read_regular
+
 if TYPE_CHECKING:
     from tapecheck.source.notebook import Cells
 
 MAX_BYTES = 4_000_000
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _MAX_REPAIRS = 20
+# Made for the names of hosts: their time grows with the square of the length.
+_SLOW = ("punycode", "idna")
 
 
 class SourceError(Exception):
@@ -63,16 +67,30 @@ def read_source(path: str) -> Source:
         from tapecheck.source.notebook import read_notebook
 
         return read_notebook(path)
+    return parse_source(read_bytes(path), path)
+
+
+def read_bytes(path: str) -> bytes:
+    """Return what a file holds; raises SourceError where it cannot be read, is no regular file or too large."""
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
-        data = file.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from error
+        data = read_regular(path, MAX_BYTES)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if len(data) > MAX_BYTES:
+        raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
+    return data
+
+
+def parse_source(data: bytes, path: str) -> Source:
+    """Decode a program as Python does and parse it; raises SourceError where it is no text or too large."""
+    if len(data) > MAX_BYTES:
+        raise SourceError(f"{path}: larger than {MAX_BYTES // 1_000_000} MB, not analysed")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        if encoding in _SLOW:
+            raise LookupError(f"unknown encoding: {encoding}")
         text = data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+    except (SyntaxError, ValueError, LookupError) as error:
         raise SourceError(f"{path}: not a text that Python can read: {error}") from error
     return from_text(text.removeprefix("\ufeff"), path)
 
