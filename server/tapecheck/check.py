@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from tapecheck.interpret import Interpretation, interpret
-from tapecheck.rules import judge
-from tapecheck.rules.finding import Finding
+from tapecheck.rules import ALL, chosen, judge
+from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
-from tapecheck.source.configuration import configuration_for
+from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
+from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
+
+UNUSED = "unused-ignore"
+"""The code under which comments are reported that switch nothing off."""
 
 
 @dataclass(slots=True)
@@ -42,7 +47,7 @@ def check(
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
     `select` and `ignore` hold rule codes, names or prefixes of codes; comments in the source
-    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file, and the project's pyproject.toml says
+    (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file, and the project's configuration says
     which are wanted where `select` does not, and which are not. `cancelled` is asked often; once it
     answers True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved.
@@ -50,7 +55,7 @@ def check(
     interpretation = interpret(source, cancelled=cancelled, open_files=open_files)
     project = configuration_for(source.path)
     wanted = project.select if select is None else select
-    findings = judge(interpretation.tapes, select=wanted, ignore=(*ignore, *project.ignore))
+    findings = judge(interpretation.tapes, select=wanted, ignore=(*ignore, *project.ignored(source.path)))
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = apart(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
@@ -66,3 +71,54 @@ def apart(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding]
         off_here = bool(off) and off.hide(finding.code, finding.name, span.line, max(span.line, span.end_line))
         (hidden if off_here else kept).append(finding)
     return kept, hidden
+
+
+def unused_ignores(
+    report: Report,
+    *,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] = (),
+    shown_by_run: Iterable[Finding] = (),
+) -> list[Unused]:
+    """Return the comments of a file that switch nothing off, as far as that is certain.
+
+    A rule that is not judged here, or not to the end, may have something to report all the same. `shown_by_run` are
+    findings that comments may hide, too.
+    """
+    source = report.source
+    if "tapecheck:" not in source.text or source.error is not None:
+        return []
+    project = configuration_for(source.path)
+    wanted = project.select if select is None else select
+    ignored = (*ignore, *project.ignored(source.path))
+    if names_rule(ignored, UNUSED, UNUSED):
+        return []
+    judged = {rule.code for rule in chosen(wanted, ignored)}
+    hidden = [
+        Hidden(one.code, one.name, one.span.line, max(one.span.line, one.span.end_line))
+        for one in (*report.suppressed, *shown_by_run)
+    ]
+    interpretation = report.interpretation
+    whole = all(tape.complete for tape in interpretation.tapes) and not interpretation.exhausted
+    found = []
+    for one in unused(source, hidden, [(rule.code, rule.name) for rule in ALL]):
+        meant = [rule.code for rule in ALL if not one.names or names_rule(one.names, rule.code, rule.name)]
+        if (whole and judged.issuperset(meant)) or (one.names and one.names == one.unknown):
+            found.append(one)
+    return found
+
+
+def severity_of(finding: Finding, project: Configuration) -> Severity:
+    """Return the severity that a project's configuration gives a finding; its own where it gives none."""
+    return cast(Severity, project.severity_of(finding.code, finding.name) or finding.severity)
+
+
+def configuration_problems(configuration: Configuration) -> list[str]:
+    """Return what is wrong in a project's configuration, one line each: its form, and rules that do not exist."""
+    names = [UNUSED, *(name for rule in ALL for name in (rule.code, rule.name))]
+    unknown = [
+        f"{configuration.file}: `{key}`: no rule is called {name!r}{did_you_mean(name, names)}"
+        for key, name in dict.fromkeys(configuration.rules_named())
+        if name != UNUSED and not any(name and (name == rule.name or rule.code.startswith(name)) for rule in ALL)
+    ]
+    return [*configuration.problems, *unknown]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tapecheck.check import configuration_problems
+from tapecheck.source.configuration import KEYS, parse, tomllib
 from tests.cases import under_torch
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +48,13 @@ def test_commands_print_what_is_shown(command: str, shown: str) -> None:
 def test_links_lead_to_files(path: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         assert link.startswith("http") or (path.parent / link).exists(), link
+
+
+def test_the_configuration_page_has_every_key_and_its_example_is_right() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    listed = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
+    assert {name for row in listed for name in re.findall(r"`([^`]+)`", row)} == set(KEYS)
+    example = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert example is not None
+    found = parse(tomllib.loads(example[1]), "tapecheck.toml", own=True)
+    assert configuration_problems(found) == [] and found.per_file_ignores and found.severity

@@ -249,6 +249,7 @@ def test_concise_has_a_line_each_and_marks_what_can_be_fixed() -> None:
         f"gan.py:12:5: error[TAPE101] [?] {said}",
         f"gan.py:12:5: error[TAPE101] {said}",
         "Found 3 findings in 1 file: 3 errors.",
+        "1 fixable with `--fix`, 1 more with `--fix --unsafe-fixes`.",
     ]
     assert concise.render([file], quiet=True).splitlines() == lines[:3]
 

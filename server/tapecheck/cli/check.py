@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -29,7 +30,9 @@ from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.rules.finding import Finding
 from tapecheck.source import split_lines
-from tapecheck.source.configuration import configuration_for
+from tapecheck.source.configuration import configuration_for, did_you_mean, use, valid_pattern
+from tapecheck.source.files import Choice
+from tapecheck.source.suppress import names_rule
 
 
 def check_paths(options: argparse.Namespace) -> int:
@@ -38,11 +41,10 @@ def check_paths(options: argparse.Namespace) -> int:
     sources = Sources()
     files = list(_check_all(options, wanted, sources))
     for file in files:
-        file.fail_on = options.fail_on or DEFAULT_LEVEL
+        apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
-    for problem in dict.fromkeys(problem for file in files for problem in configuration_for(file.path).problems):
-        say(problem)
+    warn_of_configuration([file.path for file in files])
     if not files and not options.quiet:
         say("no Python files found under the given paths")
     if options.diff:
@@ -52,8 +54,7 @@ def check_paths(options: argparse.Namespace) -> int:
     aside = wanted.edit and STDIN in options.paths
     if wanted.edit:
         _write_edited(files, options)
-    if options.baseline is not None:
-        _hide_known(files, sources, options)
+    _hide_known(files, sources, options)
     recorded = any(finding.evidence is not None for file in files for finding in file.findings)
     write_report(files, sources, options, evidence=recorded, aside=bool(aside))
     elsewhere = in_imported_files(files)
@@ -66,6 +67,29 @@ def check_paths(options: argparse.Namespace) -> int:
     if wanted.edit and not options.quiet:
         print(text.edited(files, ignored=options.add_ignore), end="", file=sys.stderr)
     return exit_status(files, exit_zero=options.exit_zero)
+
+
+def apply_configuration(file: Checked, fail_on: str, *, asked: bool) -> None:
+    """Give findings the severities that their project wants, and the file the level that fails.
+
+    `asked` says that the command line names that level, which goes before the configuration.
+    """
+    from tapecheck.check import severity_of
+
+    project = configuration_for(file.path)
+    file.fail_on = fail_on if asked else project.fail_on or fail_on
+    for finding in file.findings:
+        finding.severity = severity_of(finding, project)
+
+
+def warn_of_configuration(paths: Iterable[str]) -> None:
+    """Say once what is wrong in the configuration of some files."""
+    from tapecheck.check import configuration_problems
+
+    projects = {project.file: project for project in map(configuration_for, paths)}
+    for project in projects.values():
+        for problem in configuration_problems(project):
+            say(problem)
 
 
 def _edit(options: argparse.Namespace) -> Literal["", "fix", "unsafe", "ignore"]:
@@ -131,19 +155,33 @@ def _write_baseline(files: list[Checked], sources: Sources, options: argparse.Na
 
 
 def _hide_known(files: list[Checked], sources: Sources, options: argparse.Namespace) -> None:
-    """Take out of the report what the baseline has, and say which of its entries are there no more."""
-    try:
-        known = baseline.read(options.baseline)
-    except baseline.BaselineError as error:
-        raise UsageError(str(error)) from error
-    gone = baseline.hide(files, sources, known, options.baseline)
-    if options.quiet:
-        return
-    if hidden := sum(file.known for file in files):
-        say(f"{text.count(hidden, 'finding')} of {options.baseline} left out")
-    if gone:
-        entries = "1 entry" if gone == 1 else f"{gone} entries"
-        say(f"{entries} of {options.baseline} found no more: write it anew with --write-baseline")
+    """Take out of the report what baselines have, and say which of their entries are there no more."""
+    for path, own in _baselines(files, options).items():
+        try:
+            known = baseline.read(path)
+        except baseline.BaselineError as error:
+            raise UsageError(str(error)) from error
+        gone = baseline.hide(own, sources, known, path)
+        if options.quiet:
+            continue
+        if hidden := sum(file.known for file in own):
+            say(f"{text.count(hidden, 'finding')} of {path} left out")
+        if gone:
+            entries = "1 entry" if gone == 1 else f"{gone} entries"
+            say(f"{entries} of {path} found no more: write it anew with --write-baseline")
+
+
+def _baselines(files: list[Checked], options: argparse.Namespace) -> dict[str, list[Checked]]:
+    """Return the files by the baseline that holds for them: that of the command line, or of their project."""
+    if options.baseline is not None:
+        return {options.baseline: files}
+    found: dict[str, list[Checked]] = {}
+    for file in files:
+        project = configuration_for(file.path)
+        if project.baseline is not None:
+            path = os.path.join(project.folder, project.baseline)  # noqa: PTH118
+            found.setdefault(os.path.relpath(path), []).append(file)
+    return found
 
 
 def in_imported_files(files: list[Checked]) -> list[Finding]:
@@ -158,6 +196,9 @@ def in_imported_files(files: list[Checked]) -> list[Finding]:
         if place in known:
             continue
         known.add(place)
+        ignored = configuration_for(finding.span.file).ignored(finding.span.file)
+        if names_rule(ignored, finding.code, finding.name):
+            continue
         try:
             found += apart([finding], suppressions(read_source(finding.span.file)))[0]
         except SourceError:
@@ -167,14 +208,21 @@ def in_imported_files(files: list[Checked]) -> list[Finding]:
 
 def wanted_rules(options: argparse.Namespace) -> Wanted:
     """The rules that a command line asks for; raises UsageError where it names one that does not exist."""
+    from tapecheck.check import UNUSED
     from tapecheck.rules import ALL
 
+    if options.config is not None and not Path(options.config).is_file():
+        raise UsageError(f"{options.config}: no such file")
+    use(options.config, isolated=options.isolated)
     for name in [*(options.select or ()), *options.ignore]:
-        if not any(name == rule.name or rule.code.startswith(name) for rule in ALL):
-            raise UsageError(f"no rule is called {name!r}: `tapecheck explain` lists them all")
+        if name != UNUSED and not any(name == rule.name or rule.code.startswith(name) for rule in ALL):
+            names = [UNUSED, *(name for rule in ALL for name in (rule.code, rule.name))]
+            raise UsageError(f"no rule is called {name!r}{did_you_mean(name, names)}: `tapecheck rule` lists them all")
     select = tuple(options.select) if options.select is not None else None
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
-    return Wanted(select, tuple(options.ignore), options.fixes and shown)
+    return Wanted(
+        select, tuple(options.ignore), options.fixes and shown, config=options.config, isolated=options.isolated
+    )
 
 
 def write_report(
@@ -231,8 +279,17 @@ def _fails(file: Checked) -> bool:
     return any(file.fails(finding) for finding in file.findings)
 
 
+def choice_of(options: argparse.Namespace) -> Choice:
+    """Return what the command line says of the files to leave out."""
+    for name in [*(options.exclude or ()), *options.extend_exclude]:
+        if not valid_pattern(name):
+            raise UsageError(f"{name!r} is not a valid pattern")
+    exclude = tuple(options.exclude) if options.exclude is not None else None
+    return Choice(exclude, tuple(options.extend_exclude), options.respect_gitignore, options.force_exclude)
+
+
 def _check_all(options: argparse.Namespace, wanted: Wanted, sources: Sources) -> Iterator[Checked]:
-    entries = list(find_files(options.paths))
+    entries = list(find_files(options.paths, choice_of(options)))
     paths = [entry for entry in entries if isinstance(entry, str) and entry != STDIN]
     checked = check_files(paths, wanted, options.jobs)
     for entry in entries:

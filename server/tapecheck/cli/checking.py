@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Literal
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.source import Source
+from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
 from tapecheck.source.notebook import Cells, cell_name
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+    from tapecheck.source.suppress import Unused
 
 _WORTH_PROCESSES = 24
 
@@ -29,13 +31,16 @@ class Wanted:
     """What to look for: rule codes, prefixes or names (None: all); whether fixes are wanted.
 
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
-    that switch off what is found (`ignore`).
+    that switch off what is found (`ignore`). `config` is the configuration that holds for every file, `isolated` says
+    that none does.
     """
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     fixes: bool = True
     edit: Literal["", "fix", "unsafe", "ignore"] = ""
+    config: str | None = None
+    isolated: bool = False
 
 
 def check_file(path: str, wanted: Wanted, source: Source | None = None, data: bytes | None = None) -> Checked:
@@ -45,18 +50,21 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None, data: by
     not to be read; nothing is written here.
     """
     try:
+        use(wanted.config, isolated=wanted.isolated)
         if wanted.edit and not (data is None and _is_tape(path)):
             return _edit_file(path, wanted, data)
-        checked, source = check_program(path, wanted, source)
+        checked, source = check_program(path, wanted, source, comments=True)
         return checked if source is None or source.cells is None else by_cell(checked, source.cells)
     except Exception as error:  # the boundary: one file's failure is reported, the others go on
         return _failed(path, error)
 
 
-def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tuple[Checked, Source | None]:
+def check_program(
+    path: str, wanted: Wanted, source: Source | None = None, *, comments: bool = False
+) -> tuple[Checked, Source | None]:
     """Check one file as `check_file` does, a notebook as the one program that its cells are.
 
-    Answers the source, too, None where there is none.
+    Returns the source, too, None where there is none. `comments` says that those are reported which switch nothing off.
     """
     from tapecheck.check import check
     from tapecheck.source import SourceError, read_source
@@ -84,7 +92,24 @@ def check_program(path: str, wanted: Wanted, source: Source | None = None) -> tu
                 checked.fixes.append([])
                 message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
+    if comments:
+        _add_unused(checked, report, wanted)
     return checked, source
+
+
+def _add_unused(checked: Checked, report: Report, wanted: Wanted) -> None:
+    """Add the comments that switch nothing off, each with the fix that takes it away, in the order of lines."""
+    from tapecheck.check import UNUSED, unused_ignores
+    from tapecheck.cli.comments import finding_of, fix_of
+
+    if wanted.select is not None and UNUSED not in wanted.select:
+        return
+    found = unused_ignores(report, select=wanted.select, ignore=wanted.ignore)
+    pairs = [(finding, checked.fixes_of(index)) for index, finding in enumerate(checked.findings)]
+    pairs += [(finding_of(one, checked.path), [fix_of(one, checked.path)] if wanted.fixes else []) for one in found]
+    pairs.sort(key=lambda pair: (pair[0].span.file, pair[0].span.line, pair[0].span.column))
+    checked.findings = [finding for finding, _ in pairs]
+    checked.fixes = [fixes for _, fixes in pairs] if wanted.fixes else []
 
 
 def _tell(checked: Checked, report: Report) -> None:
@@ -102,13 +127,16 @@ def _tell(checked: Checked, report: Report) -> None:
 
 def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:
     """Check a file and work out how it is edited; the result is of the edited one."""
-    from tapecheck.check import check
+    from tapecheck.check import check, unused_ignores
     from tapecheck.cli.editing import Document, open_document
     from tapecheck.cli.fixing import add_ignores, can_be_written, fix_document, read_document
     from tapecheck.source import SourceError, read_source
 
     def judged(document: Document) -> Report:
         return check(document.source(), select=wanted.select, ignore=wanted.ignore)
+
+    def idle(report: Report) -> list[Unused]:
+        return unused_ignores(report, select=wanted.select, ignore=wanted.ignore)
 
     checked = Checked(path)
     try:
@@ -130,13 +158,14 @@ def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:
             outcome = add_ignores(document, data, judged)
         else:
             unsafe = wanted.edit == "unsafe"
-            outcome = fix_document(document, data, judged, unsafe=unsafe, remaining=wanted.fixes)
+            outcome = fix_document(document, data, judged, idle, unsafe=unsafe, remaining=wanted.fixes)
     except Exception as error:
         checked = check_file(path, replace(wanted, edit=""), document.source())
         checked.problems.append(Problem("internal-error", _internal("editing the file", error)))
         return checked
     _tell(checked, outcome.report)
     checked.fixes, checked.rewrite = outcome.fixes, outcome.rewrite
+    _add_unused(checked, outcome.report, wanted)
     cells = outcome.document.source().cells
     return checked if cells is None else by_cell(checked, cells)
 

@@ -7,26 +7,26 @@ from collections.abc import Iterator, Sequence
 
 from tapecheck.report import Checked, Problem
 from tapecheck.source.disk import is_folder
-from tapecheck.source.files import walk
+from tapecheck.source.files import Choice, left_out, walk
 
 STDIN = "-"
 
 
-def find_files(paths: Sequence[str]) -> Iterator[str | Checked]:
-    """The Python files and notebooks under the paths, each once, folders in the order of names.
+def find_files(paths: Sequence[str], choice: Choice | None = None) -> Iterator[str | Checked]:
+    """Yield the Python files and notebooks under the paths, each once, folders in the order of names.
 
-    A file named by itself is taken whatever it is called. Folders that hold no code of the project (hidden
-    ones, virtual environments, build outputs) are left out, and links to folders are not followed. A path
-    that cannot be read is answered as the entry that says so.
+    A file named by itself is taken whatever it is called, unless excluded files are to be left out even then. What is
+    left out of folders is said in `walk`. A path that cannot be read yields the entry that says so.
     """
+    choice = choice or Choice()
     seen: set[str] = set()
     for path in paths:
         if path == STDIN:
             candidates: Iterator[str | Checked] = iter([path])
         elif is_folder(path):
-            candidates = _walk(path)
+            candidates = _walk(path, choice)
         else:
-            candidates = iter([path])
+            candidates = iter([] if left_out(path, choice) else [path])
         for candidate in candidates:
             if isinstance(candidate, Checked):
                 yield candidate
@@ -37,8 +37,8 @@ def find_files(paths: Sequence[str]) -> Iterator[str | Checked]:
                 yield candidate
 
 
-def _walk(top: str) -> Iterator[str | Checked]:
+def _walk(top: str, choice: Choice) -> Iterator[str | Checked]:
     broken: list[OSError] = []
-    yield from walk(top, broken.append)
+    yield from walk(top, broken.append, choice)
     for error in broken:
         yield Checked(str(error.filename), problems=[Problem("io-error", str(error.strerror))])

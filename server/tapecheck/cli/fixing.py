@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tapecheck.check import UNUSED
+from tapecheck.cli.comments import fix_of
 from tapecheck.cli.editing import Document, open_document, unified_diff
 from tapecheck.fixes import Edit, Fix, fixes_for
 from tapecheck.report.checked import Rewrite
 from tapecheck.rules.finding import Finding
 from tapecheck.source import SourceError, split_lines
-from tapecheck.source.suppress import ignore_line
+from tapecheck.source.suppress import Unused, ignore_line
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -48,9 +50,17 @@ def can_be_written(document: Document, data: bytes) -> bool:
 
 
 def fix_document(
-    document: Document, data: bytes, check: Callable[[Document], Report], *, unsafe: bool, remaining: bool
+    document: Document,
+    data: bytes,
+    check: Callable[[Document], Report],
+    unused: Callable[[Report], list[Unused]],
+    *,
+    unsafe: bool,
+    remaining: bool,
 ) -> Outcome:
     """Make the preferred fix of one finding after the other until none is left that may be made.
+
+    Comments that switch nothing off in the end, as `unused` has it, are taken away last.
 
     Every fix was verified against the file as it is then, with the fixes before it made. `unsafe` allows fixes that
     change what is learned; `remaining` says that the fixes of what is left are wanted.
@@ -67,6 +77,14 @@ def fix_document(
         finding, fix, document = step
         done.append(f"{finding.code} {finding.span.file}:{finding.span.line}: {fix.title}")
         states.add(_state(document))
+        report = check(document)
+    idle = unused(report)
+    for one in reversed(idle):
+        edited = document.edited(fix_of(one, report.source.path).edits)
+        if edited is not None:
+            document = edited
+            done.append(f"{UNUSED} {report.source.path}:{one.line}: {fix_of(one, report.source.path).title}")
+    if idle:
         report = check(document)
     left = [fixes_for(report, finding) if remaining else [] for finding in report.findings]
     return _outcome(first, document, data, report, left, done)

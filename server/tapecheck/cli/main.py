@@ -111,6 +111,15 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--stdin-filename", default="-", metavar="NAME", help="the name of what - reads, for the report"
     )
+    files = check.add_argument_group("which files", "Patterns are those of .gitignore files.")
+    files.add_argument("--exclude", action="extend", type=_names, metavar="PATTERNS",
+                       help="what to leave out of folders, in the place of the default")  # fmt: skip
+    files.add_argument("--extend-exclude", action="extend", type=_names, default=[], metavar="PATTERNS",
+                       help="what to leave out of folders, too")  # fmt: skip
+    files.add_argument("--respect-gitignore", action=argparse.BooleanOptionalAction, default=None,
+                       help="leave out what .gitignore files name (default: yes)")  # fmt: skip
+    files.add_argument("--force-exclude", action=argparse.BooleanOptionalAction, default=None,
+                       help="leave out excluded files even where they are named (default: no)")  # fmt: skip
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: as many as cores)")
 
     run = verbs.add_parser(
@@ -197,6 +206,8 @@ def _add_common(
     parser.add_argument(
         "--ignore", action="extend", type=_names, default=[], metavar="RULES", help="rules not to report"
     )
+    parser.add_argument("--config", metavar="FILE", help="the configuration to use for every file")
+    parser.add_argument("--isolated", action="store_true", help="use no configuration file")
     parser.add_argument("--no-fixes", dest="fixes", action="store_false", help="do not work out fixes")
     colours = ("auto", "always", "never")
     parser.add_argument("--color", choices=colours, default="auto", help="(default: auto)")

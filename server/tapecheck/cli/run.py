@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.check import apart
-from tapecheck.cli.check import exit_status, wanted_rules, write_report
+from tapecheck.cli.check import apply_configuration, exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
 from tapecheck.cli.shared import INTERRUPTED, UsageError, real_path, say, write, write_file
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
@@ -81,7 +81,8 @@ def run_script(options: argparse.Namespace) -> int:
             say(without)
         if options.verify_fix and result.how_ended != "cancelled":
             checked.trials = _trials(program, interrupted)
-    checked.fail_on, checked.recorded = options.fail_on or "hint", True
+    apply_configuration(checked, options.fail_on or "hint", asked=True)
+    checked.recorded = True
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
@@ -136,7 +137,7 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
     program = _Program(checked, source, RunRequest(options.script))
     project = configuration_for(checked.path)
     select = project.select if wanted.select is None else wanted.select
-    told = {rule.code for rule in chosen(select, (*wanted.ignore, *project.ignore))}
+    told = {rule.code for rule in chosen(select, (*wanted.ignore, *project.ignored(checked.path)))}
     program.unwanted = frozenset(rule.code for rule in ALL if rule.code not in told)
     if source is not None:
         program.sources[checked.path] = source

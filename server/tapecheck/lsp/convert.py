@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
+from tapecheck.check import UNUSED
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
@@ -24,9 +25,6 @@ from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
-
-UNUSED = "unused-ignore"
-"""The code of comments that switch nothing off."""
 
 _SEVERITY = {
     "error": t.DiagnosticSeverity.Error,

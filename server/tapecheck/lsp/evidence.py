@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tapecheck.check import severity_of
 from tapecheck.lsp.document import split_lines
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
@@ -130,7 +131,8 @@ def _show(
     stale: bool = False,
 ) -> Shown:
     static = None if evidence is not None and evidence.verdict == "found-by-run" else finding
-    severity = settings.severity.get(finding.code, settings.severity.get(finding.name, finding.severity))
+    configured = severity_of(finding, configuration_for(finding.span.file))
+    severity = settings.severity.get(finding.code, settings.severity.get(finding.name, configured))
     first, said = finding.message, ""
     if evidence is not None and recording is not None:
         finding = dataclasses.replace(finding, evidence=evidence)
@@ -166,7 +168,7 @@ def _selected(finding: Finding, settings: Settings, path: str) -> bool:
 
     project = configuration_for(path)
     select = project.select if settings.select is None else settings.select
-    return (select is None or named(select)) and not named((*settings.ignore, *project.ignore))
+    return (select is None or named(select)) and not named((*settings.ignore, *project.ignored(path)))
 
 
 def _line_map(old: str, new: str) -> Callable[[int], int | None]:

@@ -23,6 +23,7 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
 
 from tapecheck import __version__
+from tapecheck.check import configuration_problems
 from tapecheck.lsp import actions, commands, convert, features, sync, workspace
 from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
@@ -191,7 +192,7 @@ class Server(LanguageServer):
             return None
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
-        for problem in configuration_for(snapshot.path).problems:
+        for problem in configuration_problems(configuration_for(snapshot.path)):
             self.say_once(problem)
         return analysis
 
@@ -442,7 +443,8 @@ async def initialized(ls: Server, params: t.InitializedParams) -> None:
         section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
         wanted.append(t.Registration("tapecheck-configuration", t.WORKSPACE_DID_CHANGE_CONFIGURATION, section))
     if ls.client.watches_files:
-        patterns = [t.FileSystemWatcher(f"**/{name}") for name in ("*.py", "*.ipynb", "pyproject.toml")]
+        names = ("*.py", "*.ipynb", "pyproject.toml", "tapecheck.toml")
+        patterns = [t.FileSystemWatcher(f"**/{name}") for name in names]
         watchers = t.DidChangeWatchedFilesRegistrationOptions(patterns)
         wanted.append(t.Registration("tapecheck-files", t.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers))
     if wanted:

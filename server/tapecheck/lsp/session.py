@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tapecheck.check import unused_ignores
 from tapecheck.lsp import runs
 from tapecheck.lsp.calls import calls, training_loops, walked_lines
 from tapecheck.lsp.document import Document
@@ -22,9 +23,9 @@ from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
 from tapecheck.source import MAX_BYTES, Source, from_text
-from tapecheck.source.configuration import configuration_for, ignore_in_project
+from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.notebook import join
-from tapecheck.source.suppress import Hidden, Unused, ignore_file, ignore_line, names_rule, rules_at, unused
+from tapecheck.source.suppress import Unused, ignore_file, ignore_line, names_rule, rules_at
 from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
@@ -397,28 +398,9 @@ class Session:
     def unused(self, analysis: Analysis) -> list[Unused]:
         """The comments of a file that switch nothing off, as far as that is certain."""
         report, settings = analysis.report, analysis.snapshot.settings
-        source = report.source
-        if "tapecheck:" not in source.text or source.error is not None:
-            return []
-        from tapecheck.rules import ALL
-
-        recording = self.recordings.get(source.path)
+        recording = self.recordings.get(report.source.path)
         recorded = recording.findings if recording is not None else []
-        hidden = [
-            Hidden(one.code, one.name, one.span.line, max(one.span.line, one.span.end_line))
-            for one in (*report.suppressed, *recorded)
-        ]
-        project = configuration_for(source.path)
-        select = project.select if settings.select is None else settings.select
-        ignored = (*settings.ignore, *project.ignore)
-        whole = all(tape.complete for tape in analysis.tapes) and not report.interpretation.exhausted
-        found = []
-        for one in unused(source, hidden, [(rule.code, rule.name) for rule in ALL]):
-            # A rule that is not judged here, or not to the end, may have something to report all the same.
-            wanted = select is None and not ignored and whole
-            if wanted or (one.names and one.names == one.unknown):
-                found.append(one)
-        return found
+        return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=recorded)
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """What stands above training loops and backward calls, each with the offer of a recorded run."""

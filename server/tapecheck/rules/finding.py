@@ -9,6 +9,7 @@ from tapecheck.tape import Span
 
 Severity = Literal["error", "warning", "info", "hint"]
 DOCS_URL = "https://tapecheck.readthedocs.io/en/latest/rules/"
+_SUPPRESSIONS = "https://tapecheck.readthedocs.io/en/latest/usage/#switching-rules-off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ class Finding:
 
     @property
     def url(self) -> str:
+        if not self.code.startswith("TAPE"):
+            # What is reported of comments is no rule and has no page.
+            return _SUPPRESSIONS
         return f"{DOCS_URL}{self.code.lower()}-{self.name}/"
 
     @property

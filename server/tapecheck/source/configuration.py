@@ -1,12 +1,21 @@
-"""What a project says in its pyproject.toml under `[tool.tapecheck]`: the rules it wants, what runs its files."""
+"""What a project says in `tapecheck.toml`, or under `[tool.tapecheck]` in `pyproject.toml`.
+
+The nearest file above a checked one holds for it; in one folder `tapecheck.toml` goes first. `KEYS` is the list of what
+may stand there: the reader, the JSON schema (`tapecheck.source.schema`) and the table in the documentation have it.
+"""
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -15,22 +24,59 @@ else:
 
 from tapecheck.source.disk import is_file, read_regular
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 FILE = "pyproject.toml"
-_KEYS = ("select", "ignore", "run", "launcher", "extra-paths")
+OWN_FILE = "tapecheck.toml"
+SEVERITIES = ("error", "warning", "info", "hint")
+LEVELS = (*SEVERITIES, "never")
+
 _MAX_BYTES, _MAX_PARTS = 500_000, 100
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:")
 _TABLE = re.compile(r"^\[tool\.tapecheck\][ \t]*(?:#[^\r\n]*)?(?:\r\n|\n|$)", re.MULTILINE)
+_HEADER = re.compile(r"^\[", re.MULTILINE)
 _IGNORE = re.compile(r"^[ \t]*ignore[ \t]*=[ \t]*\[", re.MULTILINE)
+
+Kind = Literal["rules", "strings", "patterns", "flag", "level", "string", "rules by pattern", "severities"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of the configuration: the kind of its value, and what it does."""
+
+    kind: Kind
+    about: str
+
+
+KEYS: Mapping[str, Key] = MappingProxyType(
+    {
+        "select": Key("rules", "Rules to report: codes, prefixes of codes or names. All rules by default."),
+        "ignore": Key("rules", "Rules not to report: codes, prefixes of codes or names."),
+        "per-file-ignores": Key("rules by pattern", "Rules not to report in the files that a pattern matches."),
+        "severity": Key("severities", "The severity of rules: error, warning, info or hint."),
+        "fail-on": Key("level", "The least severity that makes the exit status of `tapecheck check` 1."),
+        "exclude": Key("patterns", "What to leave out when folders are searched, in the place of the default."),
+        "extend-exclude": Key("patterns", "What to leave out when folders are searched, beside `exclude`."),
+        "respect-gitignore": Key("flag", "Leave out what .gitignore files name (default: true)."),
+        "force-exclude": Key("flag", "Leave out excluded files even where the command line names them."),
+        "baseline": Key("string", "The file whose findings `tapecheck check` leaves out."),
+        "run": Key("strings", "What runs the project: a script, or -m and a module, with arguments."),
+        "extra-paths": Key("strings", "Folders that imports are looked for in, relative to this file."),
+        "launcher": Key("strings", "The command that starts that program, such as torchrun with its options."),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the pyproject.toml at `file` names; `problems` say what of it cannot be, for the user.
+    """What the file at `file` says; `problems` tell the user what of it cannot be.
 
     `run` is the program that runs the files of the project which do not run by themselves: a script, or `-m` and a
     module, with arguments. `launcher` is the command that starts it in several processes. `extra_paths` are folders
-    that imports are looked for in, relative to the file's own.
+    that imports are looked for in, relative to the file's own. Patterns are those of .gitignore files, relative to the
+    folder of `file`; `exclude` None means the default.
     """
 
     file: str | None = None
@@ -40,33 +86,134 @@ class Configuration:
     run: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     extra_paths: tuple[str, ...] = ()
+    exclude: tuple[str, ...] | None = None
+    extend_exclude: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    severity: tuple[tuple[str, str], ...] = ()
+    fail_on: str | None = None
+    respect_gitignore: bool = True
+    force_exclude: bool = False
+    baseline: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """The folder that patterns and paths are relative to."""
+        return str(Path(self.file).parent) if self.file is not None else "."
+
+    def ignored(self, path: str) -> tuple[str, ...]:
+        """Return the rules that are not reported in a file: codes, prefixes or names."""
+        named: list[str] = list(self.ignore)
+        for pattern, rules in self.per_file_ignores:
+            if matches((pattern,), path, self.folder):
+                named += rules
+        return tuple(named)
+
+    def severity_of(self, code: str, name: str) -> str | None:
+        """Return the severity that the project gives a rule; None where it keeps its own.
+
+        A name or a whole code goes before a prefix, a longer prefix before a shorter one.
+        """
+        found = [(len(code) if key == name else len(key), level) for key, level in self.severity
+                 if key == name or (key and code.startswith(key))]  # fmt: skip
+        return max(found, key=lambda one: one[0])[1] if found else None
+
+    def rules_named(self) -> list[tuple[str, str]]:
+        """Return every name of rules in the file, with the key that it stands under."""
+        named = [("select", name) for name in self.select or ()]
+        named += [("ignore", name) for name in self.ignore]
+        named += [("per-file-ignores", name) for _, names in self.per_file_ignores for name in names]
+        return named + [("severity", name) for name, _ in self.severity]
 
 
+@dataclass(slots=True)
+class _Override:
+    """What the command line says of configuration: the file to use for all, or none at all."""
+
+    file: str | None = None
+    isolated: bool = False
+
+
+_override = _Override()
 _known: dict[str, tuple[tuple[int, int], Configuration | None]] = {}
 
 
+def use(file: str | None = None, *, isolated: bool = False) -> None:
+    """Let one file hold for everything, or, where `isolated`, none; without arguments the nearest holds again."""
+    _override.file, _override.isolated = file, isolated
+
+
 def configuration_for(path: str) -> Configuration:
-    """What holds for a file: the nearest pyproject.toml above it that has a table of ours."""
+    """Return what holds for a file: the nearest configuration above it, unless `use` chose another."""
+    if _override.isolated:
+        return Configuration()
+    if _override.file is not None:
+        return _at(Path(_override.file).absolute()) or Configuration(_override.file)
     if _ADDRESS.match(path):
         # A document without a file, known by its address.
         return Configuration()
     for folder in _above(path):
-        file = folder / FILE
-        try:
-            stat = file.stat()
-        except OSError:
-            continue
-        stamp = (stat.st_mtime_ns, stat.st_size)
-        known = _known.get(str(file))
-        if known is None or known[0] != stamp:
-            known = _known[str(file)] = (stamp, _read(file))
-        if known[1] is not None:
-            return known[1]
+        for name in (OWN_FILE, FILE):
+            found = _at(folder / name)
+            if found is not None:
+                return found
     return Configuration()
 
 
+def _at(file: Path) -> Configuration | None:
+    """Return what a file says; None where there is no such file, or nothing of ours in it."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    stamp = (stat.st_mtime_ns, stat.st_size)
+    known = _known.get(str(file))
+    if known is None or known[0] != stamp:
+        known = _known[str(file)] = (stamp, _read(file))
+    return known[1]
+
+
+def matches(patterns: tuple[str, ...], path: str, folder: str) -> bool:
+    """Return whether patterns of a folder match a file below it, or a folder that holds the file.
+
+    The path of a folder ends with a slash.
+    """
+    return verdict(patterns, path, folder) is True
+
+
+def verdict(patterns: tuple[str, ...], path: str, folder: str) -> bool | None:
+    """Return what patterns of a folder say of a path: True, False where one with `!` takes it back, else None."""
+    if not patterns:
+        return None
+    end = "/" if path.endswith(("/", os.sep)) else ""
+    try:
+        relative = os.path.relpath(path, folder).replace(os.sep, "/")
+    except (ValueError, OSError):  # another drive of Windows, a working directory that is gone
+        return None
+    if relative in (".", "..") or relative.startswith("../"):
+        return None
+    return _spec(patterns).check_file(relative + end).include
+
+
+@lru_cache(maxsize=256)
+def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(pattern for pattern in patterns if valid_pattern(pattern))
+
+
+def valid_pattern(pattern: str) -> bool:
+    """Return whether a line of a .gitignore file is a pattern."""
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([pattern])
+    except ValueError:
+        return False
+    return True
+
+
 def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
-    """The edit of the project's pyproject.toml that switches a rule off: file, line, column, text to insert.
+    """Return the edit of the project's configuration that switches a rule off: file, line, column, text to insert.
 
     None where there is no such file, or none that can be edited with the rest left as it is.
     """
@@ -82,36 +229,40 @@ def ignore_in_project(path: str, code: str) -> tuple[str, int, int, str] | None:
     except (OSError, ValueError):
         return None
     newline = "\r\n" if "\r\n" in text else "\n"
-    table = _TABLE.search(text)
+    own = Path(file).name == OWN_FILE
+    table = re.match("", text) if own else _TABLE.search(text)
     if table is None:
         gap = "" if not text or text.endswith(("\n", "\r")) else newline
         at, added = len(text), f'{gap}{newline}[tool.tapecheck]{newline}ignore = ["{code}"]{newline}'
     else:
-        following = re.compile(r"^\[", re.MULTILINE).search(text, table.end())
+        following = _HEADER.search(text, table.end())
         array = _IGNORE.search(text, table.end(), following.start() if following else len(text))
         if array is None:
             at, added = table.end(), f'ignore = ["{code}"]{newline}'
         else:
-            some = bool(_table(before).get("ignore"))
+            some = bool(_table(before, own=own).get("ignore"))
             at, added = array.end(), f'"{code}", ' if some else f'"{code}"'
     try:
         after = _loads(text[:at] + added + text[at:])
     except ValueError:
         return None
-    if set(_table(after).get("ignore", ())) != {code, *_table(before).get("ignore", ())}:
+    if set(_table(after, own=own).get("ignore", ())) != {code, *_table(before, own=own).get("ignore", ())}:
         return None
     line = text.count("\n", 0, at) + 1
     return file, line, at - (text.rfind("\n", 0, at) + 1) + 1, added
 
 
-def _table(data: dict[str, Any]) -> dict[str, Any]:
+def _table(data: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
+    if own:
+        return data
     tool = data.get("tool")
-    own = tool.get("tapecheck") if isinstance(tool, dict) else None
-    return own if isinstance(own, dict) else {}
+    table = tool.get("tapecheck") if isinstance(tool, dict) else None
+    return table if isinstance(table, dict) else {}
 
 
 def _read(file: Path) -> Configuration | None:
-    """The configuration of one file; None where it has no table of ours."""
+    """Return the configuration of one file; None where it has no table of ours."""
+    own = file.name != FILE
     text = None
     try:
         text = _text(file)
@@ -120,26 +271,95 @@ def _read(file: Path) -> Configuration | None:
         return None
     except (OSError, ValueError) as error:
         # Where it could not be looked into, nobody knows whether it has a table of ours.
-        if text is not None and "tool.tapecheck" not in text and not isinstance(error, _Unread):
+        if not own and text is not None and "tool.tapecheck" not in text and not isinstance(error, _Unread):
             return None
         said = error.strerror if isinstance(error, OSError) else error
         return Configuration(str(file), problems=(f"{file}: {said}",))
     tool = data.get("tool")
-    if not isinstance(tool, dict) or "tapecheck" not in tool:
+    if not own and (not isinstance(tool, dict) or "tapecheck" not in tool):
         return None
-    table = _table(data)
-    problems = [f"{file}: tool.tapecheck has no key {key!r}" for key in table if key not in _KEYS]
-    rules: dict[str, tuple[str, ...]] = {}
-    for key in _KEYS:
-        value = table.get(key)
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            rules[key] = tuple(value)
-        elif value is not None:
-            problems.append(f"{file}: tool.tapecheck.{key} must be a list of texts")
-    return Configuration(
-        str(file), rules.get("select"), rules.get("ignore", ()), tuple(problems), rules.get("run", ()),
-        rules.get("launcher", ()), rules.get("extra-paths", ()),
-    )  # fmt: skip
+    return parse(_table(data, own=own), str(file), own=own)
+
+
+def parse(table: Mapping[str, Any], file: str, *, own: bool = False) -> Configuration:
+    """Return the configuration of a table; what of it cannot be is left out and said in `problems`.
+
+    `own` says that the table is a file of ours, whose keys have no prefix.
+    """
+    reader = _Reader(file, "" if own else "tool.tapecheck.")
+    values = {key: reader.value(key, value) for key, value in table.items()}
+    read: dict[str, Any] = {key.replace("-", "_"): value for key, value in values.items() if value is not None}
+    return Configuration(file, problems=tuple(reader.problems), **read)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads values of one table and notes what is wrong with them."""
+
+    file: str
+    prefix: str
+    problems: list[str] = field(default_factory=list)
+
+    def value(self, key: str, value: object) -> object:
+        """Return a value in the shape that `Configuration` has it; None where it cannot be used."""
+        if key not in KEYS:
+            self.wrong(f"unknown key `{self.prefix}{key}`{did_you_mean(key, KEYS)}")
+            return None
+        kind = KEYS[key].kind
+        if kind in ("rules", "strings", "patterns"):
+            return self.strings(key, value, patterns=kind == "patterns")
+        if kind == "flag":
+            return self.of_type(key, value, bool, "true or false")
+        if kind == "level":
+            return self.one_of(key, value, LEVELS)
+        if kind == "string":
+            return self.of_type(key, value, str, "a string")
+        if not isinstance(value, dict):
+            return self.of_type(key, value, dict, "a table")
+        if kind == "severities":
+            levels = {name: self.one_of(f"{key}.{name}", level, SEVERITIES) for name, level in value.items()}
+            return tuple((name, level) for name, level in levels.items() if level is not None)
+        rules = {
+            pattern: self.strings(f'{key}."{pattern}"', names)
+            for pattern, names in value.items()
+            if self.pattern(key, pattern)
+        }
+        return tuple((pattern, names) for pattern, names in rules.items() if names is not None)
+
+    def of_type(self, key: str, value: object, kind: type, said: str) -> object:
+        if isinstance(value, kind):
+            return value
+        self.wrong(f"`{self.prefix}{key}` must be {said}")
+        return None
+
+    def strings(self, key: str, value: object, *, patterns: bool = False) -> tuple[str, ...] | None:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.wrong(f"`{self.prefix}{key}` must be a list of strings")
+            return None
+        return tuple(item for item in value if not patterns or self.pattern(key, item))
+
+    def pattern(self, key: str, pattern: str) -> bool:
+        if valid_pattern(pattern):
+            return True
+        self.wrong(f"`{self.prefix}{key}`: {pattern!r} is not a valid pattern")
+        return False
+
+    def one_of(self, key: str, value: object, known: tuple[str, ...]) -> str | None:
+        if isinstance(value, str) and value in known:
+            return value
+        listed = f"{', '.join(known[:-1])} or {known[-1]}"
+        hint = did_you_mean(value, known) if isinstance(value, str) else ""
+        self.wrong(f"`{self.prefix}{key}` must be {listed}{hint}")
+        return None
+
+    def wrong(self, said: str) -> None:
+        self.problems.append(f"{self.file}: {said}")
+
+
+def did_you_mean(word: str, known: Any) -> str:
+    """Return a hint at what was meant by a word, to stand behind what is wrong; empty where nothing is near."""
+    near = difflib.get_close_matches(word.replace("_", "-"), list(known), 1)
+    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 class _Unread(ValueError):

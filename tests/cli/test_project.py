@@ -1,0 +1,119 @@
+"""`tapecheck check` in a project that is configured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_check import TWICE
+from tests.cli.test_fix import SEVERAL, check, found, here  # noqa: F401
+
+RETAINED = TWICE.removesuffix("loss.backward()\nloss.backward()\n") + "loss.backward(retain_graph=True)\n"
+
+
+def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(check(capsys, "--output-format", "json", *arguments)[1])
+    return listed
+
+
+def test_severities_and_what_fails_are_the_project_s(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "train.py").write_text(RETAINED)
+    (here / "tapecheck.toml").write_text('fail-on = "error"\n')
+    assert check(capsys, "train.py")[0] == 0
+    assert check(capsys, "--fail-on", "info", "train.py")[0] == 1
+    (here / "tapecheck.toml").write_text('fail-on = "error"\n[severity]\nTAPE301 = "error"\n')
+    assert check(capsys, "train.py")[0] == 1
+    assert [row["severity"] for row in rows(capsys, "train.py")] == ["error"]
+    assert check(capsys, "--isolated", "train.py")[1].startswith("info[TAPE301]")
+
+
+def test_files_are_excluded_and_rules_ignored_in_some(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    for name in ("src/a.py", "tests/b.py", "old/c.py"):
+        (here / name).parent.mkdir()
+        (here / name).write_text(TWICE)
+    (here / "pyproject.toml").write_text(
+        '[tool.tapecheck]\nextend-exclude = ["old"]\nper-file-ignores = { "tests/*" = ["TAPE1"] }\n'
+    )
+    assert [row["filename"] for row in rows(capsys, ".")] == ["./src/a.py"]
+    assert [row["filename"] for row in rows(capsys, "--exclude", "src,old", ".")] == []
+    assert [row["filename"] for row in rows(capsys, "old/c.py")] == ["old/c.py"]
+    assert rows(capsys, "--force-exclude", "old/c.py") == []
+    status, _, err = check(capsys, "--exclude", "!", ".")
+    assert status == 2 and "'!' is not a valid pattern" in err
+
+
+def test_another_configuration_or_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "train.py").write_text(TWICE)
+    (here / "tapecheck.toml").write_text('ignore = ["TAPE101"]\n')
+    (here / "strict.toml").write_text('ignore = ["TAPE2"]\n')
+    assert check(capsys, "train.py")[0] == 0
+    assert check(capsys, "--config", "strict.toml", "train.py")[0] == 1
+    assert check(capsys, "--isolated", "train.py")[0] == 1
+    # What one call chose does not hold for the next.
+    assert check(capsys, "train.py")[0] == 0
+    status, _, err = check(capsys, "--config", "gone.toml", "train.py")
+    assert status == 2 and "gone.toml: no such file" in err
+
+
+def test_rules_that_do_not_exist_are_said_with_what_may_be_meant(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "train.py").write_text("x = 1\n")
+    text = 'ignore = ["backward-twise", "unused-ignore"]\nseverity = { TAPE9 = "hint" }\n'
+    (here / "tapecheck.toml").write_text(text)
+    err = check(capsys, "train.py")[2]
+    assert "`ignore`: no rule is called 'backward-twise'; did you mean `backward-twice`?" in err
+    assert "`severity`: no rule is called 'TAPE9'" in err and len(err.splitlines()) == 2
+
+
+def test_the_project_s_baseline_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "train.py").write_text(TWICE)
+    check(capsys, "--write-baseline", "ci/known.json", ".")
+    (here / "tapecheck.toml").write_text('baseline = "ci/known.json"\n')
+    assert check(capsys, ".")[0] == 0
+    (here / "train.py").write_text(SEVERAL)
+    assert len(found(capsys, ".")) == 3
+
+
+UNUSED = """\
+import torch  # tapecheck: ignore
+
+w = torch.ones(3, requires_grad=True)
+loss = (w * w).sum()
+loss.backward(retain_graph=True)  # tapecheck: ignore[TAPE301, TAPE201, nonsense]
+"""
+
+
+def test_unused_ignore_comments_are_hints_and_can_be_removed(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "train.py").write_text(UNUSED)
+    status, out, _ = check(capsys, "--output-format", "concise", "train.py")
+    why = "TAPE201 would report nothing here; there is no rule nonsense"
+    assert status == 0 and out.splitlines()[:2] == [
+        "train.py:1:13: hint[unused-ignore] [*] unused ignore comment: nothing would be reported here",
+        f"train.py:5:55: hint[unused-ignore] [*] unused ignore comment: {why}",
+    ]
+    assert check(capsys, "--fail-on", "hint", "train.py")[0] == 1
+    assert check(capsys, "--ignore", "unused-ignore", "train.py")[1].startswith("No problems")
+    assert check(capsys, "--select", "TAPE3", "train.py")[1].startswith("No problems")
+    (row, _) = rows(capsys, "train.py")
+    assert row["code"] == row["name"] == "unused-ignore" and row["url"].endswith("usage/#switching-rules-off")
+    assert check(capsys, "--fix", "train.py")[2].startswith("Fixed 2 findings in 1 file:\n")
+    fixed = UNUSED.replace("  # tapecheck: ignore\n", "\n").replace("TAPE301, TAPE201, nonsense", "TAPE301")
+    assert (here / "train.py").read_text() == fixed
+
+
+def test_a_comment_for_a_rule_that_is_not_judged_here_may_be_of_use(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "train.py").write_text("import torch  # tapecheck: ignore[TAPE2]\nx = 1  # tapecheck: ignore[TAPE3]\n")
+    (here / "tapecheck.toml").write_text('ignore = ["TAPE201"]\n')
+    assert [row["location"]["row"] for row in rows(capsys, "train.py")] == [2]
