@@ -102,8 +102,22 @@ def test_what_seeds_keep_is_measured() -> None:
         wanted = truth_of(seed)["with_line"]
         assert outcome["exception"] == wanted["exception"], seed.stem
         # Freed saved tensors make the kept graph small; activations that are still there are worth a warning.
-        severity = "hint" if wanted["exception"] else "warning"
+        severity = "info" if wanted["exception"] else "warning"
         assert truth_of(seed)["findings"][0]["severity"] == severity
+
+
+def test_kept_graphs_weigh_what_was_measured_of_them() -> None:
+    weighed = set()
+    for path in PROGRAMS:
+        if path.name.endswith(".fixed.py"):
+            continue
+        growth = truth_of(path).get("growth")
+        for row in found("programs")[path.name] if growth else ():
+            if row["code"] == "TAPE201":
+                saved = growth["live_saved_tensors"]
+                weighed.add(row["severity"])
+                assert row["severity"] == ("warning" if saved[-1] > saved[0] else "info"), path.stem
+    assert weighed == {"warning", "info"}
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, *SEEDS], ids=lambda path: path.stem)

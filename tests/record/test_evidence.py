@@ -447,7 +447,7 @@ def test_what_is_stored_now_and_then_is_confirmed_by_its_steps(tmp_path: Path) -
 
     def predicted(line: int, holder: str) -> Finding:
         span = Span(str(path), line, 9, line, 20)
-        return Finding("TAPE201", "graph-kept-across-iterations", "hint", span, "", "", facts={"holder": holder})
+        return Finding("TAPE201", "graph-kept-across-iterations", "info", span, "", "", facts={"holder": holder})
 
     kept, window = confirm(str(path), request, [predicted(7, "kept"), predicted(8, "window")])[1]
     assert kept.evidence is not None and kept.evidence.verdict == "confirmed"

@@ -26,9 +26,9 @@ def total_of_losses(build: Any, *, backward: bool = True, count: int = 3, after:
     return build
 
 
-def test_a_total_after_backward_is_a_hint(build: Any, found: Any, remarks: Any) -> None:
+def test_a_total_after_backward_is_an_info(build: Any, found: Any, remarks: Any) -> None:
     (finding,) = found(total_of_losses(build))
-    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "hint", 5, True)
+    assert (finding.code, finding.severity, finding.span.line, finding.certain) == (CODE, "info", 5, True)
     assert finding.message == "`total` keeps every iteration's graph alive"
     assert "at least 2 more graph nodes per iteration" in finding.notes[0]
     assert remarks(finding, "freed") == {4: "their saved tensors are freed here"}

@@ -29,7 +29,8 @@ class GraphKeptAcrossIterations(Rule):
       into a list), each keeps its saved tensors: the activations of every batch stay in memory. This is a
       warning.
     - Where a backward **has freed** them (`total += loss` after `loss.backward()`), only the node objects are
-      left: small, but growing, and slow to release in the end. This is a hint.
+      left: small, but growing, and slow to release in the end. This is an info, also where what is computed of the
+      loss afterwards saves a few numbers (`total += loss * n`).
 
     ## What to do
 
@@ -216,7 +217,7 @@ for step in range(5):
         store = _store(reading, growth)
         home = store.span
         kept = _saved(reading, growth)
-        severity: Severity = "warning" if kept else "hint"
+        severity: Severity = "warning" if kept else "info"
         freeing = _freeing(reading, growth)
         holder = reading.written(held.holder, store)
         note = f"at least {growth.nodes} more graph node{'s' if growth.nodes != 1 else ''} per iteration"
@@ -225,9 +226,9 @@ for step in range(5):
         elif kept:
             note += "; some are never freed and keep their activations in memory"
         elif freeing is not None:
-            note += " without saved tensors: little memory, but it grows"
+            note += "; their activations are freed: little memory, but it grows"
         else:
-            note += "; they saved no tensors: little memory, but it grows"
+            note += "; they saved no activations: little memory, but it grows"
         labels = []
         example = growth.example
         if example is not None and example.at.line != home.line:
@@ -569,11 +570,12 @@ def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
 
 
 def _saved(reading: Reading, growth: _Growth) -> bool:
-    """Whether kept nodes hold tensors that would be freed without them; parameters live on anyway."""
+    """Return whether kept nodes hold activations that would be freed without them; parameters live on anyway."""
+    scalars = _scalars(reading, growth)
     for node in _old_nodes(reading, growth):
         if _freed_in_loop(reading, growth, node) is not None and reading.ledger.is_freed(node.id) == "yes":
             continue
-        if node.keeps == "no":
+        if node.keeps == "no" or node.id in scalars:
             continue
         for saved in node.saved:
             leaf = reading.ledger.leaves.get(saved.of) if saved.of is not None else None
@@ -582,6 +584,22 @@ def _saved(reading: Reading, growth: _Growth) -> bool:
         if not node.saved and node.keeps == "may":
             return True
     return False
+
+
+def _scalars(reading: Reading, growth: _Growth) -> set[int]:
+    """Return the kept nodes that are computed of nothing but roots of backward calls.
+
+    Such a root is a single number, and so is what arithmetic makes of it: what its nodes save is a few bytes.
+    """
+    roots = {
+        root.node for run in reading.runs if run.backward.call == "backward" for root in run.backward.roots
+    }
+    scalars: set[int] = set()
+    for number in sorted(growth.reached):
+        sources = reading.ledger.nodes[number].inputs
+        if sources and all(source in roots or source in scalars for source in sources):
+            scalars.add(number)
+    return scalars
 
 
 def _freeing(reading: Reading, growth: _Growth) -> Span | None:
