@@ -6,19 +6,18 @@ import ast
 import io
 import re
 import tokenize
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.source.disk import read_regular
+from tapecheck.source.recovery import TOO_DEEP, recover
 
 if TYPE_CHECKING:
     from tapecheck.source.notebook import Cells
 
 MAX_BYTES = 4_000_000
 _NEWLINE = re.compile(r"\r\n|\n|\r")
-_MAX_REPAIRS = 20
 # Made for the names of hosts: their time grows with the square of the length.
 _SLOW = ("punycode", "idna")
 
@@ -103,70 +102,14 @@ def split_lines(text: str) -> list[str]:
 def from_text(text: str, path: str) -> Source:
     """Parse a text; a syntax error is kept in the result and never raised."""
     lines = split_lines(text)
-    tree, _, first, first_line, blanked = _repair(lines)
-    error = f"line {first_line}: {first}" if first is not None and first != _TOO_DEEP else first
-    return Source(path, text, tree, error, first_line, frozenset(blanked), lines)
+    found = recover(lines)
+    error = found.error
+    if error is not None and error != TOO_DEEP:
+        error = f"line {found.error_line}: {error}"
+    return Source(path, text, found.tree, error, found.error_line, found.blanked, lines)
 
 
 def repaired(lines: list[str]) -> tuple[list[str], str | None, int, frozenset[int]]:
     """Lines that parse, from lines that may not: these, the first error with its line, and the blanked lines."""
-    _, current, error, line, blanked = _repair(lines)
-    return current, error, line or 1, frozenset(blanked)
-
-
-_TOO_DEEP = "nested too deeply to be parsed"
-
-
-def _repair(lines: list[str]) -> tuple[ast.Module, list[str], str | None, int | None, set[int]]:
-    """The tree of what parses, the lines it was made of, the first error and its line, the blanked lines."""
-    blanked: set[int] = set()
-    first: str | None = None
-    first_line: int | None = None
-    current = list(lines)
-    for _ in range(_MAX_REPAIRS):
-        try:
-            return _parse("\n".join(current)), current, first, first_line, blanked
-        except (RecursionError, MemoryError):
-            return ast.Module([], []), [""] * len(lines), _TOO_DEEP, 1, blanked
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None) or 1
-            if first is None:
-                first, first_line = str(getattr(error, "msg", error)), line
-            hidden = _hide(current, min(line, len(current)))
-            if not hidden:
-                break
-            blanked |= hidden
-    return ast.Module([], []), [""] * len(lines), first, first_line, blanked
-
-
-def _parse(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(text, type_comments=False)
-
-
-def _hide(lines: list[str], line: int) -> set[int]:
-    """Blank the statement around a broken line in place; answers the lines that were blanked."""
-    index = line - 1
-    while index > 0 and not lines[index].strip():
-        index -= 1
-    if not lines[index].strip():
-        return set()
-    indent = lines[index][: len(lines[index]) - len(lines[index].lstrip())]
-    header = lines[index].rstrip().endswith(":")
-    hidden = {index + 1}
-    if header:
-        # A broken header would leave its body without one: keep the body under a neutral header instead.
-        lines[index] = f"{indent}if True:"
-        if lines[index].strip() == "if True:" and _body_follows(lines, index, indent):
-            return hidden
-    replacement = f"{indent}pass"
-    lines[index] = "" if lines[index].strip() == "pass" else replacement
-    return hidden
-
-
-def _body_follows(lines: list[str], index: int, indent: str) -> bool:
-    for later in lines[index + 1 :]:
-        if later.strip():
-            return len(later) - len(later.lstrip()) > len(indent)
-    return False
+    found = recover(lines)
+    return found.lines, found.error, found.error_line or 1, found.blanked

@@ -1,0 +1,311 @@
+"""Parsing code that is being typed: the broken statement is left out, the rest keeps its lines and columns.
+
+What Python's parser says of an error decides what is mended: a header without its body gets one or is left out, a
+`try` without its handlers becomes a plain block, a decorator without its function goes, a broken header in front of a
+body becomes one that says nothing. Everything else loses the line of the error. Where that does not end, the
+top-level statements around the errors are left out, and those that parse by themselves stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TOO_DEEP = "nested too deeply to be parsed"
+
+_LEAST, _MOST = 20, 200
+_WORK = 300_000
+"""Lines that are parsed to mend one file, within the least and the most repairs."""
+
+_MOST_IN_ONE = 12
+"""Repairs of one top-level statement, after which it is left out as a whole."""
+
+_SPACE = " \t\f"
+_NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
+_HEADER = re.compile(
+    r"(?P<word>(?:async\s+)?(?:def|for|with)|class|if|elif|else|while|try|except|finally|match|case)\b"
+    r"(?:\s+(?P<name>\w+))?"
+)
+_CONTINUES = re.compile(r"(?:elif|else|except|finally)\b|[)\]}]")
+_DECORATED = re.compile(r"(?:async\s+def|def|class)\b|@")
+_KEPT = ("if", "elif", "else", "except", "finally", "case")
+"""Headers that others belong to: without a body they get one that does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What parses of some lines: the tree, the lines it was made of, the first error with its line.
+
+    `blanked` are the numbers of the lines that are left out or stand for something else.
+    """
+
+    tree: ast.Module
+    lines: list[str]
+    error: str | None
+    error_line: int | None
+    blanked: frozenset[int]
+
+
+def recover(lines: Sequence[str]) -> Recovered:
+    """Parse lines, without those that keep the others from being parsed."""
+    return _Recovery(list(lines)).run()
+
+
+class _Recovery:
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.blanked: set[int] = set()
+        self.headers: set[int] = set()
+        self.error: str | None = None
+        self.error_line: int | None = None
+        self.repairs: Counter[int] = Counter()
+
+    def run(self) -> Recovered:
+        for _ in range(max(_LEAST, min(_MOST, _WORK // (len(self.lines) + 1)))):
+            try:
+                return self._result(_parse(self.lines))
+            except (RecursionError, MemoryError):
+                self._noted(TOO_DEEP, 1)
+                break
+            except (SyntaxError, ValueError) as error:
+                message, line = str(getattr(error, "msg", error)), getattr(error, "lineno", None) or 1
+                self._noted(message, line)
+                before = list(self.lines)
+                self._mend(message, min(line, len(self.lines)) - 1)
+                if self.lines == before:
+                    break
+        return self._statement_by_statement()
+
+    def _noted(self, message: str, line: int) -> None:
+        if self.error is None:
+            # What is broken is the header, not the line that should have been its body.
+            found = _NO_BODY.match(message)
+            self.error = message if found is None else message[: found.start(1)].removesuffix(" on line ")
+            self.error_line = line if found is None else int(found[1])
+
+    def _result(self, tree: ast.Module) -> Recovered:
+        return Recovered(tree, self.lines, self.error, self.error_line, frozenset(self.blanked))
+
+    def _mend(self, message: str, index: int) -> None:
+        if "null byte" in message:
+            for number, line in enumerate(self.lines):
+                if "\0" in line:
+                    self._set(number, "")
+            return
+        start, end = self._statement(index)
+        self.repairs[start] += 1
+        no_body = _NO_BODY.match(message)
+        if self.repairs[start] > _MOST_IN_ONE:
+            for number in range(start, end):
+                self._set(number, "")
+        elif no_body is not None:
+            self._without_body(int(no_body[1]) - 1)
+        elif message.startswith("expected 'except' or 'finally' block"):
+            self._without_handlers(index)
+        elif message.startswith("unexpected indent"):
+            self._indented(index)
+        elif message.startswith("unindent does not match"):
+            self._drop(index)
+        else:
+            self._hide(index)
+
+    def _set(self, index: int, text: str) -> None:
+        if self.lines[index] != text:
+            self.lines[index] = text
+            self.blanked.add(index + 1)
+
+    def _indent(self, index: int) -> str:
+        line = self.lines[index]
+        return line[: len(line) - len(line.lstrip(_SPACE))]
+
+    def _empty(self, index: int) -> bool:
+        text = self.lines[index].strip(_SPACE)
+        return not text or text.startswith("#")
+
+    def _before(self, index: int) -> int | None:
+        """Return the nearest line above that has code on it."""
+        return next((number for number in range(index - 1, -1, -1) if not self._empty(number)), None)
+
+    def _after(self, index: int) -> int | None:
+        return next((number for number in range(index + 1, len(self.lines)) if not self._empty(number)), None)
+
+    def _deeper(self, index: int, than: int) -> bool:
+        return _width(self._indent(index)) > _width(self._indent(than))
+
+    def _statement(self, index: int) -> tuple[int, int]:
+        """Return the range of lines of the top-level statement around a line, as indentation shows it."""
+        start = index
+        while start > 0 and not self._begins(start):
+            start -= 1
+        while start > 0 and self.lines[start - 1].startswith("@"):
+            start -= 1
+        end = index + 1
+        while end < len(self.lines) and not self._begins(end):
+            end += 1
+        return start, end
+
+    def _begins(self, index: int) -> bool:
+        line = self.lines[index]
+        return bool(line.strip()) and not line[0].isspace() and line[0] != "#" and not _CONTINUES.match(line)
+
+    def _without_body(self, index: int) -> None:
+        """Mend a header that no body follows: what is about to be typed below it does nothing yet."""
+        found = _HEADER.match(self.lines[index].strip(_SPACE))
+        colon = self._colon(index)
+        word = found["word"] if found is not None else ""
+        following = self._after(colon[0] if colon is not None else index)
+        tried = word == "try" and following is not None and self.lines[following].strip(_SPACE).startswith(
+            ("except", "finally")
+        )  # fmt: skip
+        if colon is not None and (word in _KEPT or tried):
+            row, column = colon
+            line = self.lines[row]
+            self._set(row, f"{line[:column]} pass{line[column:]}")
+            return
+        # A `while True:` that does nothing would never end, a `def` or `class` would stand for the one below it.
+        last = colon[0] if colon is not None else index
+        text = f"{self._indent(index)}pass"
+        for number in range(index, last + 1):
+            self._set(number, "")
+        self._set(index, text)
+
+    def _colon(self, index: int) -> tuple[int, int] | None:
+        """Return the line and the column behind the colon that ends the header that begins on a line."""
+        last: tuple[int, int] | None = None
+        try:
+            for token in tokenize.generate_tokens(io.StringIO("\n".join(self.lines[index:]) + "\n").readline):
+                if token.type == tokenize.NEWLINE:
+                    return last
+                if token.type not in (tokenize.COMMENT, tokenize.INDENT, tokenize.NL):
+                    ended = token.type == tokenize.OP and token.string == ":"
+                    last = (index + token.end[0] - 1, token.end[1]) if ended else None
+        except (tokenize.TokenError, SyntaxError):
+            pass
+        return None
+
+    def _without_handlers(self, index: int) -> None:
+        """Make a plain block of a `try` that has neither handlers nor a `finally` yet."""
+        narrowest: int | None = None
+        for number in range(index if self._empty(index) else index - 1, -1, -1):
+            if self._empty(number):
+                continue
+            width = _width(self._indent(number))
+            is_try = re.match(r"try\s*:", self.lines[number].lstrip(_SPACE)) is not None
+            if is_try and (narrowest is None or width < narrowest):
+                text = self.lines[number].strip(_SPACE)
+                alone = text.partition("#")[0].rstrip(_SPACE) == "try:"
+                rest = "" if alone else text.partition(":")[2]
+                self._set(number, f"{self._indent(number)}if True:{rest}")
+                return
+            narrowest = width if narrowest is None else min(narrowest, width)
+        self._hide(index)
+
+    def _indented(self, index: int) -> None:
+        """Keep lines that are indented for a header that is not there, under one where there is a line for it."""
+        above = self._before(index)
+        if above is not None and above in self.headers:
+            self._set(above, f"{self._indent(above)}if True:")
+            return
+        between = range((above if above is not None else -1) + 1, index)
+        hidden = [number for number in between if number in self.headers]
+        if hidden:
+            self._set(hidden[0], f"{self._indent(above) if above is not None else ''}if True:")
+            return
+        self._drop(index)
+
+    def _drop(self, index: int) -> None:
+        """Leave out a line and those below it that are indented as far."""
+        own = _width(self._indent(index))
+        number = index
+        while number < len(self.lines) and (self._empty(number) or _width(self._indent(number)) >= own):
+            if not self._empty(number):
+                self._set(number, "")
+            number += 1
+
+    def _hide(self, index: int) -> None:
+        """Leave out the statement on a line, or what keeps it from being one."""
+        if self.lines[index].strip(_SPACE) and not self.lines[index].strip():
+            # Nothing but spaces that are none to Python: U+00A0, U+3000, U+0085.
+            self._set(index, "")
+            return
+        while index > 0 and not self.lines[index].strip(_SPACE):
+            index -= 1
+        text = self.lines[index].strip(_SPACE)
+        indent = self._indent(index)
+        decorator = self._decorator(index)
+        if decorator is not None:
+            # What stands between a decorator and its function goes, else the decorator.
+            following = self._after(index)
+            between = following is not None and _DECORATED.match(self.lines[following].lstrip(_SPACE))
+            for number in range(index, index + 1) if between else range(decorator, index):
+                self._set(number, "")
+            return
+        header = _HEADER.match(text)
+        following = self._after(index)
+        if following is not None and self._deeper(following, index) and (header or text.endswith(":")):
+            # Its body stays under a header that says nothing.
+            neutral = indent + _neutral(header)
+            if self.lines[index] != neutral:
+                self._set(index, neutral)
+                return
+        if header:
+            self.headers.add(index)
+        self._set(index, "" if text == "pass" else f"{indent}pass")
+
+    def _decorator(self, index: int) -> int | None:
+        """Return the first line of a decorator above a line that is nothing to decorate."""
+        if _DECORATED.match(self.lines[index].lstrip(_SPACE)):
+            return None
+        above = self._before(index)
+        while above is not None and not self.lines[above].lstrip(_SPACE).startswith("@"):
+            # A decorator over several lines ends with the bracket that it opened.
+            inside = self._deeper(above, index) or self.lines[above].lstrip(_SPACE)[:1] in (")", "]", "}")
+            if not inside:
+                return None
+            above = self._before(above)
+        return above
+
+    def _statement_by_statement(self) -> Recovered:
+        """Keep the top-level statements that parse by themselves."""
+        index = 0
+        while index < len(self.lines):
+            start, end = self._statement(index)
+            start, end = max(start, index), max(end, index + 1)
+            try:
+                _parse(self.lines[start:end])
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                for number in range(start, end):
+                    self._set(number, "")
+            index = end
+        try:
+            return self._result(_parse(self.lines))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self.lines = [""] * len(self.lines)
+            return self._result(ast.Module([], []))
+
+
+def _neutral(header: re.Match[str] | None) -> str:
+    """Return a header for the body of a broken one that claims nothing about what was meant."""
+    word = header["word"].split()[-1] if header is not None else ""
+    name = header["name"] if header is not None else None
+    if word == "def":
+        return f"def {name if name and name.isidentifier() else '_'}(*_, **__):"
+    if word == "class":
+        return f"class {name if name and name.isidentifier() else '_'}:"
+    return {"try": "try:", "except": "except Exception:", "else": "else:", "finally": "finally:"}.get(word, "if True:")
+
+
+def _width(indent: str) -> int:
+    return len(indent.expandtabs(8))
+
+
+def _parse(lines: Sequence[str]) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse("\n".join(lines), type_comments=False)
