@@ -1417,4 +1417,17 @@ assert_shown([
     (5,),
 ])
 """,
+    "deep copy of an object made from dict": """
+import copy
+class Config(dict):
+    pass
+config = Config(lr=1)
+twin = copy.deepcopy(config)
+twin["lr"] = 2
+twin.extra = [3]
+show(config["lr"], twin["lr"], len(config), hasattr(config, "extra"))
+assert_shown([
+    (1, 2, 1, False),
+])
+""",
 }

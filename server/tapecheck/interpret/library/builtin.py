@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.library.states import LoaderState
 from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import NotPlain, computed, formatted, plain, text_of
 from tapecheck.interpret.objects.containers import known_items, next_of, rotates
@@ -56,11 +57,11 @@ def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def length_of(owner: Instance) -> Value:
     """The length of an object nobody knows the length of; while it is gone over, that of the loop."""
-    if "__len__" not in owner.facts:
-        owner.facts["__len__"] = Unknown("len")
-    if "iterated" in owner.facts:
-        bound_length(owner.facts["__len__"])
-    return owner.facts["__len__"]
+    if owner.length is None:
+        owner.length = Unknown("len")
+    if isinstance(owner.state, LoaderState) and owner.state.iterated:
+        bound_length(owner.length)
+    return owner.length
 
 
 def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -69,8 +70,8 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = m.find_method(value, "__len__")
         if method is not None:
             return m.call(method, [], {}, node)
-        if "inner" in value.facts:
-            return _len(m, [value.facts["inner"]], {}, node)
+        if value.inner is not None:
+            return _len(m, [value.inner], {}, node)
         known = m.library.object_stream(value, node)
         if known is not None:
             length = known.length()
@@ -436,9 +437,9 @@ def has_attribute(m: Engine, owner: Value, name: str, node: ast.AST) -> bool | N
             return name in ("__dict__", "__class__", "__doc__", "__module__")
         if m.library.object_attribute(owner, name, node) is not None:
             return True
-        if "inner" in owner.facts and has_method(owner.facts["inner"], name):
+        if owner.inner is not None and has_method(owner.inner, name):
             return True
-        return False if cls is not None and not cls.opaque and "open" not in owner.facts else None
+        return False if cls is not None and not cls.opaque and not owner.open else None
     if isinstance(owner, Class):
         if owner.defines(name):
             return True
@@ -491,10 +492,10 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if isinstance(args[0], Instance) and isinstance(node, ast.Call) and not isinstance(node.args[1], ast.Constant):
             # Names that are worked out are keys, and the object is the dict.
             rotates(m, args[0].attrs.get(name), args[2])
-            args[0].facts.setdefault("numbered", set()).add(name)
+            args[0].numbered = {*(args[0].numbered or ()), name}
         m.set_attribute(args[0], name, args[2], node)
     elif args and isinstance(args[0], Instance):
-        args[0].facts["open"] = True
+        args[0].open = True
     return None
 
 

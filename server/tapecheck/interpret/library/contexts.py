@@ -37,7 +37,7 @@ def _managed(m: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast.A
     def leave(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         if not isinstance(generator, Generator):
             return False
-        raised = manager.facts.pop("raised", None)
+        raised, manager.raised = manager.raised, None
         if raised is None:
             try:
                 m2.resume(generator)
@@ -150,12 +150,12 @@ def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
     def pop_all(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
         other = exit_stack(m2, [], {}, at)
-        other.facts["entered"].extend(entered)
+        other.state.extend(entered)
         entered.clear()
         return other
 
     def leave(m2: Engine, given: Args, named: Kwargs, at: ast.AST) -> Value:
-        raised: Signal | None = stack.facts.pop("raised", None)
+        raised, stack.raised = stack.raised, None
         before = raised
         while entered:
             try:
@@ -167,7 +167,7 @@ def exit_stack(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             raise raised
         return before is not None and raised is None
 
-    stack.facts["entered"] = entered
+    stack.state = entered
     methods = {
         "__enter__": lambda m2, given, named, at: stack, "__exit__": leave, "close": leave, "push": push,
         "enter_context": enter_context, "callback": callback, "pop_all": pop_all, "__aenter__": lambda *a: stack,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.values import Args, Instance, Kwargs, Native, Tensor, Unknown, Value
 from tapecheck.interpret.world import cuts_of
 from tapecheck.tape import Fact, both, either
@@ -33,8 +34,6 @@ class Distributions:
         names = _DISTRIBUTION_ORDER.get(name) or (fact.params if fact is not None else ())
         given.update(dict(zip(names, args)))
         spare = args[len(names) :] if names else args
-        owner.facts["given"] = given if fact is not None else None
-        owner.facts["at"] = node
         owner.attrs.update(given)
         if fact is not None and fact.second_backward_raises != "no":
             made = torch.op(f"distributions.{name}", [], dict(given), node)
@@ -44,9 +43,10 @@ class Distributions:
                 for key, value in given.items():
                     if isinstance(value, Tensor) and value.node is not None:
                         given[key] = torch.alias(made)
-        owner.facts["parameters"] = [
+        parameters = [
             tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)
         ]
+        owner.state = DistributionState(parameters, node, given if fact is not None else None)
         return owner
 
     def attribute(self, owner: Instance, name: str) -> Value:
@@ -57,20 +57,21 @@ class Distributions:
         if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
             if name not in owner.attrs:
                 self.world.kept += 1
-                values = owner.facts["parameters"]
+                state: DistributionState = owner.state
+                values = state.parameters
                 if values and name in ("loc", "mean"):
                     owner.attrs[name] = values[0]
                 else:
                     # Only of one that has a single parameter is it known what its attributes are made of.
                     owner.attrs[name] = self.density(
-                        owner, name, [], owner.facts["at"], "yes" if name in ("probs", "logits") else "may"
+                        owner, name, [], state.at, "yes" if name in ("probs", "logits") else "may"
                     )
             return owner.attrs[name]
         return Unknown(name) if name == "base_dist" else None
 
     def _sample(self, owner: Instance, node: ast.AST) -> Value:
         cuts: tuple[int, ...] = ()
-        for value in owner.facts["parameters"]:
+        for value in owner.state.parameters:
             if value.node is not None:
                 cuts = self.world.cut("nondifferentiable", node, value, name="sample")
         return self.world.data("sample", cuts)
@@ -79,11 +80,12 @@ class Distributions:
         """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
         torch = self.torch
         op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
-        given = owner.facts.get("given")
+        state: DistributionState = owner.state
+        given = state.given
         if given is not None and self.facts.op(op) is not None and hasattr(node, "lineno"):
             value = {"value": args[0]} if args and name in ("log_prob", "cdf", "icdf") else {}
             return torch.op(op, [], {**given, **value}, node)
-        values = [*owner.facts["parameters"], *[tensor for arg in args for tensor in torch.tensors(arg)]]
+        values = [*state.parameters, *[tensor for arg in args for tensor in torch.tensors(arg)]]
         carriers = [value for value in values if value.node is not None]
         required: Fact = "no"
         for value in values:
@@ -102,7 +104,7 @@ class Distributions:
     def divergence(self, left: Value, right: Value, node: ast.AST) -> Value:
         """`kl_divergence(p, q)`: differentiable in the parameters of both."""
         both_of_them = Instance(None, "torch.distributions.kl")
-        both_of_them.facts["parameters"] = [
-            tensor for side in (left, right) for tensor in self.torch.distribution_parameters(side)
-        ]
+        both_of_them.state = DistributionState(
+            [tensor for side in (left, right) for tensor in self.torch.distribution_parameters(side)], node
+        )
         return self.density(both_of_them, "kl_divergence", [], node)

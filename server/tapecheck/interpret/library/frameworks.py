@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tapecheck.interpret.library import builtin
 from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.library.states import EngineState, HandleState, ProcessState
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.values import (
     Args,
@@ -32,7 +33,7 @@ Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
 def _scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else Unknown("loss")
     if isinstance(value, (Tensor, Unknown)):
-        return modules.torch.op("mul", [value, owner.facts["scale"]], {}, node)
+        return modules.torch.op("mul", [value, owner.state.scale], {}, node)
     if isinstance(value, (List, tuple)):
         scaled = [_scale(modules, owner, [item], {}, node) for item in modules.machine.elements(value, node)]
         return tuple(scaled) if isinstance(value, tuple) else modules.machine.new_list(scaled, node)
@@ -71,9 +72,9 @@ def _autocast(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
 
 
 def _remove(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    module, entry = owner.facts["remove"]
-    if entry in module.hooks:
-        module.hooks.remove(entry)
+    handle: HandleState = owner.state
+    if handle.entry in handle.module.hooks:
+        handle.module.hooks.remove(handle.entry)
     return None
 
 
@@ -102,7 +103,7 @@ def deepspeed_initialize(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST
             parameters = torch.machine.call(torch.machine.get_attribute(model, "parameters", node), [], {}, node)
         optimizer = torch.optimizers.construct("torch.optim.AdamW", [parameters], {}, node)
     engine.attrs.update({"module": model, "optimizer": optimizer})
-    engine.facts["model"] = model
+    engine.state = EngineState(model)
     return engine, optimizer, given.get("training_data", Unknown("loader")), given.get("lr_scheduler", Unknown("lr"))
 
 
@@ -129,8 +130,8 @@ def scaled_loss(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
 def wrapped_model(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """DistributedDataParallel, DataParallel, FSDP: the model itself, which is its own `.module` too."""
     model = args[0] if args else kwargs.get("module", Unknown("model"))
-    if isinstance(model, Instance):
-        model.facts["wrapped"] = True
+    if isinstance(model, Instance) and model.layer is not None:
+        model.layer.wrapped = True
     return model
 
 
@@ -303,7 +304,7 @@ def _last_return(node: ast.AST) -> ast.AST:
 
 def ignite_engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = Instance(None, "ignite.engine.Engine")
-    made.facts["process"] = args[0] if args else kwargs.get("process_function")
+    made.state = ProcessState(args[0] if args else kwargs.get("process_function"))
     return made
 
 
@@ -316,7 +317,7 @@ def _ignite_run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, n
         started = carry.begin(machine, loop, index + 1)
         batch = Unknown("batch")
         batch.data = True
-        machine.call(owner.facts["process"], [owner, batch], {}, node)
+        machine.call(owner.state.function, [owner, batch], {}, node)
         carry.end(machine, loop, index + 1, started)
     world.leave_loop(loop, outside, _STEPS, "yes")
     return Unknown("state")

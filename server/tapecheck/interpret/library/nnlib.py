@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from tapecheck.interpret.library import averaging, frameworks
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import DatasetState, EngineState, HandleState, LoaderState, OptimizerState
 from tapecheck.interpret.objects import containers, equality, unknowns
 from tapecheck.interpret.values import (
     Args,
@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Function,
     Instance,
     Kwargs,
+    Layer,
     Lib,
     List,
     Native,
@@ -101,6 +102,7 @@ class Modules:
         name = path.rsplit(".", 1)[-1]
         owner.lib = path
         torch = self.torch
+        layer = _layer(owner)
         if name in _CONTAINERS:
             self._fill_container(owner, name, args, kwargs, node)
             return
@@ -109,11 +111,11 @@ class Modules:
         if fact is not None:
             for parameter, value in zip(fact.params, args):
                 given.setdefault(parameter, value)
-            owner.facts["kinds"] = (
+            layer.kinds = (
                 [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"}
             )  # fmt: skip
-            owner.facts["fact"] = fact.for_call(*owner.facts["kinds"])
-        owner.facts["given"] = given
+            layer.fact = fact.for_call(*layer.kinds)
+        layer.given = given
         for key, value in given.items():
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
                 owner.attrs.setdefault(key, value)
@@ -137,23 +139,24 @@ class Modules:
                 owner.attrs[buffer] = self.world.data(buffer)
 
     def _fill_container(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
-        owner.facts["container"] = name
+        layer = _layer(owner)
+        layer.container = name
         first = args[0] if args else None
         if (name == "Sequential" and isinstance(first, Dict)) or name in ("ModuleDict", "ParameterDict"):
             source = first if isinstance(first, Dict) else Dict({})
             for key, value in source.items.items():
                 owner.attrs[str(equality.unkey(key))] = value
-            owner.facts["more"] = source.more
+            layer.more = source.more
         else:
             values: list[Value] = []
             for arg in args:
                 # A star argument of unknown length comes as one value: what it holds, and more.
                 unknown = name == "Sequential" and (isinstance(arg, Unknown) or (isinstance(arg, List) and arg.more))
-                owner.facts["more"] = owner.facts.get("more", False) or unknown
+                layer.more = layer.more or unknown
                 values.extend(arg.items if isinstance(arg, List) and name == "Sequential" else [arg])
             if name != "Sequential" and first is not None:
                 known = containers.known_items(self.machine, first, node)
-                owner.facts["more"] = known is None
+                layer.more = known is None
                 values = known if known is not None else list(self.machine.elements(first, node))
             for index, value in enumerate(values):
                 owner.attrs[str(index)] = value
@@ -165,7 +168,7 @@ class Modules:
 
     def children_names(self, owner: Instance) -> list[str]:
         """The names of a container's own entries, in order; other attributes that were set on it are none."""
-        parameters = str(owner.facts.get("container", "")).startswith("Parameter")
+        parameters = _layer(owner).container.startswith("Parameter")
         return [
             name
             for name, value in owner.attrs.items()
@@ -225,9 +228,10 @@ class Modules:
 
     def name_parameters(self, owner: Instance, name: str) -> None:
         """Name the parameters of a module by the paths that lead to them, from what it was stored under first."""
-        if "named" in owner.facts:
+        layer = _layer(owner)
+        if layer.named:
             return
-        owner.facts["named"] = True
+        layer.named = True
         for path, tensor in self.named_parameters(owner, f"{name}."):
             tensor.name = path
             if tensor.node is not None:
@@ -248,7 +252,7 @@ class Modules:
     def open_ended(self, owner: Instance) -> bool:
         """Whether a module may have parameters that nobody knows."""
         return any(
-            module.facts.get("more") or (module.cls is not None and module.cls.opaque)
+            _layer(module).more or (module.cls is not None and module.cls.opaque)
             for _, module in self.modules(owner)
         )
 
@@ -256,17 +260,18 @@ class Modules:
 
     def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
         """What the library side of an object answers for a name; None where it has none."""
-        if owner.module:
-            if name in owner.facts.get("parametrized", ()):
+        layer = owner.layer
+        if layer is not None:
+            if name in layer.parametrized:
                 return self.computed_weight(owner, name, node)
             method = getattr(self, f"_module_{name}", None)
             if method is not None:
                 return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
             if name in _KEEP:
                 return Native(name, lambda m, args, kwargs, at: owner)
-            if name == "module" and "wrapped" in owner.facts:
+            if name == "module" and layer.wrapped:
                 return owner
-            if name == "no_sync" and "wrapped" in owner.facts:
+            if name == "no_sync" and layer.wrapped:
                 return Native(name, lambda m, args, kwargs, at: frameworks.no_sync())
             if name in ("manual_backward",):
                 return Native(
@@ -279,14 +284,14 @@ class Modules:
             if name in ("append", "extend", "insert", "items", "keys", "values", "__len__", "update"):
                 return Native(name, lambda m, args, kwargs, at: self._container_method(owner, name, args, kwargs, at))
             return None
-        if owner.lib.startswith("torch.optim.") or "optimizer" in owner.facts:
+        if owner.lib.startswith("torch.optim.") or isinstance(owner.state, OptimizerState):
             return self.torch.optimizers.attribute(owner, name)
         table = frameworks.OBJECTS.get(owner.lib)
         if table is not None and name in table:
             handler = table[name]
             return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
-        if "model" in owner.facts:
-            return self.machine.get_attribute(owner.facts["model"], name, node)
+        if isinstance(owner.state, EngineState):
+            return self.machine.get_attribute(owner.state.model, name, node)
         if owner.lib.startswith("torch.distributions."):
             return self.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
@@ -329,7 +334,7 @@ class Modules:
     def _module_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return List(
             [value for value in owner.attrs.values() if isinstance(value, Instance) and value.module],
-            bool(owner.facts.get("more")),
+            _layer(owner).more,
         )
 
     def _module_named_children(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -407,7 +412,7 @@ class Modules:
 
     def _handle(self, owner: Instance, entry: tuple[str, Value]) -> Value:
         handle = Instance(None, "torch.utils.hooks.RemovableHandle")
-        handle.facts["remove"] = (owner, entry)
+        handle.state = HandleState(owner, entry)
         return handle
 
     def _module_apply(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -433,15 +438,16 @@ class Modules:
         return Unknown("submodule")
 
     def lightning_optimizers(self, owner: Instance, node: ast.AST) -> Value:
-        if "optimizers" not in owner.facts:
+        layer = _layer(owner)
+        if layer.optimizers is None:
             method = self.machine.find_method(owner, "configure_optimizers")
             made = self.machine.call(method, [], {}, node) if method is not None else Unknown("optimizers")
             known = containers.known_items(self.machine, made, node) if isinstance(made, (List, tuple)) else None
             if known is not None and len(known) == 2 and isinstance(known[0], List):
                 made = known[0]
                 known = known[0].items
-            owner.facts["optimizers"] = known[0] if known is not None and len(known) == 1 else made
-        return owner.facts["optimizers"]
+            layer.optimizers = known[0] if known is not None and len(known) == 1 else made
+        return layer.optimizers
 
     def _container_method(self, owner: Instance, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         names = self.children_names(owner)
@@ -449,7 +455,7 @@ class Modules:
         self.world.kept += 1
         if name == "append" and args:
             value = args[0]
-            if owner.facts.get("container") == "ParameterList" and isinstance(value, Tensor) and not value.parameter:
+            if _layer(owner).container == "ParameterList" and isinstance(value, Tensor) and not value.parameter:
                 value = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
             owner.attrs[str(len(names))] = value
             return owner
@@ -468,7 +474,7 @@ class Modules:
             for key, value in args[0].items.items():
                 owner.attrs[str(equality.unkey(key))] = value
             return None
-        more = bool(owner.facts.get("more"))
+        more = _layer(owner).more
         if name == "items":
             return List(list(zip(names, values)), more)
         if name == "keys":
@@ -489,20 +495,20 @@ class Modules:
                 parts = [concrete(part) for part in (index.start, index.stop, index.step)]
                 chosen = names[slice(*parts)] if all(part is None or isinstance(part, int) for part in parts) else names
                 result = Instance(None, owner.lib, module=True)
-                result.facts["container"] = owner.facts.get("container")
+                _layer(result).container = _layer(owner).container
                 result.attrs["training"] = owner.attrs.get("training", True)
                 result.attrs.update({str(position): owner.attrs[name] for position, name in enumerate(chosen)})
                 return result
             return owner.attrs[names[0]] if names else Unknown("module")
         if owner.lib == "torch.utils.data.TensorDataset":
-            return tuple(self.world.data() for _ in owner.facts.get("tensors", ()))
+            return tuple(self.world.data() for _ in owner.state.tensors)
         return None
 
     def stream(self, owner: Instance, node: ast.AST) -> Stream | None:
         if owner.module:
             names = self.children_names(owner)
-            more = bool(owner.facts.get("more"))
-            keyed = owner.facts.get("container") in ("ModuleDict", "ParameterDict")
+            more = _layer(owner).more
+            keyed = _layer(owner).container in ("ModuleDict", "ParameterDict")
             return Stream(
                 lambda: None if more else len(names),
                 lambda index: (
@@ -517,12 +523,13 @@ class Modules:
 
     def _batches(self, owner: Instance) -> int | None:
         """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
-        owner.facts["iterated"] = True
-        asked = owner.facts.get("__len__")
-        return unknowns.bound_length(asked) if isinstance(asked, Unknown) else None
+        state: LoaderState = owner.state
+        state.iterated = True
+        return unknowns.bound_length(owner.length) if owner.length is not None else None
 
     def _batch(self, owner: Instance, node: ast.AST) -> Value:
-        dataset = owner.facts.get("dataset")
+        state: LoaderState = owner.state
+        dataset = state.dataset
         if isinstance(dataset, Instance) and dataset.lib == "torch.utils.data.TensorDataset":
             return self._batch_of(dataset)
         if isinstance(dataset, Instance) and self.machine.find_method(dataset, "__getitem__") is not None:
@@ -549,18 +556,18 @@ class Modules:
         return result
 
     def _batch_of(self, dataset: Instance) -> Value:
-        tensors = dataset.facts.get("tensors", ())
+        state: DatasetState = dataset.state
         return tuple(
             self.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else self.world.data()
-            for value in tensors
+            for value in state.tensors
         )
 
     # -- forward ------------------------------------------------------------------------------------------------
 
     def call(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call an object: a module's forward with its hooks."""
-        if "model" in owner.facts:
-            return self.machine.call(owner.facts["model"], args, kwargs, node)
+        if isinstance(owner.state, EngineState):
+            return self.machine.call(owner.state.model, args, kwargs, node)
         if not owner.module:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
         for kind, hook in list(owner.hooks):
@@ -592,13 +599,13 @@ class Modules:
             value: Value = args[0] if args else Unknown("input")
             for key in self.children_names(owner):
                 value = self.machine.call(owner.attrs[key], [value], {}, node)
-            if owner.facts.get("more"):
+            if _layer(owner).more:
                 return self.torch.opaque_result("Sequential", [value], {}, node)
             return value
         if owner.lib == averaging.AVERAGED:
             return self.machine.call(owner.attrs["module"], args, kwargs, node)
-        fact = owner.facts.get("fact")
-        if isinstance(fact, ModuleFact):
+        fact = _layer(owner).fact
+        if fact is not None:
             return self._run_fact(owner, fact, args, kwargs, node)
         return self._run_opaque(owner, args, kwargs, node)
 
@@ -620,7 +627,7 @@ class Modules:
                 # The facts speak of all layers of a recurrent module at once: weight_ih for weight_ih_l0, _l1 ...
                 short = f"*.{name.rsplit('.', 1)[-1]}" if wide and "." in name else _LAYER.sub("", name)
                 groups.setdefault(short, []).append(value)
-        for name in owner.facts.get("parametrized", ()):
+        for name in _layer(owner).parametrized:
             groups[name] = [self.computed_weight(owner, name, node)]
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
@@ -630,7 +637,7 @@ class Modules:
         if what.returns_input == "yes" and not what.mutates and args:
             return args[0]
         target: Value = None
-        given = owner.facts.get("given", {})
+        given = _layer(owner).given
         if fact.inplace_flag and concrete(given.get("inplace", owner.attrs.get("inplace"))) is True and args:
             target = args[0]
             in_place = self.facts.op(f"{_snake(fact.name)}_")
@@ -646,7 +653,9 @@ class Modules:
 
     def _of_call(self, owner: Instance, fact: ModuleFact, bound: Kwargs) -> ModuleFact:
         """The fact for one call of a module, by what decides besides the constructor's arguments."""
-        given, named = owner.facts.get("kinds", ([], {}))
+        layer = _layer(owner)
+        kinds = layer.kinds or ([], {})
+        given, named = kinds
         params = {param for overload in fact.train.overloads for param in overload.params}
         more = {
             f"forward.{name}": self.torch.kind(bound[name]) if name in bound else fact.forward_defaults[name]
@@ -661,9 +670,9 @@ class Modules:
                 given = [*given[:place], "False", *given[place + 1 :]]
             else:
                 more["batch_first"] = "False"
-        if not more and given is owner.facts.get("kinds", (given,))[0]:
+        if not more and given is kinds[0]:
             return fact
-        known: dict[Any, ModuleFact] = owner.facts.setdefault("narrowed", {})
+        known = layer.narrowed
         key = (tuple(given), tuple(more.items()))
         if key not in known:
             known[key] = fact.for_call(given, {**named, **more})
@@ -681,17 +690,18 @@ class Modules:
         home = owner.attrs.get("parametrizations")
         if not isinstance(home, Instance):
             home = owner.attrs["parametrizations"] = Instance(None, "torch.nn.ModuleDict", module=True)
-            home.facts["container"] = "ModuleDict"
+            _layer(home).container = "ModuleDict"
         holder = home.attrs[name] = Instance(None, "torch.nn.ModuleList", module=True)
-        holder.facts["container"] = "ModuleList"
+        _layer(holder).container = "ModuleList"
         holder.attrs["original"] = original
         if how == "nn.utils.weight_norm":
             holder.attrs["original0"], holder.attrs["original1"] = self._magnitude(original, node), original
             del holder.attrs["original"]
         elif isinstance(how, Instance):
             holder.attrs["0"] = how
-        # A deep copy shares the facts: the parameters themselves are found by the attributes, which it has of its own.
-        owner.facts["parametrized"] = {**owner.facts.get("parametrized", {}), name: how}
+        # A deep copy shares this: the parameters themselves are found by the attributes, which it has of its own.
+        layer = _layer(owner)
+        layer.parametrized = {**layer.parametrized, name: how}
         return owner
 
     def _magnitude(self, original: Tensor, node: ast.AST) -> Tensor:
@@ -701,7 +711,7 @@ class Modules:
 
     def computed_weight(self, owner: Instance, name: str, node: ast.AST) -> Value:
         """A parametrized weight as a forward sees it."""
-        how = owner.facts["parametrized"][name]
+        how = _layer(owner).parametrized[name]
         holder = owner.attrs["parametrizations"].attrs[name]
         if isinstance(how, str):
             given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
@@ -710,10 +720,11 @@ class Modules:
 
     def unparametrize(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Make a computed weight a parameter of its own again."""
-        if isinstance(owner, Instance) and name in owner.facts.get("parametrized", ()):
+        layer = owner.layer if isinstance(owner, Instance) else None
+        if layer is not None and name in layer.parametrized:
             holder = owner.attrs["parametrizations"].attrs.pop(name)
-            owner.facts["parametrized"] = {key: how for key, how in owner.facts["parametrized"].items() if key != name}
-            if not owner.facts["parametrized"]:
+            layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
+            if not layer.parametrized:
                 del owner.attrs["parametrizations"]
             owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
         return owner
@@ -764,6 +775,12 @@ _OPTIONAL: dict[str, tuple[bool, tuple[str, ...]]] = {
 }  # fmt: skip
 """Parameters that a module has, or has not, where one of these arguments is given."""
 _LAYER = re.compile(r"_l\d+(_reverse)?$")
+
+
+def _layer(owner: Instance) -> Layer:
+    """What torch.nn keeps in a module."""
+    assert owner.layer is not None
+    return owner.layer
 
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:

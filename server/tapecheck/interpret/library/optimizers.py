@@ -6,6 +6,7 @@ import ast
 
 from tapecheck.interpret.library import averaging
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
@@ -54,11 +55,11 @@ class Optimizers:
             items, whole = self.machine.gathered(source, node)
             source = List(items, not whole)
         self.world.optimizers += 1
-        owner.facts["optimizer"] = self.world.optimizers
+        number = self.world.optimizers
         tensors, complete = self._leaves(source, node)
-        owner.facts["params"] = tensors
-        owner.facts["fused"] = kwargs.get("fused")
-        owner.facts["max_iter"] = args[2] if len(args) > 2 else kwargs.get("max_iter")
+        owner.state = OptimizerState(
+            number, tensors, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter")
+        )
         second = args[1] if len(args) > 1 else kwargs.get("defaults")
         defaults = (
             second if isinstance(second, Dict) else Dict({"lr": kwargs.get("lr", second or Unknown("lr"))}, more=True)
@@ -81,7 +82,7 @@ class Optimizers:
         name = owner.lib.rsplit(".", 1)[-1] or (owner.cls.name if owner.cls is not None else "Optimizer")
         self.world.emit(
             Optimizer(
-                owner.facts["optimizer"], self.world.site(node), name,
+                number, self.world.site(node), name,
                 tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
                 "yes" if complete else "may",
             )
@@ -133,11 +134,12 @@ class Optimizers:
 
     def _add_group(self, owner: Instance, args: Args, node: ast.AST) -> Value:
         members, complete = self._leaves(args[0] if args else None, node)
-        owner.facts["params"] = [*owner.facts["params"], *members]
+        state: OptimizerState = owner.state
+        state.params = [*state.params, *members]
         self.world.emit(
             Optimizer(
-                owner.facts["optimizer"], self.world.site(node), owner.lib.rsplit(".", 1)[-1],
-                tuple(tensor.node for tensor in owner.facts["params"] if tensor.node is not None),
+                state.number, self.world.site(node), owner.lib.rsplit(".", 1)[-1],
+                tuple(tensor.node for tensor in state.params if tensor.node is not None),
                 "yes" if complete else "may",
             )
         )  # fmt: skip
@@ -149,7 +151,7 @@ class Optimizers:
         rounds = 1
         if closure is not None:
             # LBFGS asks its closure many times over in one step; twice shows what the second time does.
-            most = concrete(owner.facts.get("max_iter"))
+            most = concrete(_state(owner).max_iter)
             rounds = (min(most, 3) if isinstance(most, int) else 3) if owner.lib.endswith("LBFGS") else 1
         for _ in range(rounds):
             if closure is not None:
@@ -160,12 +162,13 @@ class Optimizers:
                 finally:
                     del self.world.grad_modes[depth - 1 :]
                 result = made if result is None else result
-            self.world.emit(Step(self.world.site(node), owner.facts.get("optimizer", 0), _called(node)))
+            state = _state(owner)
+            self.world.emit(Step(self.world.site(node), state.number, _called(node)))
             bumps = self._bumps(owner)
-            for tensor in owner.facts.get("params", ()):
+            for tensor in state.params:
                 if tensor.grad is not None:
                     self.world.change(
-                        tensor, node, "optimizer.step", bumps=bumps, optimizer=owner.facts.get("optimizer"),
+                        tensor, node, "optimizer.step", bumps=bumps, optimizer=state.number or None,
                         grad_mode="no",
                     )  # fmt: skip
         return result
@@ -173,7 +176,7 @@ class Optimizers:
     def _bumps(self, owner: Instance) -> Fact:
         """Whether a step moves the version counters of what it changes: fused steps were measured not to."""
         fact = self.facts.optimizer(owner.lib.rsplit(".", 1)[-1])
-        fused = owner.facts.get("fused")
+        fused = _state(owner).fused
         if fact is None or fused is None or concrete(fused) in (None, False):
             return "yes"
         measured: Fact = fact.fused_step_mutates or "yes"
@@ -181,9 +184,14 @@ class Optimizers:
 
     def _zero_grad(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         wanted = concrete(args[0] if args else kwargs.get("set_to_none", True))
-        for tensor in owner.facts.get("params", ()):
+        for tensor in _state(owner).params:
             self.torch.autograd.clear(tensor, node, "no" if wanted is False else "yes")
         return None
+
+
+def _state(owner: Instance) -> OptimizerState:
+    """What is known of an optimizer; nothing of one whose constructor was not run."""
+    return owner.state if isinstance(owner.state, OptimizerState) else OptimizerState(0, [])
 
 
 def _called(node: ast.AST) -> str:

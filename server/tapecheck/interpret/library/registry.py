@@ -7,6 +7,8 @@ its library; what no model knows is opaque.
 from __future__ import annotations
 
 import ast
+import copy
+import dataclasses
 from collections.abc import Callable
 
 from tapecheck.interpret.engine import Engine
@@ -45,7 +47,7 @@ Model = Callable[[Torch, str, Args, Kwargs, ast.AST], Value]
 
 def _builtin_class(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, path)
-    result.facts["args"] = args
+    result.args = args
     return result
 
 
@@ -164,18 +166,18 @@ class Libraries:
             if self.torch.nn.is_class(base) or base.startswith("torch.optim."):
                 owner.lib = base
             elif base in _CONTAINER_BASES and not owner.module:
-                owner.facts["inner"] = _CONTAINER_BASES[base]()
+                owner.inner = _CONTAINER_BASES[base]()
             elif base.startswith("builtins.") and base[9:] in exceptions.NAMES:
-                owner.facts["args"] = []
+                owner.args = []
 
     def construct_base(self, owner: Instance, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> None:
         """Run the constructor of the library base of a user's class."""
-        inner = owner.facts.get("inner")
+        inner = owner.inner
         if inner is not None:
             self.engine.call(methods.attribute(self.engine, inner, "__init__", node), args, kwargs, node)
             return
-        if "args" in owner.facts:
-            owner.facts["args"] = args
+        if owner.args is not None:
+            owner.args = args
             return
         for base in bases:
             if self.torch.nn.is_class(base):
@@ -219,7 +221,12 @@ class Libraries:
         elif isinstance(value, Instance):
             result = Instance(value.cls, value.lib, value.module)
             memo[id(value)] = result
-            result.facts = {key: fact for key, fact in value.facts.items() if key != "named"}
+            result.state = copy.copy(value.state)
+            if value.layer is not None:
+                result.layer = dataclasses.replace(value.layer, named=False)
+            result.inner = self.deep_copy(value.inner, node, memo)
+            result.args, result.numbered = value.args, value.numbered
+            result.open, result.length = value.open, value.length
             result.hooks = list(value.hooks)
             for key, item in value.attrs.items():
                 result.attrs[key] = self.deep_copy(item, node, memo)

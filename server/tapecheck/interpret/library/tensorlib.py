@@ -7,6 +7,7 @@ import ast
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
+from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     Args,
@@ -324,8 +325,8 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
 def distribution_parameters(torch: Torch, value: Value) -> list[Value]:
     """The tensors that a distribution is made of, those of the distributions in it included."""
     if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
-        found: list[Value] = value.facts["parameters"]
-        return found
+        state: DistributionState = value.state
+        return state.parameters
     return torch.tensors(value)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Generator as PyGenerator
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import averaging
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import DatasetState, LoaderState, ScalerState
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -279,21 +280,22 @@ def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
 
 def _dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "torch.utils.data.TensorDataset")
-    result.facts["tensors"] = args
+    result.state = DatasetState(args)
     return result
 
 
 def _loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "torch.utils.data.DataLoader")
-    result.facts["dataset"] = args[0] if args else kwargs.get("dataset")
-    result.attrs["dataset"] = result.facts["dataset"]
+    dataset = args[0] if args else kwargs.get("dataset")
+    result.state = LoaderState(dataset)
+    result.attrs["dataset"] = dataset
     result.attrs["batch_size"] = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
     return result
 
 
 def _scaler(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "torch.amp.GradScaler")
-    result.facts["scale"] = torch.world.data("scale")
+    result.state = ScalerState(torch.world.data("scale"))
     return result
 
 

@@ -81,8 +81,8 @@ class Torch:
             return [tensor for item in value.items for tensor in self.tensors(item)]
         if isinstance(value, Dict):
             return [tensor for item in value.items.values() for tensor in self.tensors(item)]
-        if isinstance(value, Instance) and "inner" in value.facts:
-            return self.tensors(value.facts["inner"])
+        if isinstance(value, Instance) and value.inner is not None:
+            return self.tensors(value.inner)
         if isinstance(value, (Stream, Generator)):
             return [tensor for item in self.machine.elements(value, ast.Pass()) for tensor in self.tensors(item)]
         return []

@@ -218,7 +218,7 @@ class _Scan:
         if kind is Instance or kind is Class:
             if value.quiet == self.world.kept:
                 return True
-            if kind is Instance and value.module and value.cls is None and "container" not in value.facts:
+            if kind is Instance and value.layer is not None and value.cls is None and not value.layer.container:
                 # A layer of the library holds leaves only, as long as none was changed in place.
                 if not self.world.leaves_changed:
                     return True
@@ -231,11 +231,11 @@ class _Scan:
                 if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
                     continue
                 quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
-            if "numbered" in value.facts:
+            if value.numbered is not None:
                 self.numbered(value, path)
-            if "inner" in value.facts:
+            if value.inner is not None:
                 # An object of a class made from dict or list: what it holds as such.
-                quiet = self.entry(value.facts["inner"], path, _NoStore, "") and quiet
+                quiet = self.entry(value.inner, path, _NoStore, "") and quiet
             if value.cls is not None:
                 quiet = self.object(value.cls, value.cls.name) and quiet
             if quiet:
@@ -274,7 +274,8 @@ class _Scan:
 
     def numbered(self, value: Instance, path: str) -> None:
         """The attributes of an object whose names the program works out: `setattr(log, f"loss_{step}", loss)`."""
-        names = [name for name in value.attrs if name in value.facts["numbered"] and name in value.stores]
+        numbered = value.numbered or ()
+        names = [name for name in value.attrs if name in numbered and name in value.stores]
         tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]
         if len(names) > 1 and any(map(self.reaches_back, tensors)):
             self.hold(value.stores[names[-1]], path, tensors)
@@ -415,7 +416,7 @@ def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> 
     elif isinstance(value, Dict):
         children = value.items.values()
     elif isinstance(value, Instance) and not value.module:
-        children = [*value.attrs.values(), value.facts.get("inner")] if into_objects else _recorded(value)
+        children = [*value.attrs.values(), value.inner] if into_objects else _recorded(value)
     elif isinstance(value, Function):
         children = [item for _, item in _defaults_of(value)]
     else:

@@ -144,7 +144,7 @@ def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...]
             method = machine.find_method(value, name)
             if method is not None:
                 return machine.call(method, [], {}, node)
-        arguments = value.facts.get("args")
+        arguments = value.args
         if arguments is not None and "__str__" in names and all(isinstance(item, CONSTANTS) for item in arguments):
             return str(arguments[0]) if len(arguments) == 1 else str(tuple(arguments))
         return Unknown("text")

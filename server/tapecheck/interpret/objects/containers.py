@@ -43,8 +43,8 @@ from tapecheck.interpret.world import merge_cuts
 def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | None:
     """The elements of a value whose length is known; None otherwise."""
     value = concrete(value)
-    if isinstance(value, Instance) and "inner" in value.facts and machine.find_method(value, "__iter__") is None:
-        value = value.facts["inner"]
+    if isinstance(value, Instance) and value.inner is not None and machine.find_method(value, "__iter__") is None:
+        value = value.inner
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, (List, Set)):

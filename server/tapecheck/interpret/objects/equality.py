@@ -110,8 +110,8 @@ def equal(left: Value, right: Value, machine: Engine | None = None) -> bool | No
 
 def _as_container(value: Value) -> Value:
     """What an object made from dict, list or set is compared as, where its class has no `__eq__` of its own."""
-    if isinstance(value, Instance) and "inner" in value.facts and not (value.cls and value.cls.defines("__eq__")):
-        return value.facts["inner"]
+    if isinstance(value, Instance) and value.inner is not None and not (value.cls and value.cls.defines("__eq__")):
+        return value.inner
     return value
 
 
@@ -146,7 +146,7 @@ def contains(machine: Engine, container: Value, item: Value) -> bool | None:
         method = machine.find_method(container, "__contains__")
         if method is not None and container.cls is not None:
             return machine.known_truth(machine.call(method, [item], {}, container.cls.node))
-        inner = container.facts.get("inner")
+        inner = container.inner
         if inner is not None:
             return contains(machine, inner, item)
     if isinstance(container, (Instance, Generator, Stream, Class)):

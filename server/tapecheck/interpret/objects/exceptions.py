@@ -28,12 +28,12 @@ def object_of(raised: Signal) -> Value:
     """The object that `except ... as` binds, made where the exception came from torch or Python itself."""
     if raised.value is None:
         made = Instance(None, f"builtins.{raised.kind}")
-        made.facts["args"] = [raised.message] if raised.message else [Unknown("text")]
+        made.args = [raised.message] if raised.message else [Unknown("text")]
         raised.value = made
     elif isinstance(raised.value, (Lib, Class)):
         # `raise ValueError` raises an object of that class.
         made = Instance(raised.value) if isinstance(raised.value, Class) else Instance(None, raised.value.path)
-        made.facts["args"] = []
+        made.args = []
         raised.value = made
     return raised.value
 
@@ -46,7 +46,7 @@ def class_of(raised: Signal) -> Value:
 def stop_iteration(result: Value) -> Instance:
     """The StopIteration that a generator ends with; its value is what the generator returned."""
     made = Instance(None, "builtins.StopIteration")
-    made.facts["args"] = [] if result is None else [result]
+    made.args = [] if result is None else [result]
     made.attrs["value"] = result
     return made
 

@@ -85,7 +85,7 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
         if statement.value is not None:
             default = namespace.vars.get(name)
             if isinstance(default, Instance) and default.lib == "dataclasses.field":
-                facts = default.facts
+                facts: Kwargs = default.state
                 field.spec = default
                 field.factory = facts.get("default_factory", facts.get("factory"))
                 field.given = "default" in facts
@@ -249,9 +249,7 @@ def _fields(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _field(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "dataclasses.field")
-    result.facts.update(kwargs)
-    if args:
-        result.facts["default"] = args[0]
+    result.state = {**kwargs, "default": args[0]} if args else dict(kwargs)
     return result
 
 

@@ -8,6 +8,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, methods, records
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
+    Args,
     Bound,
     Class,
     Dict,
@@ -83,13 +84,13 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
         value = class_attribute(machine, owner.cls, name, owner, node)
         if not isinstance(value, Unknown) or value.name != "missing":
             return value
-    inner = owner.facts.get("inner")
+    inner = owner.inner
     if inner is not None:
         known = methods.attribute(machine, inner, name, node)
         if not isinstance(known, Native) or methods.has_method(inner, name):
             return known
-    if name == "args" and "args" in owner.facts:
-        return tuple(owner.facts["args"])
+    if name == "args" and owner.args is not None:
+        return tuple(owner.args)
     known = machine.library.object_attribute(owner, name, node)
     if known is not None:
         return known
@@ -109,7 +110,7 @@ def complete(machine: Engine, owner: Instance) -> bool:
     cls = owner.cls
     return (
         cls is not None
-        and "open" not in owner.facts
+        and not owner.open
         and not cls.opaque
         and all(base in _EMPTY_BASES for base in cls.library_bases())
     )
@@ -175,17 +176,22 @@ def super_attribute(machine: Engine, owner: Super, name: str, node: ast.AST) -> 
     if name == "__new__":
         return Native(name, lambda m, args, kwargs, at: m.new_object(args[0]))
     if isinstance(receiver, Instance):
-        inner = receiver.facts.get("inner")
+        inner = receiver.inner
         if inner is not None:
             return methods.attribute(machine, inner, name, node)
         if name == "__setattr__":
             return Native(name, lambda m, args, kwargs, at: m.store_attribute(receiver, args[0], args[1], at))
-        if name == "__init__" and "args" in receiver.facts:
-            return Native(name, lambda m, args, kwargs, at: receiver.facts.update({"args": args}))
+        if name == "__init__" and receiver.args is not None:
+            return Native(name, lambda m, args, kwargs, at: _keep_arguments(receiver, args))
         known = machine.library.object_attribute(receiver, name, node)
         if known is not None:
             return known
     return Native(f"super().{name}", lambda machine, args, kwargs, at: None)
+
+
+def _keep_arguments(raised: Instance, args: Args) -> None:
+    """`super().__init__(...)` in a class of exceptions."""
+    raised.args = args
 
 
 def find_method(machine: Engine, owner: Instance, name: str) -> Value:
@@ -210,7 +216,7 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
         method = find_method(machine, owner, "__getitem__")
         if method is not None:
             return machine.call(method, [index], {}, node)
-        inner = owner.facts.get("inner")
+        inner = owner.inner
         if inner is not None:
             missing = find_method(machine, owner, "__missing__") if isinstance(inner, Dict) else None
             if missing is not None and equality.contains(machine, inner, index) is False:

@@ -107,8 +107,8 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
                 method = machine.find_method(value, name)
                 if method is not None:
                     return known_truth(machine, machine.call(method, [], {}, value.cls.node))
-            if "inner" in value.facts:
-                return known_truth(machine, value.facts["inner"])
+            if value.inner is not None:
+                return known_truth(machine, value.inner)
         return True
     if isinstance(value, (*CONSTANTS, tuple, slice)):
         return bool(value)

@@ -237,8 +237,8 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
             size = concrete(machine.call(length, [], {}, node)) if length is not None else None
             count = size if isinstance(size, int) else None
             return Stream(lambda: count, lambda i: _item_until_end(machine, getter, i, node))
-        if "inner" in value.facts:
-            return stream(machine, value.facts["inner"], node)
+        if value.inner is not None:
+            return stream(machine, value.inner, node)
         known: Stream | None = machine.library.object_stream(value, node)
         if known is not None:
             return known

@@ -121,7 +121,7 @@ def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None 
                 args: Args = [None, None, None]
                 if raised is not None:
                     if manager.cls is None:
-                        manager.facts["raised"] = raised
+                        manager.raised = raised
                     value = exceptions.object_of(raised)
                     args = [exceptions.class_of(raised), value, Unknown("traceback")]
                 return machine.known_truth(machine.call(method, args, {}, node)) is True

@@ -188,8 +188,8 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
         method = machine.find_method(owner, "__setitem__")
         if method is not None:
             machine.call(method, [index, value], {}, node)
-        elif "inner" in owner.facts:
-            containers.set_item(machine, owner.facts["inner"], index, value, node)
+        elif owner.inner is not None:
+            containers.set_item(machine, owner.inner, index, value, node)
         elif owner.module:
             owner.attrs[str(index)] = value
             machine.world.kept += 1

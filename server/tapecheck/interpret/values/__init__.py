@@ -19,6 +19,7 @@ from tapecheck.interpret.values.kinds import (
     Generator,
     Instance,
     Kwargs,
+    Layer,
     Lib,
     List,
     Module,
@@ -43,7 +44,7 @@ from tapecheck.interpret.values.kinds import (
 
 __all__ = [
     "CONSTANTS", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context", "Dict", "Env", "Extent", "Field",
-    "Function", "Generator", "Instance", "Kwargs", "Lib", "List", "Module", "Native", "Queue", "Range", "Record", "Run",
-    "Set", "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "Wrapped", "concrete",
-    "unwrapped",
+    "Function", "Generator", "Instance", "Kwargs", "Layer", "Lib", "List", "Module", "Native", "Queue", "Range",
+    "Record", "Run", "Set", "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "Wrapped",
+    "concrete", "unwrapped",
 ]  # fmt: skip

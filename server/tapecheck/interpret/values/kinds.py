@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapecheck.tape import Fact, Site
+from tapecheck.torchfacts import ModuleFact
 
 Value = Any
 """Any value of the dry run: one of the classes here or a Python constant or tuple."""
@@ -461,14 +462,40 @@ class Record(tuple[Any, ...]):
         return made
 
 
+@dataclass(slots=True)
+class Layer:
+    """What torch.nn keeps in a module.
+
+    `container` is the class of a container of modules, `more` says that it may hold further ones. `fact` is what
+    torch does in its forward for `kinds`, the kinds of the arguments `given` to the constructor; `narrowed` the same
+    for single calls. `parametrized` are the weights that are computed anew, and how. `named` says that its parameters
+    have their names, `wrapped` that a framework wraps it, `optimizers` is what Lightning made of its configuration.
+    """
+
+    container: str = ""
+    more: bool = False
+    fact: ModuleFact | None = None
+    kinds: tuple[list[str], dict[str, str]] | None = None
+    given: Kwargs = field(default_factory=dict)
+    narrowed: dict[Any, ModuleFact] = field(default_factory=dict)
+    parametrized: dict[str, Value] = field(default_factory=dict)
+    named: bool = False
+    wrapped: bool = False
+    optimizers: Value = None
+
+
 class Instance:
     """An object of a user class, or of a library class that keeps state (modules, optimizers, scalers).
 
-    For library objects `lib` is the dotted path of the class and `facts` what its construction settled. `quiet` is
-    the state of `World.kept` at which nothing below it carried a graph, `born` when it was made, -1 where nobody asks.
+    For library objects `lib` is the dotted path of the class and `state` what the model of the library keeps of it.
+    `quiet` is the state of `World.kept` at which nothing below it carried a graph, `born` when it was made, -1 where
+    nobody asks.
     """
 
-    __slots__ = ("attrs", "born", "carried", "cls", "facts", "hooks", "lib", "module", "quiet", "stamps", "stores")
+    __slots__ = (
+        "args", "attrs", "born", "carried", "cls", "hooks", "inner", "layer", "length", "lib", "module", "numbered",
+        "open", "quiet", "raised", "stamps", "state", "stores",
+    )  # fmt: skip
 
     def __init__(self, cls: Class | None, lib: str = "", module: bool = False, born: int = -1) -> None:
         self.cls = cls
@@ -476,12 +503,26 @@ class Instance:
         self.lib = lib
         self.module = module
         self.attrs: dict[str, Value] = {}
-        self.facts: dict[str, Any] = {}
         self.stores: dict[str, Site] = {}
         self.stamps: dict[str, int] = {}
         self.carried: dict[Any, list[tuple[int, int]]] = {}
         self.hooks: list[tuple[str, Value]] = []
         self.quiet = -1
+        self.layer = Layer() if module else None
+        """What torch.nn keeps in a module; None of what is no module."""
+        self.state: Any = None
+        self.inner: List | Dict | Set | None = None
+        """What it holds as the dict, list or set that its class is made from."""
+        self.args: list[Value] | None = None
+        """The arguments of an exception; None of what is no exception."""
+        self.numbered: set[str] | None = None
+        """Attributes whose names the program works out: `setattr(log, f"loss_{step}", loss)`."""
+        self.open = False
+        """Whether it may have attributes that nobody knows."""
+        self.length: Unknown | None = None
+        """What `len` gave, where nobody knows the length."""
+        self.raised: Signal | None = None
+        """Of a context manager that is being left: the exception that its block ended in."""
 
     def __repr__(self) -> str:
         return f"<{self.cls.name if self.cls else self.lib} object>"
@@ -557,6 +598,6 @@ def concrete(value: Value) -> Value:
 
 def unwrapped(value: Value) -> Value:
     """What an object of a class made from dict, list or set holds as such; any other value itself."""
-    if isinstance(value, Instance) and "inner" in value.facts:
-        return value.facts["inner"]
+    if isinstance(value, Instance) and value.inner is not None:
+        return value.inner
     return value

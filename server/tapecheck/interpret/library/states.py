@@ -1,0 +1,71 @@
+"""What the models of libraries keep in their objects (`Instance.state`): a class for each kind of object."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tapecheck.interpret.values import Instance, Kwargs, Tensor, Value
+
+
+@dataclass(eq=False, slots=True)
+class OptimizerState:
+    """An optimizer: its number on the tape, what it was given, and the arguments that matter."""
+
+    number: int
+    params: list[Tensor]
+    fused: Value = None
+    max_iter: Value = None
+
+
+@dataclass(eq=False, slots=True)
+class DistributionState:
+    """A distribution: the tensors it is made of, where, and its arguments by name where an op is known for it."""
+
+    parameters: list[Value]
+    at: ast.AST
+    given: Kwargs | None = None
+
+
+@dataclass(eq=False, slots=True)
+class DatasetState:
+    """A TensorDataset."""
+
+    tensors: list[Value]
+
+
+@dataclass(eq=False, slots=True)
+class LoaderState:
+    """A DataLoader; `iterated` says that a loop goes over it, or has."""
+
+    dataset: Value
+    iterated: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class ScalerState:
+    """A GradScaler."""
+
+    scale: Tensor
+
+
+@dataclass(eq=False, slots=True)
+class HandleState:
+    """What registering a hook gives: where the hook is registered, and as what."""
+
+    module: Instance
+    entry: tuple[str, Value]
+
+
+@dataclass(eq=False, slots=True)
+class EngineState:
+    """DeepSpeed's engine: it stands for the model in it."""
+
+    model: Value
+
+
+@dataclass(eq=False, slots=True)
+class ProcessState:
+    """Ignite's engine: the function that it calls with every batch."""
+
+    function: Value
