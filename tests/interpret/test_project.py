@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
-from tapecheck.source import from_text, read_source
+from tapecheck.source import environment, from_text, read_source
 from tapecheck.source.modules import Sources
 
+SITE = f".venv/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 NETS = """\
 import pathlib
 import torch.nn as nn
@@ -57,21 +58,65 @@ def write(root: Path, files: dict[str, str]) -> None:
         ("from .nets import Net", "package/train.py", "package/nets.py"),
         ("from ..models.nets import Net", "package/jobs/train.py", "package/models/nets.py"),
         ("from package.nets import Net", "scripts/train.py", "src/package/nets.py"),
+        ("import package.nets\nNet = package.nets.Net", "train.py", "package/nets.py"),
+        ("import package.deep.nets\nNet = package.deep.nets.Net", "train.py", "package/deep/nets.py"),
+        ("from package import deep\nNet = deep.nets.Net", "train.py", "package/deep/nets.py"),
+        ("from . import nets\nNet = nets.Net", "package/train.py", "package/nets.py"),
+        ("from .. import models\nNet = models.nets.Net", "package/jobs/train.py", "package/models/nets.py"),
+        ("from ..models import nets as n\nNet = n.Net", "package/jobs/train.py", "package/models/nets.py"),
+        ("from package.nets import Net", "package/jobs/train.py", "package/nets.py"),
+        ("from helpers.nets import Net", "tests/unit/train.py", "tests/helpers/nets.py"),
     ],
 )
+@pytest.mark.parametrize("regular", [True, False], ids=["packages", "namespace packages"])
 def test_a_model_in_another_file(
-    imported: str, train: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    imported: str, train: str, module: str, regular: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {"pyproject.toml": "", train: TRAIN.format(imported=imported), module: NETS})
     for folder in {(tmp_path / train).parent, *(tmp_path / module).relative_to(tmp_path).parents}:
-        if (tmp_path / folder) != tmp_path and folder.name not in ("src", "scripts"):
+        if regular and (tmp_path / folder) != tmp_path and folder.name not in ("src", "scripts"):
             (tmp_path / folder / "__init__.py").touch()
     report = check(read_source(str(tmp_path / train)))
     assert [finding.code for finding in report.findings] == ["TAPE101"]
     built = [label.span for label in report.findings[0].labels if label.role == "built"]
     assert Path(built[0].file).name == "nets.py"
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        pytest.param({"nets/__init__.py": NETS, "nets.py": ""}, True, id="a package goes before a module"),
+        pytest.param({"nets/__init__.py": "", "nets.py": NETS}, False, id="a package hides a module"),
+        pytest.param({"nets.py": NETS, "nets.pyi": ""}, True, id="the source beside a stub is read"),
+        pytest.param({"nets.pyi": "", "vendor/deep/nets.py": NETS}, False, id="a stub alone stands for a library"),
+        pytest.param({"vendor/deep/nets.py": NETS}, True, id="one module of that name in the project"),
+        pytest.param({"one/nets.py": NETS, "two/nets.py": NETS}, False, id="two, and none is nearer"),
+        pytest.param({"code/nets.py": NETS, "pyproject.toml": '[tool.tapecheck]\nextra-paths = ["code"]\n',
+                      "other/nets.py": ""}, True, id="where the project says"),
+        pytest.param({".venv/pyvenv.cfg": "", f"{SITE}/_mine.pth": "ROOT/../far/src\n",
+                      "../far/src/nets.py": NETS}, True, id="an editable project"),
+        pytest.param({".venv/pyvenv.cfg": "", f"{SITE}/a.pth": "import __editable___mine_finder; x()\n",
+                      f"{SITE}/__editable___mine_finder.py": "MAPPING: dict[str, str] = {'nets': 'ROOT/../far/it'}\n",
+                      "../far/it/__init__.py": NETS}, True, id="an editable project that is mapped"),
+        pytest.param({".venv/pyvenv.cfg": "", f"{SITE}/nets.py": NETS}, False, id="an installed package is a library"),
+        pytest.param({".venv/pyvenv.cfg": "", f"{SITE}/nets.py": "", "lib/nets.py": NETS}, False,
+                     id="nothing is guessed of an installed package"),
+    ],
+)  # fmt: skip
+def test_where_a_module_is_looked_for(
+    files: dict[str, str], found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setattr(environment, "_chosen", {})
+    root = tmp_path / "p"
+    told = {name: text.replace("ROOT", str(root)) for name, text in files.items()}
+    write(root, {"pyproject.toml": "", "jobs/train.py": TRAIN.format(imported="from nets import Net"), **told})
+    findings = check(read_source(str(root / "jobs/train.py"))).findings
+    certain = [finding.code for finding in findings if finding.certain]
+    assert certain == (["TAPE101"] if found else [])
+    assert not (root / "executed").exists()
 
 
 def test_a_module_that_changed_is_read_again(tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def test_files_that_are_no_text_or_too_long(tmp_path: Path) -> None:
     site = tmp_path / "lib" / "python3.12" / "site-packages"
     write(site, {"long.pth": "x\n" * 600_000, "folder.pth/x": ""})
     (site / "bytes.pth").write_bytes(b"\xff\xfe\x00\n\xef\xbb\xbf" + os.fsencode(tmp_path) + b"\n")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(site / "waiting.pth")
     (site / "marked.pth").write_bytes(b"\xef\xbb\xbf" + os.fsencode(tmp_path) + b"\n")
     assert Place(str(tmp_path), True) in read_environment(str(tmp_path), View()).places
 

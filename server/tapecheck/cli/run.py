@@ -28,7 +28,7 @@ from tapecheck.report import Checked, Sources, html
 from tapecheck.report.formats import FOR_PEOPLE
 from tapecheck.rules import ALL, chosen
 from tapecheck.rules.finding import Finding
-from tapecheck.source import Source, suppressions
+from tapecheck.source import Source, environment, suppressions
 from tapecheck.source.configuration import FILE, configuration_for
 from tapecheck.source.disk import is_file, is_folder
 from tapecheck.source.notebook import SUFFIX
@@ -119,6 +119,8 @@ def _without_refuted(checked: Checked) -> Checked:
 
 def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
     source: Source | None = None
+    # What the program imports is what the interpreter that runs it would find.
+    environment.choose({"": options.python})
     if options.module is None and options.script is None:
         _from_project(options)
     if options.module is not None:

@@ -123,6 +123,10 @@ class Machine:
         """A user's module run from its source, or the library name."""
         return self.imports.import_module(self, name, level, self.world.frames[-1].file)
 
+    def submodule(self, package: Module, name: str) -> Value | None:
+        """A submodule of a user's package, run from its source; None where it has none of that name."""
+        return self.imports.submodule(self, package, name)
+
     def forget_module(self, path: str) -> None:
         """Run a module anew the next time: its state was changed."""
         self.imports.forget(path)

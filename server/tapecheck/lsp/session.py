@@ -22,7 +22,7 @@ from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
-from tapecheck.source import MAX_BYTES, Source, from_text
+from tapecheck.source import MAX_BYTES, Source, environment, from_text
 from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.notebook import join
 from tapecheck.source.suppress import Unused, ignore_file, ignore_line, names_rule, rules_at
@@ -230,6 +230,8 @@ class Session:
         """Take new settings, for everything and for single folders (by path); what was cached is dropped."""
         self.settings = settings
         self.folder_settings = dict(folders or {})
+        chosen = {"": settings, **self.folder_settings}
+        environment.choose({folder: given.interpreter[0] for folder, given in chosen.items() if given.interpreter})
         self.forget()
 
     def forget(self) -> None:

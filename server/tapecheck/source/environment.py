@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from tapecheck.source.disk import read_regular
 from tapecheck.source.folders import Listing, View
 
 _MOST_TEXT = 1_000_000
@@ -277,8 +278,7 @@ def _stamp(path: str) -> tuple[int, int]:
 def _text(path: str) -> str | None:
     """The text of a small file; None where there is none that can be read."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_TEXT + 1)
+        data = read_regular(path, _MOST_TEXT)
     except (OSError, ValueError):
         return None
     return None if len(data) > _MOST_TEXT else data.decode("utf-8-sig", errors="surrogateescape")

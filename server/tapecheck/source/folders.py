@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+MARKS = ("pyproject.toml", "tapecheck.toml", "setup.py", "setup.cfg", ".git")
 """Files and folders that mark the root of a project."""
 _COMPILED = (".so", ".pyd", ".pyc")
 _NAMES = frozenset((*MARKS, "pyvenv.cfg"))

@@ -43,11 +43,10 @@ def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Va
     if isinstance(owner, Module):
         if name in owner.env.vars:
             return owner.env.vars[name]
-        return (
-            machine.import_module(f"{owner.name}.{name}", node, 0)
-            if owner.path.endswith("__init__.py")
-            else Unknown(name)
-        )
+        if not owner.folders:
+            return Unknown(name)
+        inner = machine.submodule(owner, name)
+        return inner if inner is not None else machine.library.constant(Lib(f"{owner.name}.{name}"))
     if isinstance(owner, Class):
         return class_attribute(machine, owner, name, owner, node)
     if isinstance(owner, Super):

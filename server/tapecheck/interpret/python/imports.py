@@ -8,6 +8,7 @@ from pathlib import Path
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import Class, Env, Function, Lib, Module, Unknown, Value, Wrapped
 from tapecheck.source.modules import Project
+from tapecheck.source.search import Found
 
 _KNOWN = frozenset((
     "torch", "numpy", "math", "os", "sys", "time", "random", "collections", "functools", "itertools", "copy",
@@ -32,17 +33,29 @@ class Imports:
         top = name.split(".")[0]
         if level == 0 and top in _KNOWN:
             return Lib(name)
-        path = self.project.find(name, level, from_file)
-        if path is None:
+        found = self.project.locate(name, level, from_file)
+        if found is None:
             return Lib(name) if level == 0 else Lib(f"relative.{name}")
+        return self._load(machine, name, found)
+
+    def submodule(self, machine: Engine, package: Module, name: str) -> Value | None:
+        """A submodule of a user's package, run from its source; None where the package has none of that name."""
+        found = self.project.inside(package.folders, name) if package.folders else None
+        return self._load(machine, f"{package.name}.{name}".lstrip("."), found) if found is not None else None
+
+    def _load(self, machine: Engine, name: str, found: Found) -> Value:
+        path = found.file or found.folders[0]
         loaded = machine.modules.get(path) or self.settled_module(path)
         if loaded is not None:
             return loaded
+        if found.file is None:
+            module = machine.modules[path] = Module(name, path, Env(None, None), [], None, found.folders)
+            return module
         source = self.project.source(path)
         if source is None:
             return Lib(name)
         env = Env(None, None)
-        module = Module(name, path, env, source.lines, source)
+        module = Module(name, path, env, source.lines, source, found.folders)
         machine.modules[path] = module
         before = len(machine.world.tape.events)
         machine.run_module(module, source.tree, name)

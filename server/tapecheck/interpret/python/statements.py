@@ -392,7 +392,9 @@ def _import_from(machine: Engine, node: ast.ImportFrom, env: Env) -> None:
             if alias.name in owner.env.vars:
                 value = owner.env.vars[alias.name]
             else:
-                value = machine.import_module(f"{base}.{alias.name}".lstrip("."), node, node.level)
+                value = machine.submodule(owner, alias.name)
+                if value is None:
+                    value = machine.import_module(f"{base}.{alias.name}".lstrip("."), node, node.level)
         else:
             value = Lib(f"{owner.path}.{alias.name}") if isinstance(owner, Lib) else Unknown(alias.name)
             value = machine.library.constant(value)

@@ -362,13 +362,18 @@ class Lib:
 
 @dataclass(eq=False, slots=True)
 class Module:
-    """A user's module: its globals and the file it came from."""
+    """A user's module: its globals and the file it came from.
+
+    `folders` are those that the submodules of a package lie in. A namespace package has no file of its own: its path
+    is the first of its folders.
+    """
 
     name: str
     path: str
     env: Env
     lines: list[str]
     source: Any = None
+    folders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.env.module = self
