@@ -12,6 +12,7 @@ from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
 from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
+from tapecheck.tape import Tape
 
 UNUSED = "unused-ignore"
 """The code under which comments are reported that switch nothing off."""
@@ -52,14 +53,25 @@ def check(
     answers True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved.
     """
-    interpretation = interpret(source, cancelled=cancelled, open_files=open_files)
     project = configuration_for(source.path)
     wanted = project.select if select is None else select
-    findings = judge(interpretation.tapes, select=wanted, ignore=(*ignore, *project.ignored(source.path)))
+    ignored = (*ignore, *project.ignored(source.path))
+
+    def ask(tape: Tape) -> set[tuple[str, int]]:
+        return resting_on(judge([tape], select=wanted, ignore=ignored))
+
+    interpretation = interpret(source, cancelled=cancelled, open_files=open_files, ask=ask)
+    findings = judge(interpretation.tapes, select=wanted, ignore=ignored)
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = apart(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     return Report(source, interpretation, kept, hidden, elsewhere)
+
+
+def resting_on(findings: Iterable[Finding]) -> set[tuple[str, int]]:
+    """The lines that findings rest on: their own, and those that have a part in them."""
+    spans = [span for finding in findings for span in (finding.span, *(label.span for label in finding.labels))]
+    return {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
 
 
 def apart(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding], list[Finding]]:

@@ -6,9 +6,9 @@ import ast
 import itertools
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from tapecheck.interpret.values import Storage, Tensor, Unknown, Value
+from tapecheck.interpret.values import Env, Storage, Tensor, Unknown, Value
 from tapecheck.source.text import column_in
 from tapecheck.tape import (
     Backward,
@@ -81,6 +81,24 @@ class Asked:
     statement: ast.AST | None = None
 
 
+class Watching(Protocol):
+    """What wants to know of undecided conditions, to tell which of them a verdict can hang on."""
+
+    def decided(self, world: World, node: ast.If, taken: bool, places: Iterable[Place], env: Env) -> Any:
+        """Take note of an `if` before its side is run; what it returns is given to `left`."""
+
+    def left(self, world: World, open_: Any) -> None:
+        """Take note that the side has been run."""
+
+    def broken(self, open_: Any) -> None:
+        """Take note that an exception ended the side."""
+
+    def chosen(
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Iterable[Place], env: Env
+    ) -> None:
+        """Take note of an expression that took `value` and did not evaluate `other`."""
+
+
 class World:
     """Everything that one way through a program changes besides the values themselves."""
 
@@ -110,6 +128,10 @@ class World:
         self.recomputed = 0
         """How many checkpoints are being run: what they save is thrown away and computed anew in backward."""
         self.asked: dict[Place, Asked] = {}
+        self.answered: list[Place] = []
+        """The undecided conditions that were answered, in order."""
+        self.watcher: Watching | None = None
+        self._iteration_starts: dict[int, int] = {}
         self.varying = 0
         self.known: dict[Hashable, Unknown] = {}
         self.truths: dict[Hashable, bool] = {}
@@ -217,7 +239,18 @@ class World:
             self.iteration = (*self.iteration, (loop, index))
         self.stamp += 1
         self.clock += 1
+        if not self.inside_forward:
+            self._iteration_starts[loop] = self._ids
         self.emit(Iteration(loop, index))
+
+    @property
+    def before_iteration(self) -> int:
+        """The newest node before the iteration of the innermost loop outside of every forward, 0 outside of loops."""
+        starts = self._iteration_starts
+        for loop, _ in reversed(self.iteration):
+            if loop in starts:
+                return starts[loop]
+        return 0
 
     def forget_iteration(self) -> None:
         """Take the iteration back that was begun just now: the loop has no further element."""
@@ -244,6 +277,7 @@ class World:
         pattern = self.policy.patterns.get(place)
         answer = default if pattern is None else pattern[min(asked.times, len(pattern) - 1)]
         asked.times += 1
+        self.answered.append(place)
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
         self.emit(Decision(self.site(node), text, answer, last or 0))
         return answer

@@ -15,11 +15,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tapecheck.interpret.explore.effects import Effect, index_of
+from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
 from tapecheck.interpret.library import frameworks
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
-from tapecheck.interpret.values.vocabulary import SAYING, STARTS, TOUCHES
+from tapecheck.interpret.values.vocabulary import SAYING, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project
@@ -49,9 +51,41 @@ class Interpretation:
     """Exceptions of Python's own that some way went on past, and where."""
 
 
+Lines = set[tuple[str, int]]
+"""Lines of files, by path and number."""
+Ask = Callable[[Tape], Lines]
+
+
 @dataclass(slots=True)
 class _Budget:
     left: int
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What the whole exploration is for: asked of each new tape, and what the answers came to so far."""
+
+    ask: Ask | None
+    lines: Lines = field(default_factory=set)
+
+    def look(self, tape: Tape) -> bool:
+        """Ask about a tape; returns whether there is anything new to know of it."""
+        if self.ask is None:
+            return False
+        before = len(self.lines)
+        self.lines |= self.ask(tape)
+        return len(self.lines) > before
+
+    def turns(self, watched: Watched | None) -> bool:
+        """Whether the other answer to a condition is to be tried."""
+        if watched is None or watched.stake is Stake.VERDICT:
+            return True
+        if watched.stake is Stake.NOTHING:
+            return False
+        return self.ask is None or any(
+            line in self.lines or (line[1] < 0 and any(file == line[0] for file, _ in self.lines))
+            for line in watched.lines
+        )
 
 
 class _Room:
@@ -93,6 +127,7 @@ def interpret(
     *,
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
+    ask: Ask | None = None,
 ) -> Interpretation:
     """Dry-run a file.
 
@@ -101,6 +136,8 @@ def interpret(
         cancelled: asked now and then; True stops the work.
         open_files: sources by absolute path that stand for the files of that path when they are imported: what an
             editor shows and has not saved.
+        ask: the lines (file and number) that verdicts over one tape rest on. Conditions that can only change how
+            certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
 
     Returns:
         The tapes, in the order in which they were made; none for a file that cannot touch autograd.
@@ -113,13 +150,14 @@ def interpret(
         return result
     with _ROOM:
         budget = _Budget(TOTAL_BUDGET)
+        wanted = _Wanted(ask)
         called: set[int] = set()
         project = Imports(Project(source.path, SOURCES, open_files=open_files or {}))
-        _explore_beyond(source, project, None, result, budget, called, cancelled, MAX_RUNS)
-        for entry in _entries(source.tree):
+        _explore_beyond(source, project, None, result, budget, called, cancelled, MAX_RUNS, wanted)
+        for entry in _entries(source):
             if id(entry.node) not in called and budget.left > 0:
                 result.entries.append(entry.name)
-                _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS)
+                _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS, wanted)
         result.imported = project.imported
     return result
 
@@ -133,63 +171,33 @@ class _Entry:
     owner: str | None
 
 
-def _entries(tree: ast.Module) -> list[_Entry]:
+def _entries(source: Source) -> list[_Entry]:
     """Functions and methods that could be called from outside and reach a backward, callers before callees."""
     found: list[_Entry] = []
-    for statement in tree.body:
+    for statement in source.tree.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             found.append(_Entry(statement.name, statement, None))
         elif isinstance(statement, ast.ClassDef):
             for member in statement.body:
                 if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.name != "__init__":
                     found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
-    # A function matters when it, or one of this file that it names, runs a backward or collects in a loop.
-    used: dict[str, set[str]] = {}
-    collecting: set[str] = set()
+    index = index_of(source)
+    relevant = []
     for entry in found:
-        used[entry.name], collects = _survey(entry.node)
-        if collects:
-            collecting.add(entry.name)
-    matters = {entry.node.name for entry in found if used[entry.name] & STARTS}
-    while True:
-        wider = matters | {entry.node.name for entry in found if used[entry.name] & matters}
-        if wider == matters:
-            break
-        matters = wider
-    matters.add("training_step")
-    relevant = [entry for entry in found if entry.node.name in matters or entry.name in collecting]
+        body = index.body_of(entry.node)
+        if body is None or entry.node.name == "training_step":
+            relevant.append(entry)
+            continue
+        effects = index.closure(body)
+        if effects & Effect.START or (
+            body.facts.effects & Effect.COLLECT
+            # The loops of a forward pass are somebody else's iterations.
+            and (entry.owner is None or body.facts.effects & Effect.STEP or not index.is_module(entry.owner))
+        ):
+            relevant.append(entry)
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
     return relevant
-
-
-def _survey(node: ast.AST) -> tuple[set[str], bool]:
-    """The names a function uses, and whether a loop in it adds something up or collects it."""
-    names: set[str] = set()
-    collects = False
-    stack: list[tuple[ast.AST, bool]] = [(node, False)]
-    while stack:
-        current, looping = stack.pop()
-        kind = type(current)
-        if kind is ast.Attribute:
-            names.add(current.attr)  # type: ignore[attr-defined]
-            collects = collects or (looping and current.attr in ("append", "appendleft", "update"))  # type: ignore[attr-defined]
-        elif kind is ast.Name:
-            names.add(current.id)  # type: ignore[attr-defined]
-            continue
-        elif kind is ast.keyword and current.arg:  # type: ignore[attr-defined]
-            names.add(current.arg)  # type: ignore[attr-defined]
-        elif kind is ast.AugAssign:
-            collects = collects or looping
-        elif kind is ast.For or kind is ast.While:
-            looping = True
-        for field_name in current._fields:
-            value = getattr(current, field_name, None)
-            if isinstance(value, list):
-                stack.extend((item, looping) for item in value if isinstance(item, ast.AST))
-            elif isinstance(value, ast.AST):
-                stack.append((value, looping))
-    return names, collects
 
 
 def _explore_beyond(
@@ -201,15 +209,16 @@ def _explore_beyond(
     called: set[int],
     cancelled: Callable[[], bool] | None,
     max_runs: int,
+    wanted: _Wanted,
 ) -> None:
     """Explore, and where a failing backward cuts a way off that retained a graph, explore what lies beyond."""
     before = len(result.tapes)
-    _explore(source, project, entry, result, budget, called, cancelled, max_runs)
+    _explore(source, project, entry, result, budget, called, cancelled, max_runs, wanted)
     cut_off = [tape for tape in result.tapes[before:] if _cut_off(tape)]
     if cut_off and budget.left > 0:
         beyond = Interpretation()
         # What is called there alone still wants a start of its own: hence no `called`.
-        _explore(source, project, entry, beyond, budget, set(), cancelled, max_runs, passes_failures=True)
+        _explore(source, project, entry, beyond, budget, set(), cancelled, max_runs, wanted, passes_failures=True)
         for tape in cut_off:
             tape.beyond = beyond.tapes
 
@@ -235,6 +244,7 @@ def _explore(
     called: set[int],
     cancelled: Callable[[], bool] | None,
     max_runs: int,
+    wanted: _Wanted,
     *,
     passes_failures: bool = False,
 ) -> None:
@@ -244,6 +254,7 @@ def _explore(
     shapes: set[tuple[int, ...]] = set()
     dull: set[Place] = set()
     met: set[Place] = set()
+    deferred: list[tuple[_Way, Watched | None]] = []
     runs = 0
     while queue and runs < max_runs and budget.left > 0:
         way = queue.popleft()
@@ -252,6 +263,7 @@ def _explore(
         policy = way.policy
         world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
         world.passes_failures = passes_failures
+        watcher = world.watcher = Watcher()
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         machine = _run(source, project, entry, world, "" if started == RUN_BUDGET else LEFT_OVER)
@@ -270,6 +282,12 @@ def _explore(
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
                 world.tape.ledger = world.ledger
                 result.tapes.append(world.tape)
+                if (following or deferred) and wanted.look(world.tape):
+                    # A verdict rests on lines that none rested on before: what was put off may matter now.
+                    ready = [one for one, watched in deferred if wanted.turns(watched)]
+                    deferred = [(one, watched) for one, watched in deferred if not wanted.turns(watched)]
+                    queue.extend(one for one in ready if one.policy.key() not in tried)
+                    tried.update(one.policy.key() for one in ready)
         fresh = world.asked.keys() - met
         met |= fresh
         if shape in shapes:
@@ -279,8 +297,15 @@ def _explore(
                 dull.add(way.turned)
             following = [way for way in following if way.turned in fresh]
         shapes.add(shape)
-        queue.extend(way for way in following if way.policy.key() not in tried)
-        tried.update(way.policy.key() for way in following)
+        for one in following:
+            assert one.turned is not None
+            watched = watcher.watched.get(one.turned)
+            if one.turned in policy.patterns or wanted.turns(watched):
+                if one.policy.key() not in tried:
+                    queue.append(one)
+                    tried.add(one.policy.key())
+            elif watched is not None and watched.stake is Stake.CERTAINTY:
+                deferred.append((one, watched))
         queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))
 
 
@@ -372,6 +397,8 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _run(source: Source, project: Imports, entry: _Entry | None, world: World, short: str) -> Machine:
     machine = Machine(world, project)
+    if isinstance(world.watcher, Watcher):
+        world.watcher.modules = machine.modules
     module = project.settled_module(source.path) if entry is not None else None
     try:
         if module is None:

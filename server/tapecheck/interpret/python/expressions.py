@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     concrete,
     unwrapped,
 )
+from tapecheck.interpret.world import Place
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -213,16 +214,22 @@ def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
 def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
     wanted = isinstance(node.op, ast.Or)
     value: Value = None
+    places: list[Place] = []
+    other: list[ast.expr] = []
     for index, part in enumerate(node.values):
         value = machine.eval(part, env)
         truth = machine.known_truth(value)
         if truth is None:
             if index == len(node.values) - 1:
-                return value
+                break
             truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, syntax.text_of(part))
             machine.settle(value, truth)
+            places.append(machine.world.answered[-1])
+            other = node.values[index + 1 :] if truth == wanted else [part]
         if truth == wanted:
-            return value
+            break
+    if places and machine.world.watcher is not None:
+        machine.world.watcher.chosen(machine.world, node, other, value, places, env)
     return value
 
 
@@ -242,7 +249,14 @@ def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
 
 
 def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
-    return machine.eval(node.body if machine.test(node.test, env, node) else node.orelse, env)
+    world = machine.world
+    answered = len(world.answered)
+    taken, other = (node.body, node.orelse) if machine.test(node.test, env, node) else (node.orelse, node.body)
+    places = world.answered[answered:]
+    value = machine.eval(taken, env)
+    if places and world.watcher is not None:
+        world.watcher.chosen(world, node, (other,), value, places, env)
+    return value
 
 
 def _elements(machine: Engine, nodes: list[ast.expr], env: Env) -> tuple[list[Value], bool]:

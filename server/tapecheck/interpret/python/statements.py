@@ -57,8 +57,20 @@ def _return(machine: Engine, node: ast.Return, env: Env) -> Run:
 
 
 def _if(machine: Engine, node: ast.If, env: Env) -> Run:
+    world = machine.world
+    answered = len(world.answered)
     taken = machine.test(node.test, env, node)
-    return (yield from machine.block(node.body if taken else node.orelse, env))
+    body = node.body if taken else node.orelse
+    if len(world.answered) == answered or world.watcher is None:
+        return (yield from machine.block(body, env))
+    watch = world.watcher.decided(world, node, taken, world.answered[answered:], env)
+    try:
+        signal = yield from machine.block(body, env)
+    except Signal:
+        world.watcher.broken(watch)
+        raise
+    world.watcher.left(world, watch)
+    return signal
 
 
 def _with(machine: Engine, node: ast.With, env: Env) -> Run:

@@ -1,0 +1,431 @@
+"""What code can do to graphs, told from its syntax: one index for each parsed file.
+
+A *body* is a function, a method or a lambda's function around it; everything in it counts as its own, nested functions
+too. Its effects are closed over what it calls: a bare name means the function or class of that name in the file,
+`self.name` a method of the classes around, any other `.name` every method of that name. What the closure does not
+find is a library's, or in another file, and has no effects.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tapecheck.source import Source
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Effect(enum.IntFlag):
+    """What a piece of code can do to graphs, as far as its syntax tells."""
+
+    NONE = 0
+    START = 1
+    """Run a backward, or make a tensor require grad."""
+    KEEP = 2
+    """Store or collect what may hold a graph, in a loop or where a loop may call it."""
+    CHANGE = 4
+    """Change a tensor in place."""
+    CUT = 8
+    """Take a value out of its graph, or switch recording off."""
+    DROP = 16
+    """Empty a container or delete something."""
+    COLLECT = 32
+    """Collect or add up in a loop of its own."""
+    STEP = 64
+    """Take numbers out, step an optimizer or change a module's mode: what training and evaluation loops do."""
+
+
+_STARTING = frozenset((
+    "backward", "grad", "hessian", "hvp", "jacobian", "jvp", "jacfwd", "jacrev", "manual_backward", "requires_grad_",
+    "vhp", "vjp",
+))  # fmt: skip
+_STARTING_KEYWORDS = frozenset(("create_graph", "requires_grad", "retain_graph"))
+_CUTTING = frozenset(("data", "detach", "detach_", "inference_mode", "no_grad", "set_grad_enabled"))
+_COLLECTING = frozenset(("append", "appendleft", "update"))
+_KEEPING = _COLLECTING | frozenset((
+    "add", "extend", "extendleft", "heappush", "insert", "push", "put", "put_nowait", "register_buffer", "setattr",
+    "setdefault",
+))  # fmt: skip
+_DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_STEPPING = frozenset(("backward", "detach", "eval", "item", "step", "train", "zero_grad"))
+_NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
+_TAKEN_OUT = frozenset((
+    "detach", "dim", "format", "item", "join", "nelement", "numel", "numpy", "shape", "size", "tolist",
+))  # fmt: skip
+
+_CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "type_comment", "kind", "annotation"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+for _leaf in (ast.Name, ast.Constant, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Pass, ast.alias):
+    _CHILDREN[_leaf] = ()
+_CHILDREN[ast.Attribute] = ("value",)
+_CHILDREN[ast.keyword] = ("value",)
+_CHILDREN[ast.arg] = ()
+
+
+@dataclass(slots=True)
+class Facts:
+    """What one walk over a piece of code found.
+
+    `names` are the bare names it mentions, `attributes` the attributes it reads or calls, `own` those of `self`.
+    `stored` are the names it stores, dotted where they are attributes of a name ("self.h"); `loaded` those it reads.
+    """
+
+    effects: Effect = Effect.NONE
+    names: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    called: bool = False
+
+
+@dataclass(slots=True)
+class Body:
+    """A function or method: `owner` is the class it stands in, None for a function of the module."""
+
+    node: FunctionNode
+    owner: ast.ClassDef | None
+    facts: Facts
+    closed: Effect | None = None
+    stores: frozenset[str] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner.name}.{self.node.name}" if self.owner is not None else self.node.name
+
+
+def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
+    """What a piece of code does by itself, in one walk over it."""
+    found = Facts()
+    effects = 0
+    names, attributes, own = found.names, found.attributes, found.own
+    stored, loaded = found.stored, found.loaded
+    stack: list[tuple[ast.AST, bool]] = [(node, looping) for node in nodes]
+    children = _CHILDREN
+    while stack:
+        node, loops = stack.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            name = node.id  # type: ignore[attr-defined]
+            if type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
+                names.add(name)
+                loaded.add(name)
+            else:
+                stored.add(name)
+            continue
+        if kind is ast.Attribute:
+            attr = node.attr  # type: ignore[attr-defined]
+            value = node.value  # type: ignore[attr-defined]
+            if type(value) is ast.Name:
+                dotted = f"{value.id}.{attr}"
+                if type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
+                    loaded.add(dotted)
+                    (own if value.id in ("self", "cls") else attributes).add(attr)
+                else:
+                    stored.add(dotted)
+                    effects |= 2
+                    if attr == "requires_grad":
+                        effects |= 1
+                    elif attr == "data":
+                        effects |= 4
+            else:
+                attributes.add(attr)
+                if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    stored.add(f"?.{attr}")
+                    effects |= 6 if attr == "data" else (3 if attr == "requires_grad" else 2)
+            if attr in _CUTTING:
+                effects |= 8
+            elif attr == "backward":
+                effects |= 1
+        elif kind is ast.Call:
+            found.called = True
+            function = node.func  # type: ignore[attr-defined]
+            called = function.attr if type(function) is ast.Attribute else getattr(function, "id", "")
+            if called in _STARTING:
+                effects |= 1
+            elif called[-1:] == "_" and called[:1] != "_":
+                effects |= 4
+            elif called in _DROPPING:
+                effects |= 16
+            elif called in _KEEPING:
+                if not _all_numbers(node.args):  # type: ignore[attr-defined]
+                    effects |= 2
+                    if loops and called in _COLLECTING:
+                        effects |= 32
+            if called in _STEPPING:
+                effects |= 64
+                if called == "step":
+                    effects |= 4
+            elif called in ("no_grad", "set_grad_enabled", "inference_mode"):
+                effects |= 8
+        elif kind is ast.keyword:
+            if node.arg in _STARTING_KEYWORDS:  # type: ignore[attr-defined]
+                effects |= 1
+        elif kind is ast.AugAssign:
+            target = node.target  # type: ignore[attr-defined]
+            if not is_number(node.value):  # type: ignore[attr-defined]
+                effects |= 6
+                if loops:
+                    effects |= 32
+            if type(target) is ast.Name:
+                loaded.add(target.id)
+                names.add(target.id)
+            elif type(target) is ast.Attribute and type(target.value) is ast.Name:
+                loaded.add(f"{target.value.id}.{target.attr}")
+        elif kind is ast.Subscript:
+            if type(node.ctx) is ast.Store:  # type: ignore[attr-defined]
+                effects |= 6
+        elif kind is ast.Delete:
+            effects |= 16
+        elif kind is ast.For or kind is ast.While or kind is ast.AsyncFor:
+            loops = True
+        for name in children[kind]:
+            child = getattr(node, name, None)
+            if child.__class__ is list:
+                for item in child:
+                    if item.__class__ is not str and item is not None:
+                        stack.append((item, loops))
+            elif isinstance(child, ast.AST):
+                stack.append((child, loops))
+    found.effects = Effect(effects)
+    return found
+
+
+def jumps_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """How a block may be left before its end: break, continue, return, value (a return with one), raise, yield."""
+    found: set[str] = set()
+    stack: list[tuple[ast.AST, bool]] = [(node, False) for node in nodes]
+    while stack:
+        node, loops = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Return):
+            found.add("return" if node.value is None else "value")
+        elif isinstance(node, ast.Raise):
+            found.add("raise")
+        elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+            found.add("yield")
+        elif isinstance(node, ast.Break) and not loops:
+            found.add("break")
+        elif isinstance(node, ast.Continue) and not loops:
+            found.add("continue")
+        inner = loops or isinstance(node, (ast.For, ast.While, ast.AsyncFor))
+        stack.extend((child, inner) for child in ast.iter_child_nodes(node))
+    return frozenset(found)
+
+
+def is_number(node: ast.expr) -> bool:
+    """Whether an expression is provably a number, a text or a value outside of any graph."""
+    if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Compare)):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return is_number(node.left) and is_number(node.right)
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Name):
+            return function.id in _NUMBERS
+        return isinstance(function, ast.Attribute) and function.attr in _TAKEN_OUT
+    if isinstance(node, ast.Subscript):
+        return is_number(node.value)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(is_number, node.elts))
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+def _all_numbers(args: list[ast.expr]) -> bool:
+    return bool(args) and all(map(is_number, args))
+
+
+class Index:
+    """The bodies of one file, with what they can do by themselves and by what they call."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.functions: dict[str, Body] = {}
+        self.classes: dict[str, dict[str, Body]] = {}
+        self.class_nodes: dict[str, ast.ClassDef] = {}
+        self.bodies: list[Body] = []
+        self.methods: dict[str, list[Body]] = {}
+        self.rest: list[ast.stmt] = []
+        """The statements of the module that define no function and no class."""
+        for statement in tree.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                body = Body(statement, None, facts_of((statement,)))
+                self.functions[statement.name] = body
+                self.bodies.append(body)
+            elif isinstance(statement, ast.ClassDef):
+                self._class(statement)
+            else:
+                self.rest.append(statement)
+        self.top = facts_of(self.rest)
+        self._by_node = {id(body.node): body for body in self.bodies}
+        self._tested: frozenset[str] | None = None
+        self._own_methods: dict[str, dict[str, list[Body]]] = {}
+        self._tree = tree
+        self.shapes: object = None
+        """The shapes of its conditions, see `watch`."""
+
+    def _class(self, node: ast.ClassDef) -> None:
+        members = self.classes[node.name] = {}
+        self.class_nodes[node.name] = node
+        for member in node.body:
+            if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                body = Body(member, node, facts_of((member,)))
+                members[member.name] = body
+                self.bodies.append(body)
+                self.methods.setdefault(member.name, []).append(body)
+
+    def family(self, name: str) -> Iterator[str]:
+        """A class of the file with its bases and the classes made from it, as far as they stand in the file."""
+        bases = {one: {_last(base) for base in node.bases} for one, node in self.class_nodes.items()}
+        found = [name]
+        for one in found:
+            found += [base for base in bases.get(one, ()) if base in bases and base not in found]
+        for one in found[:1]:
+            made = [one]
+            for parent in made:
+                made += [other for other, of in bases.items() if parent in of and other not in made]
+            found += [other for other in made if other not in found]
+        return iter(found)
+
+    def is_module(self, name: str) -> bool:
+        """Whether a class is one of torch's modules by the names of its bases."""
+        return any(
+            _last(base).endswith(("Module", "Sequential", "ModuleList"))
+            for one in self.family(name)
+            for base in self.class_nodes[one].bases
+        )
+
+    def callees(self, facts: Facts, owner: str | None) -> Iterator[Body]:
+        """The bodies of this file that a piece of code may run."""
+        for name in facts.names:
+            body = self.functions.get(name)
+            if body is not None:
+                yield body
+            elif name in self.classes:
+                for one in self.family(name):
+                    yield from self.classes[one].values()
+        for name in facts.attributes:
+            yield from self.methods.get(name, ())
+        if facts.own:
+            if owner is None:
+                for name in facts.own:
+                    yield from self.methods.get(name, ())
+            else:
+                mine = self._own_methods.get(owner)
+                if mine is None:
+                    mine = self._own_methods[owner] = {}
+                    for one in self.family(owner):
+                        for name, body in self.classes[one].items():
+                            mine.setdefault(name, []).append(body)
+                for name in facts.own:
+                    yield from mine.get(name, ())
+
+    def reach(self, facts: Facts, owner: str | None = None) -> tuple[Effect, frozenset[str]]:
+        """The effects of a piece of code with all that it calls, and the names of attributes stored on the way."""
+        effects = facts.effects
+        attributes = {name.rsplit(".", 1)[1] for name in facts.stored if "." in name}
+        seen: set[int] = set()
+        queue = list(self.callees(facts, owner))
+        for body in queue:
+            if id(body) in seen:
+                continue
+            seen.add(id(body))
+            effects |= body.facts.effects
+            attributes.update(name.rsplit(".", 1)[1] for name in body.facts.stored if "." in name)
+            queue.extend(self.callees(body.facts, body.owner.name if body.owner is not None else None))
+        return effects, frozenset(attributes)
+
+    def closure(self, body: Body) -> Effect:
+        """The effects of a function with all that it calls."""
+        if body.closed is None:
+            body.closed, body.stores = self.reach(body.facts, body.owner.name if body.owner is not None else None)
+        return body.closed
+
+    def body_of(self, node: ast.AST) -> Body | None:
+        return self._by_node.get(id(node))
+
+    @property
+    def tested(self) -> frozenset[str]:
+        """The last parts of names that some condition, loop or flag of a backward hangs on, directly or by a name."""
+        if self._tested is None:
+            self._tested = _tested(self._tree)
+        return self._tested
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript):
+        return _last(node.value)
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+    found: set[str] = set()
+    for node in nodes:
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name):
+                found.add(child.id)
+            elif isinstance(child, ast.Attribute):
+                found.add(child.attr)
+    return found
+
+
+def _tested(tree: ast.Module) -> frozenset[str]:
+    tests: list[ast.AST] = []
+    given: list[tuple[set[str], ast.AST]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+            tests.append(node.test)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            tests.append(node.iter)
+        elif isinstance(node, ast.comprehension):
+            tests += [node.iter, *node.ifs]
+        elif isinstance(node, ast.Match):
+            tests.append(node.subject)
+        elif isinstance(node, ast.BoolOp):
+            tests += node.values[:-1]
+        elif isinstance(node, ast.keyword) and node.arg in _STARTING_KEYWORDS:
+            tests.append(node.value)
+        elif isinstance(node, ast.Call) and _last(node.func) in ("requires_grad_", "set_grad_enabled"):
+            tests += node.args
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            given.append(({_last(target) for target in targets}, node.value))
+    tested = _mentioned(tests)
+    mentioned: dict[int, set[str]] = {}
+    while True:
+        before = len(tested)
+        for stored, value in given:
+            if stored & tested:
+                names = mentioned.get(id(value))
+                if names is None:
+                    names = mentioned[id(value)] = _mentioned((value,))
+                tested |= names
+        if len(tested) == before:
+            return frozenset(tested)
+
+
+_INDEXES: weakref.WeakKeyDictionary[ast.Module, Index] = weakref.WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def index_of(source: Source) -> Index:
+    """The index of a parsed file, made once for each tree."""
+    with _LOCK:
+        known = _INDEXES.get(source.tree)
+    if known is None:
+        known = Index(source.tree)
+        with _LOCK:
+            _INDEXES[source.tree] = known
+    return known

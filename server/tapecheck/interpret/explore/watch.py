@@ -1,0 +1,534 @@
+"""Which undecided conditions a verdict can hang on: told at each one, from what the program holds there.
+
+The other side of a condition can matter in three ways. It has effects of its own (it starts a backward, changes,
+cuts, keeps or drops something, leaves the block, stores what a test reads): then it is always tried. It leaves a name
+bound to a graph that is older than the iteration or freed, or to a graph where there was none: tried as well. Or it
+only takes away what this side did, or computes the same kind of value otherwise: that can change no more than how
+certain a finding is, so it is tried where a finding rests on what this side did.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tapecheck.interpret.explore.effects import Effect, Facts, Index, facts_of, index_of, jumps_of
+from tapecheck.interpret.objects import carry
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Bound,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Instance,
+    Lib,
+    List,
+    Module,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import Place, World
+from tapecheck.source import Source
+from tapecheck.tape import (
+    Backward,
+    Escape,
+    GradientCleared,
+    GradientSet,
+    Hold,
+    InPlace,
+    Optimizer,
+    Raised,
+    Step,
+)
+
+_ABSENT = object()
+
+
+class Stake(enum.IntEnum):
+    """What hangs on the other answer to a condition."""
+
+    NOTHING = 0
+    CERTAINTY = 1
+    """How certain a finding is that rests on what this answer leads to."""
+    VERDICT = 2
+
+
+class Graph(enum.IntEnum):
+    """What is known of the graph of a value when a condition is reached."""
+
+    NONE = 0
+    FRESH = 1
+    STALE = 2
+    """It reaches back before the iteration, or a backward has been through it."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One side of a condition: its code with the effects of all it calls."""
+
+    facts: Facts
+    effects: Effect
+    attributes: frozenset[str]
+    jumps: frozenset[str]
+    empty: bool
+
+
+@dataclass(slots=True)
+class Shape:
+    """What the syntax tells of a condition.
+
+    `live` are the names that it stores and that other code reads. `rest` is what the other side skips where it
+    leaves the loop or function, `carried` the names of it that a later iteration reads.
+    """
+
+    body: Side
+    orelse: Side
+    live: frozenset[str]
+    rest: Facts
+    rest_effects: Effect
+    carried: frozenset[str]
+
+
+@dataclass(slots=True)
+class Watched:
+    """A condition that was asked: the most that hangs on it, the lines it decides about, those it led to."""
+
+    stake: Stake = Stake.NOTHING
+    lines: set[tuple[str, int]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Scope:
+    """A function, or the module: its loops, and its names with the lines where they are stored and read."""
+
+    loops: list[ast.For | ast.While | ast.AsyncFor]
+    stores: list[tuple[int, str]]
+    loads: list[tuple[int, str]]
+    end: int
+
+
+class Shapes:
+    """The shapes of one file's conditions, worked out as they are asked."""
+
+    def __init__(self, index: Index, tree: ast.Module) -> None:
+        self.index = index
+        self.tree = tree
+        self._shapes: dict[int, Shape] = {}
+        self._scopes: dict[int, Scope] = {}
+        self._homes: dict[int, tuple[ast.AST, str | None]] | None = None
+        self._targets: dict[int, tuple[str, ...]] = {}
+
+    def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
+        """The function around a condition, and the class around that."""
+        if self._homes is None:
+            self._homes = {}
+            stack: list[tuple[ast.AST, ast.AST, str | None]] = [(self.tree, self.tree, None)]
+            while stack:
+                current, home, owner = stack.pop()
+                for child in ast.iter_child_nodes(current):
+                    if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                        stack.append((child, child, owner))
+                        continue
+                    if isinstance(child, (ast.If, ast.IfExp, ast.BoolOp)):
+                        self._homes[id(child)] = (home, owner)
+                    elif isinstance(child, (ast.Assign, ast.AnnAssign)):
+                        targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+                        if isinstance(child.value, (ast.IfExp, ast.BoolOp)):
+                            self._targets[id(child.value)] = tuple(map(_dotted, targets))
+                    stack.append((child, home, child.name if isinstance(child, ast.ClassDef) else owner))
+        return self._homes.get(id(node), (self.tree, None))
+
+    def targets(self, node: ast.AST) -> tuple[str, ...]:
+        """The names that an expression is assigned to as it is; ("",) where it is used otherwise."""
+        self._home(node)
+        return self._targets.get(id(node), ("",))
+
+    def _scope(self, home: ast.AST) -> Scope:
+        known = self._scopes.get(id(home))
+        if known is None:
+            known = Scope([], [], [], getattr(home, "end_lineno", None) or 1 << 30)
+            for node in ast.walk(home):
+                if isinstance(node, ast.Name):
+                    (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, node.id))
+                elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    name = f"{node.value.id}.{node.attr}"
+                    (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, name))
+                elif isinstance(node, ast.AugAssign):
+                    known.loads.append((node.lineno, _dotted(node.target)))
+                elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+                    known.loops.append(node)
+                elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                    # Whoever else reads it stands elsewhere.
+                    known.loads += [(0, name) for name in node.names]
+            if home is self.tree:
+                # Functions read the globals when they are called.
+                known.loads += [(0, name) for _, name in known.loads]
+            self._scopes[id(home)] = known
+        return known
+
+    def side(self, nodes: Iterable[ast.AST], owner: str | None, looping: bool) -> Side:
+        nodes = [node for node in nodes if not isinstance(node, ast.Pass)]
+        facts = facts_of(nodes, looping=looping)
+        effects, attributes = self.index.reach(facts, owner)
+        return Side(facts, effects, attributes, jumps_of(nodes), not nodes)
+
+    def owner(self, node: ast.AST) -> str | None:
+        return self._home(node)[1]
+
+    def shape(self, node: ast.If) -> Shape:
+        known = self._shapes.get(id(node))
+        if known is not None:
+            return known
+        home, owner = self._home(node)
+        scope = self._scope(home)
+        first, last = node.lineno, node.end_lineno or node.lineno
+        around = [loop for loop in scope.loops if loop.lineno <= first and last <= (loop.end_lineno or loop.lineno)]
+        loop = max(around, key=lambda one: one.lineno) if around else None
+        body = self.side(node.body, owner, loop is not None)
+        orelse = self.side(node.orelse, owner, loop is not None)
+        stored = body.facts.stored | orelse.facts.stored
+        live = {name for line, name in scope.loads if name in stored and not first < line <= last}
+        live |= {name for name in stored if "." in name}
+        jumps = body.jumps | orelse.jumps
+        rest, carried, rest_effects = Facts(), set(), Effect.NONE
+        if jumps:
+            leaves = bool(jumps & {"return", "value"}) or loop is None
+            until = scope.end if leaves or loop is None else loop.end_lineno or last
+            after = {name for line, name in scope.stores if last < line <= until}
+            # Of what is skipped, what is read once the block has been left: in the next iteration, or after the loop.
+            carried = {name for name in after if "." in name}
+            if not leaves:
+                carried |= {name for line, name in scope.loads if line > until and name in after}
+            if "continue" in jumps and loop is not None:
+                carried |= {name for line, name in scope.loads if loop.lineno <= line <= last and name in after}
+            rest = facts_of(_statements_between(home, last, until), looping=loop is not None)
+            rest_effects = self.index.reach(rest, owner)[0]
+        known = Shape(body, orelse, frozenset(live), rest, rest_effects, frozenset(carried))
+        self._shapes[id(node)] = known
+        return known
+
+
+def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]:
+    """The outermost statements of a function that begin after a line and end by another."""
+    found: list[ast.stmt] = []
+    stack: list[ast.AST] = [home]
+    while stack:
+        for child in ast.iter_child_nodes(stack.pop()):
+            if isinstance(child, ast.stmt):
+                if child.lineno > after and (child.end_lineno or child.lineno) <= until:
+                    found.append(child)
+                elif (child.end_lineno or child.lineno) > after:
+                    stack.append(child)
+            elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
+                stack.append(child)
+    return found
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
+
+
+_MATTERING = Effect.START | Effect.CHANGE | Effect.KEEP | Effect.DROP
+_LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
+
+
+class Watcher:
+    """Watches the conditions of one way through the program."""
+
+    def __init__(self) -> None:
+        self.modules: Mapping[str, Module] = {}
+        """The modules that the way has run, by path."""
+        self.watched: dict[Place, Watched] = {}
+
+    def _shapes_of(self, world: World) -> Shapes | None:
+        module = self.modules.get(world.frames[-1].file) if world.frames else None
+        return shapes_of(module.source) if module is not None and module.source is not None else None
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def decided(self, world: World, node: ast.If, taken: bool, places: Iterable[Place], env: Env) -> _Open | None:
+        """An `if` was decided by answers of the policy: look at what the other side would meet."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            for place in places:
+                self.watched[place] = Watched(Stake.VERDICT)
+            return None
+        shape = shapes.shape(node)
+        here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
+        first = world.before_iteration
+        stake = self._other_side(world, shapes, shape, here, other, env, first)
+        before = {name: _lookup(env, name) for name in shape.live}
+        objects = [
+            (owner, attribute, owner.attrs.get(attribute, _ABSENT))
+            for owner in _objects(env)
+            for attribute in here.attributes
+            if attribute in owner.attrs
+        ] if here.attributes else []
+        tested = shapes.index.tested
+        own = other.facts.stored | {f"?.{name}" for name in other.attributes}
+        if any(name.rsplit(".", 1)[-1] in tested for name in own):
+            stake = Stake.VERDICT
+        lines = {(world.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+        if other.jumps & {"break", "continue", "return", "value"}:
+            lines = {(world.frames[-1].file, -1)}
+        found = []
+        for place in places:
+            watched = self.watched.setdefault(place, Watched())
+            watched.lines |= lines
+            watched.stake = max(watched.stake, stake)
+            found.append(watched)
+        return _Open(shapes, shape, here, other, before, objects, len(world.tape.events), first, found, env)
+
+    def _other_side(
+        self, world: World, shapes: Shapes, shape: Shape, here: Side, other: Side, env: Env, first: int
+    ) -> Stake:
+        stake = Stake.NOTHING
+        inert = other.empty or _inert(world, other, env, first)
+        if other.effects & (Effect.START | Effect.DROP if inert else _MATTERING):
+            return Stake.VERDICT
+        if not other.empty:
+            leaves = other.jumps
+            if "yield" in leaves:
+                return Stake.VERDICT
+            graphs = [_graph(world, _lookup(env, name), first) for name in other.facts.loaded]
+            if Graph.STALE in graphs and (other.facts.stored & shape.live or "value" in leaves):
+                return Stake.VERDICT
+            if other.facts.stored & shape.live:
+                stake = Stake.CERTAINTY
+            if leaves & {"continue", "break", "return"}:
+                stake = Stake.CERTAINTY
+                if any(_graph(world, _lookup(env, name), first) for name in shape.carried):
+                    return Stake.VERDICT
+            if "value" in leaves:
+                stake = Stake.CERTAINTY
+                if any(graphs) or not inert:
+                    return Stake.VERDICT
+        if here.jumps & {"continue", "break", "return", "value"} and (
+            shape.rest_effects & (_MATTERING | Effect.CUT) or any(name for name in shape.rest.stored)
+        ):
+            # What this side leaves out has not been seen.
+            return Stake.VERDICT
+        return stake
+
+    def broken(self, open_: _Open | None) -> None:
+        """An exception ended the side that was taken: what lies beyond has not been seen."""
+        for watched in open_.watched if open_ is not None else ():
+            watched.stake = Stake.VERDICT
+
+    def left(self, world: World, open_: _Open | None) -> None:
+        """The side that was taken is done: look at what it did."""
+        if open_ is None:
+            return
+        stake = Stake.NOTHING
+        here, other, shape = open_.here, open_.other, open_.shape
+        if here.effects & Effect.DROP:
+            stake = Stake.VERDICT
+        for owner, attribute, was in open_.objects:
+            if f"self.{attribute}" not in here.facts.stored:
+                stake = max(stake, self._stored(world, open_, attribute, was, owner.attrs.get(attribute, _ABSENT)))
+        for name in shape.live:
+            now = _lookup(open_.env, name)
+            before = open_.before.get(name, _ABSENT)
+            if name in here.facts.stored or "." in name:
+                stake = max(stake, self._stored(world, open_, name, before, now))
+            elif name in other.facts.stored and self._differs(world, open_, now):
+                stake = Stake.VERDICT
+        lasting = False
+        lines: set[tuple[str, int]] = set()
+        creates = False
+        for event in world.tape.events[open_.start :]:
+            if isinstance(event, _LASTING):
+                lasting = True
+                if isinstance(event, GradientCleared):
+                    creates = True
+            at = getattr(event, "at", None)
+            if at is not None:
+                lines.add((at.span.file, at.span.line))
+        if lasting:
+            stake = max(stake, Stake.CERTAINTY)
+        if creates and any(
+            isinstance(event, Backward) and event.create != "no" and event.accumulates for event in world.tape.events
+        ):
+            stake = Stake.VERDICT
+        for watched in open_.watched:
+            watched.stake = max(watched.stake, stake)
+            watched.lines |= lines
+
+    def _stored(self, world: World, open_: _Open, name: str, before: Value, now: Value) -> Stake:
+        """What hangs on a name that this side has stored: the other way it is what it was, or what that side stores."""
+        if before is now:
+            return Stake.NOTHING
+        last = name.rsplit(".", 1)[-1]
+        if last in open_.shapes.index.tested and (_plain(before) or _plain(now)) and not _same(before, now):
+            return Stake.VERDICT
+        graph = _graph(world, now, open_.first)
+        if name in open_.other.facts.stored:
+            # Both sides store it: a graph on this side only changes what follows.
+            return Stake.VERDICT if self._differs(world, open_, now) else Stake.CERTAINTY
+        was = _graph(world, before, open_.first)
+        if was is Graph.STALE or (graph and not was and before is not _ABSENT):
+            return Stake.VERDICT
+        if was and not graph:
+            return Stake.VERDICT
+        if graph:
+            return Stake.CERTAINTY
+        return Stake.CERTAINTY if isinstance(now, (Instance, List, Dict, Set, Function, Class)) else Stake.NOTHING
+
+    def _differs(self, world: World, open_: _Open, now: Value) -> bool:
+        """Whether the other side may store a value with a graph where this one has none there, or none where it has."""
+        graph = bool(_graph(world, now, open_.first))
+        other = open_.other
+        if other.effects & Effect.CUT or _inert(world, other, open_.env, open_.first):
+            return graph
+        reads = any(_graph(world, _lookup(open_.env, name), open_.first) for name in other.facts.loaded)
+        return not reads and not other.facts.called if graph else True
+
+    # -- expressions --------------------------------------------------------------------------------------------
+
+    def chosen(
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Iterable[Place], env: Env
+    ) -> None:
+        """An expression took one of its parts as its value; `other` are those that were not evaluated."""
+        stake = self._of_expression(world, node, other, value, env)
+        for place in places:
+            watched = self.watched.setdefault(place, Watched())
+            watched.stake = max(watched.stake, stake)
+            watched.lines.add((world.frames[-1].file, getattr(node, "lineno", 1)))
+
+    def _of_expression(
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, env: Env
+    ) -> Stake:
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return Stake.VERDICT
+        side = shapes.side(other, shapes.owner(node), False)
+        first = world.before_iteration
+        if side.effects & (Effect.START | Effect.DROP if _inert(world, side, env, first) else _MATTERING | Effect.CUT):
+            return Stake.VERDICT
+        graph = _graph(world, value, first)
+        graphs = [_graph(world, _lookup(env, name), first) for name in side.facts.loaded]
+        if Graph.STALE in graphs:
+            return Stake.VERDICT
+        if bool(graph) != any(graphs) and not (graph and side.facts.called):
+            return Stake.VERDICT
+        if graph:
+            return Stake.CERTAINTY
+        if isinstance(value, Instance) or (isinstance(value, (Class, Function)) and side.facts.names):
+            return Stake.CERTAINTY
+        targets = {name.rsplit(".", 1)[-1] for name in shapes.targets(node)}
+        if _plain(value) and (targets & shapes.index.tested or "" in targets):
+            return Stake.VERDICT if targets & shapes.index.tested else Stake.CERTAINTY
+        return Stake.NOTHING
+
+
+@dataclass(slots=True)
+class _Open:
+    """An `if` whose side is being run."""
+
+    shapes: Shapes
+    shape: Shape
+    here: Side
+    other: Side
+    before: dict[str, Value]
+    objects: list[tuple[Instance, str, Value]]
+    start: int
+    first: int
+    watched: list[Watched]
+    env: Env
+
+
+def _lookup(env: Env, name: str) -> Value:
+    """The value of a name, or of an attribute of one ("self.h"), without asking anything of the program."""
+    base, _, attr = name.partition(".")
+    scope: Env | None = env
+    while scope is not None and base not in scope.vars:
+        scope = scope.parent
+    if scope is None:
+        scope = env.globals
+        if base not in scope.vars:
+            return _ABSENT
+    value = scope.vars[base]
+    if not attr:
+        return value
+    if isinstance(value, Instance):
+        return value.attrs.get(attr, _ABSENT)
+    return _ABSENT
+
+
+def _graph(world: World, value: Value, first: int) -> Graph:
+    """What is known of the graphs that a value holds."""
+    kind = type(value)
+    if value is _ABSENT or kind in _WITHOUT or isinstance(value, CONSTANTS):
+        return Graph.NONE
+    if kind is Tensor or kind is Unknown:
+        return _graph_of(world, value, first)
+    if isinstance(value, (tuple, List, Dict, Set)) or (kind is Instance and not value.module):
+        found = [_graph_of(world, one, first) for one in carry.tensors_in(value, 2)]
+        return max(found, default=Graph.NONE)
+    return Graph.NONE
+
+
+_WITHOUT = (Lib, Module, Class, Function)
+
+
+def _graph_of(world: World, value: Tensor | Unknown, first: int) -> Graph:
+    if value.node is None or carry.is_leaf(value):
+        return Graph.NONE
+    if value.oldest is not None and value.oldest <= first:
+        return Graph.STALE
+    return Graph.STALE if world.ledger.is_freed(value.node) != "no" else Graph.FRESH
+
+
+def _plain(value: Value) -> bool:
+    return value is None or isinstance(value, CONSTANTS)
+
+
+def _same(left: Value, right: Value) -> bool:
+    return type(left) is type(right) and isinstance(left, CONSTANTS) and bool(left == right)
+
+
+def _inert(world: World, side: Side, env: Env, first: int) -> bool:
+    """Whether nothing that a side works with can hold or build a graph: numbers, data, what nobody knows."""
+    if side.facts.own - {name[5:] for name in side.facts.loaded if name.startswith("self.")}:
+        return False
+    for name in side.facts.loaded:
+        value = _lookup(env, name)
+        if value is _ABSENT:
+            if "." in name and isinstance(_lookup(env, name.partition(".")[0]), Instance):
+                # A method of the user's, or an attribute that only its class has.
+                return False
+            continue
+        if _graph(world, value, first):
+            return False
+        if isinstance(value, (Function, Class, Bound, Wrapped)) or (isinstance(value, Instance) and value.module):
+            return False
+        if isinstance(value, Tensor) and value.is_leaf and value.node is not None:
+            return False
+    return True
+
+
+def _objects(env: Env) -> list[Instance]:
+    """The objects that the names of a function refer to, and those that its own object does."""
+    found = [value for value in env.vars.values() if isinstance(value, Instance)]
+    owner = env.vars.get("self")
+    if isinstance(owner, Instance):
+        found += [value for value in owner.attrs.values() if isinstance(value, Instance)]
+    return found
+
+
+def shapes_of(source: Source) -> Shapes:
+    """The shapes of a file's conditions, made once for each tree."""
+    index = index_of(source)
+    if not isinstance(index.shapes, Shapes):
+        index.shapes = Shapes(index, source.tree)
+    return index.shapes
