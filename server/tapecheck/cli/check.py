@@ -12,6 +12,7 @@ from typing import Literal
 
 from tapecheck.cli.checking import Wanted, check_file, check_files
 from tapecheck.cli.files import STDIN, find_files
+from tapecheck.cli.progress import Progress
 from tapecheck.cli.shared import (
     FAILED,
     FOUND,
@@ -38,8 +39,16 @@ from tapecheck.source.suppress import names_rule
 def check_paths(options: argparse.Namespace) -> int:
     """Check what the command line names, write the report and return the exit status."""
     wanted = replace(wanted_rules(options), edit=_edit(options))
+    entries = _entries(options)
+    if options.show_files:
+        return _show_files(entries, options)
     sources = Sources()
-    files = list(_check_all(options, wanted, sources))
+    count = len(entries)
+    with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
+        files = []
+        for file in _check_all(entries, options, wanted, sources):
+            files.append(file)
+            progress.step(file.path)
     for file in files:
         apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:
@@ -288,8 +297,29 @@ def choice_of(options: argparse.Namespace) -> Choice:
     return Choice(exclude, tuple(options.extend_exclude), options.respect_gitignore, options.force_exclude)
 
 
-def _check_all(options: argparse.Namespace, wanted: Wanted, sources: Sources) -> Iterator[Checked]:
+def _entries(options: argparse.Namespace) -> list[str | Checked]:
+    """Return the files that are to be checked here, and those that cannot be read."""
     entries = list(find_files(options.paths, choice_of(options)))
+    if options.shard is not None:
+        first, step = options.shard
+        return entries[first - 1 :: step]
+    return entries
+
+
+def _show_files(entries: list[str | Checked], options: argparse.Namespace) -> int:
+    """Write the names of the files, one a line."""
+    names = [entry.path if isinstance(entry, Checked) else entry for entry in entries]
+    listed = "".join(f"{printable(name)}\n" for name in names)
+    if options.output_file is not None:
+        write_file(options.output_file, listed)
+    else:
+        write(listed)
+    return exit_status([entry for entry in entries if isinstance(entry, Checked)], exit_zero=options.exit_zero)
+
+
+def _check_all(
+    entries: list[str | Checked], options: argparse.Namespace, wanted: Wanted, sources: Sources
+) -> Iterator[Checked]:
     paths = [entry for entry in entries if isinstance(entry, str) and entry != STDIN]
     checked = check_files(paths, wanted, options.jobs)
     for entry in entries:

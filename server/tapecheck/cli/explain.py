@@ -1,28 +1,71 @@
-"""`tapecheck explain`: the page of a rule, or the list of all rules."""
+"""`tapecheck rule` (or `explain`): the pages of rules, or the list of all rules."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import json
+from typing import Any
 
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
 from tapecheck.rules import ALL, Rule
 from tapecheck.rules.finding import DOCS_URL
+from tapecheck.rules.pages import index, page
 
 
-def explain_rule(name: str | None) -> int:
-    """Print what a rule's page says; without a name, one line for each rule."""
+def explain_rule(name: str | None, output_format: str = "text", *, everything: bool = False) -> int:
+    """Print what a rule's page says; without a name the list of all rules, or all pages (`everything`).
+
+    Raises UsageError for a rule that does not exist.
+    """
+    if name is not None and everything:
+        raise UsageError("name a rule or give --all, not both")
     if name is None:
-        write("".join(f"{rule.code}  {rule.name:<28} {rule.severity:<8} {rule.summary}\n" for rule in ALL))
-        return NOTHING_FOUND
-    found = next((rule for rule in ALL if name.lower() in (rule.code.lower(), rule.name)), None)
-    if found is None:
+        rules = list(ALL)
+    else:
+        rules = [rule for rule in ALL if name.lower() in (rule.code.lower(), rule.name)]
+    if not rules:
         known = [known for rule in ALL for known in (rule.code, rule.name)]
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f", did you mean {near[0]}?" if near else ": `tapecheck explain` lists them all"
+        near = difflib.get_close_matches(name or "", known, 1)
+        hint = f", did you mean {near[0]}?" if near else ": `tapecheck rule` lists them all"
         raise UsageError(f"no rule is called {name!r}{hint}")
-    write(_page(found))
+    if output_format == "json":
+        rows = [_row(rule) for rule in rules]
+        write(json.dumps(rows if name is None else rows[0], indent=2) + "\n")
+    elif name is None and not everything:
+        if output_format == "markdown":
+            write(index())
+        else:
+            write("".join(f"{rule.code}  {rule.name:<28} {rule.severity:<8} {rule.summary}\n" for rule in rules))
+    elif output_format == "markdown":
+        write("\n".join(page(rule) for rule in rules))
+    else:
+        write("\n\n".join(_page(rule) for rule in rules))
     return NOTHING_FOUND
+
+
+def _row(rule: Rule) -> dict[str, Any]:
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity,
+        "summary": rule.summary,
+        "explanation": inspect.getdoc(type(rule)) or rule.summary,
+        "url": _url(rule),
+        "examples": [
+            {
+                "title": example.title,
+                "program": example.program.strip("\n") + "\n",
+                "found_on_line": example.line,
+                "raises": example.raises,
+            }
+            for example in (*rule.INVALID, *rule.VALID)
+        ],
+    }
+
+
+def _url(rule: Rule) -> str:
+    return f"{DOCS_URL}{rule.code.lower()}-{rule.name}/"
 
 
 def _page(rule: Rule) -> str:
@@ -37,5 +80,5 @@ def _page(rule: Rule) -> str:
             if example.raises:
                 parts += ["", f"    raises: {example.raises}"]
             parts.append("")
-    parts.append(f"{DOCS_URL}{rule.code.lower()}-{rule.name}/")
+    parts.append(_url(rule))
     return "\n".join(parts) + "\n"

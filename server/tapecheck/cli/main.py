@@ -10,10 +10,12 @@ from typing import NoReturn
 
 from tapecheck import __version__
 from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, say
-from tapecheck.report.checked import DEFAULT_LEVEL, LEVELS
+from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
+from tapecheck.source.configuration import LEVELS
 
+SHELLS = ("bash", "zsh", "fish", "powershell", "tcsh")
 DEFAULT_TIMEOUT = 50.0
 """Seconds after which a run is stopped where nothing else is asked for: with the report it answers within a minute."""
 
@@ -51,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _verb(options: argparse.Namespace) -> int:
     if options.verb == "check":
+        if options.watch:
+            from tapecheck.cli.watch import watch_paths
+
+            return watch_paths(options)
         from tapecheck.cli.check import check_paths
 
         return check_paths(options)
@@ -62,10 +68,18 @@ def _verb(options: argparse.Namespace) -> int:
         from tapecheck.cli.diff import diff_tapes
 
         return diff_tapes(options)
-    if options.verb == "explain":
+    if options.verb in ("rule", "explain"):
         from tapecheck.cli.explain import explain_rule
 
-        return explain_rule(options.rule)
+        return explain_rule(options.rule, options.output_format, everything=options.all)
+    if options.verb == "version":
+        from tapecheck.cli.about import print_version
+
+        return print_version(options.output_format)
+    if options.verb == "completion":
+        from tapecheck.cli.about import print_completion
+
+        return print_completion(_parser(), options.shell)
     from tapecheck.lsp.server import serve
 
     return serve()
@@ -111,6 +125,11 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--stdin-filename", default="-", metavar="NAME", help="the name of what - reads, for the report"
     )
+    check.add_argument("--show-files", action="store_true", help="list the files that would be checked")
+    check.add_argument(
+        "--shard", type=_shard, metavar="I/N", help="check every Nth file, beginning with the Ith: for N jobs in CI"
+    )
+    check.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl+C")
     files = check.add_argument_group("which files", "Patterns are those of .gitignore files.")
     files.add_argument("--exclude", action="extend", type=_names, metavar="PATTERNS",
                        help="what to leave out of folders, in the place of the default")  # fmt: skip
@@ -174,10 +193,24 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("b", metavar="B.tape", help="another one")
     diff.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
 
-    explain = verbs.add_parser("explain", help="the page of a rule", description="Print the page of a rule.")
-    explain.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name (default: list all rules)")
+    for name, said in (("rule", "the page of a rule, or all of them"), ("explain", "the same as `rule`")):
+        rule = verbs.add_parser(name, help=said, description="Print the page of a rule, or the list of all rules.")
+        rule.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name (default: list all rules)")
+        rule.add_argument("--all", action="store_true", help="print the pages of all rules")
+        rule.add_argument(
+            "--output-format", choices=("text", "json", "markdown"), default="text", help="(default: text)"
+        )
 
     verbs.add_parser("serve", help="the language server on standard input and output")
+
+    version = verbs.add_parser("version", help="the version, and which torch its facts were measured on")
+    version.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
+
+    completion = verbs.add_parser(
+        "completion", help="a script that completes commands and options in a shell",
+        description="Print a script that completes commands and options, for a shell to read at its start.",
+    )  # fmt: skip
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
     return parser
 
 
@@ -232,6 +265,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return number
+
+
+def _shard(text: str) -> tuple[int, int]:
+    first, slash, second = text.partition("/")
+    if slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second):
+        return int(first), int(second)
+    raise argparse.ArgumentTypeError(f"expected I/N with 1 <= I <= N, such as 1/4, got {text!r}")
 
 
 def _limit(text: str) -> float | None:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tapecheck.rules.finding import Finding, Severity
+from tapecheck.source.configuration import LEVELS
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 """What findings can be, the gravest first."""
-LEVELS = (*SEVERITIES, "never")
-"""What may make a command fail; `never` is no finding at all."""
 DEFAULT_LEVEL = "info"
 
 ProblemKind = Literal["io-error", "invalid-syntax", "internal-error"]

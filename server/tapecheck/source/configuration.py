@@ -31,6 +31,7 @@ FILE = "pyproject.toml"
 OWN_FILE = "tapecheck.toml"
 SEVERITIES = ("error", "warning", "info", "hint")
 LEVELS = (*SEVERITIES, "never")
+"""What may make a command fail; `never` is no finding at all."""
 
 _MAX_BYTES, _MAX_PARTS = 500_000, 100
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
