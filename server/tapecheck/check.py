@@ -75,7 +75,7 @@ def resting_on(findings: Iterable[Finding]) -> set[tuple[str, int]]:
 
 
 def apart(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding], list[Finding]]:
-    """The findings of one file that are to be shown, and those that its comments switch off."""
+    """Return the findings of one file that are to be shown, and those that its comments switch off."""
     kept: list[Finding] = []
     hidden: list[Finding] = []
     for finding in findings:

@@ -289,7 +289,7 @@ def test_a_graph_that_is_partly_freed_is_not_said_to_be_intact() -> None:
     assert "- at this line: partly freed: line 15 freed its nodes of line 13" in text
     assert "intact" not in text
     optimizer = hover(explainer, "optimizer = ", "optimizer")
-    assert "its `step()` is not reached: the backward on line 17 fails before" in optimizer
+    assert "its `step()` is not reached: the backward on line 17 fails first" in optimizer
 
 
 def test_what_another_loss_shares_is_freed_and_the_rest_is_not() -> None:
@@ -357,3 +357,24 @@ def test_an_operation_that_is_not_differentiable_is_quoted() -> None:
         """
     )
     assert "cut by `(w * 2).argmax()`, which is not differentiable, on line 3" in hover(explainer, "best", "best")
+
+
+def test_a_hover_does_not_repeat_the_finding_on_its_call() -> None:
+    program = """\
+        import torch
+        w = torch.ones(2, requires_grad=True)
+        y = w.exp().sum()
+        y.backward({})
+        {}
+        """
+    for argument, last, place, plain, reported in (
+        ("", "y.backward()  # again", "again", "was freed by the backward on line 4", " fails (TAPE101)"),
+        ("retain_graph=True", "print(y)", "retain_graph", "**`retain_graph=True`** is unnecessary", ""),
+    ):
+        report = check(from_text(dedent(program).format(argument, last), "/train.py"))
+        assert len(report.findings) == 1
+        word = "backward" if place == "again" else place
+        alone = hover(Explainer(report.source, report.interpretation.tapes), place, word)
+        beside = hover(Explainer(report.source, report.interpretation.tapes, report.findings), place, word)
+        assert plain in alone and plain not in beside
+        assert beside.endswith(reported) and bool(beside) is bool(reported)

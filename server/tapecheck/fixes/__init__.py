@@ -29,7 +29,7 @@ __all__ = ["LONG", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "a
 
 
 def available() -> bool:
-    """Whether fixes can be made here: libcst is there, and for this Python."""
+    """Return whether fixes can be made here: libcst is there, and for this Python."""
     try:
         importlib.import_module("libcst")
     except ImportError:
@@ -44,7 +44,7 @@ def fixes_for(
     check: Check | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> list[Fix]:
-    """The fixes of a finding that hold, preferred first: safe ones, then those that change training least.
+    """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least.
 
     A fix holds when the edited source no longer has this finding and has no new one; what only an exception kept
     from showing before is none of the fix's doing. `check` analyses an edited

@@ -57,7 +57,7 @@ class Context:
 
     @property
     def collisions(self) -> list[Collision]:
-        """The backwards that fail, or walk too far, at the finding."""
+        """Return the backwards that fail, or walk too far, at the finding."""
         if self._collisions is None:
             self._collisions = collisions(self.tapes, self.finding.span, self._wanted())
         return self._collisions
@@ -76,7 +76,7 @@ class Context:
 
     @property
     def caught(self) -> bool:
-        """Whether the program goes on behind the finding's exception."""
+        """Return whether the program goes on behind the finding's exception."""
         span = self.finding.span
         return any(
             isinstance(event, Raised) and event.caught and touches(event.at, span)
@@ -86,21 +86,22 @@ class Context:
 
     @property
     def stops(self) -> bool:
-        """Whether the program certainly ends with the finding's exception: then no run of it was ever finished."""
+        """Return whether the program certainly ends with the finding's exception: then no run of it was ever
+        finished."""
         return self.finding.code in RAISING and self.finding.certain and not self.caught
 
     def labels(self, *roles: str) -> list[Label]:
         return [label for label in self.finding.labels if label.role in roles]
 
     def backwards_here(self) -> Iterator[tuple[Tape, Backward]]:
-        """The backward and grad calls of the tapes that happen at the finding."""
+        """Yield the backward and grad calls of the tapes that happen at the finding."""
         for tape in self.tapes:
             for event in tape.events:
                 if isinstance(event, Backward) and touches(event.at, self.finding.span):
                     yield tape, event
 
     def events_here(self, kind: type[Event]) -> Iterator[tuple[Tape, Event]]:
-        """The events of one kind whose own place is the line of the finding."""
+        """Yield the events of one kind whose own place is the line of the finding."""
         span = self.finding.span
         for tape in self.tapes:
             for event in tape.events:
@@ -110,14 +111,14 @@ class Context:
                         yield tape, event
 
     def call_at(self, span: Span) -> ast.Call | None:
-        """The call with exactly this span."""
+        """Return the call with exactly this span."""
         node = self.code.expression_at(span)
         if isinstance(node, ast.Call):
             return node
         return None
 
     def drop_retain(self, backward: Backward | None) -> list[Change]:
-        """What takes an explicit `retain_graph=True` out of a backward's call; nothing where none is written."""
+        """Return what takes an explicit `retain_graph=True` out of a backward's call; nothing where none is written."""
         if backward is None or backward.retain_argument is None:
             return []
         for frame in frames(backward.at):
@@ -136,7 +137,7 @@ Strategy = Callable[[Context], Iterable[Candidate]]
 
 
 def retain_position(call: ast.Call) -> int | None:
-    """Where `retain_graph` stands among the positional arguments of a call into autograd."""
+    """Return where `retain_graph` stands among the positional arguments of a call into autograd."""
     called = dotted(call.func) or ""
     if called.endswith("autograd.backward"):
         return 2
@@ -158,7 +159,7 @@ def remove_argument(code: Code, call: ast.Call, name: str, position: int | None 
 
 
 def _own_lines(code: Code, keyword: ast.keyword) -> Change | None:
-    """The removal of an argument that has its lines for itself, with the comment on it."""
+    """Return the removal of an argument that has its lines for itself, with the comment on it."""
     start, end = code.start(keyword), code.end(keyword)
     first, last = code.index.place(start)[0], code.index.place(end)[0]
     line = code.index.offset(first, 1)

@@ -47,7 +47,7 @@ class Code:
     # -- places -------------------------------------------------------------------------------------------------
 
     def start(self, node: ast.AST) -> int:
-        """The offset where a node's text starts; a decorated definition starts at its first decorator."""
+        """Return the offset where a node's text starts; a decorated definition starts at its first decorator."""
         line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
         return self.index.offset(line, self.source.column(line, column))
 
@@ -56,11 +56,11 @@ class Code:
         return self.index.offset(line, self.source.column(line, column))
 
     def segment(self, node: ast.AST) -> str:
-        """The text of a node, without parentheses around it."""
+        """Return the text of a node, without parentheses around it."""
         return self.text[self.start(node) : self.end(node)]
 
     def nodes_at(self, span: Span) -> list[ast.expr | ast.stmt]:
-        """The nodes with exactly this span, expressions before statements, outermost first."""
+        """Return the nodes with exactly this span, expressions before statements, outermost first."""
         if span.file != self.source.path:
             return []
         key = (
@@ -73,11 +73,11 @@ class Code:
         return sorted(found, key=lambda node: isinstance(node, ast.stmt))
 
     def spans(self, node: ast.AST, span: Span) -> bool:
-        """Whether a node has exactly this span."""
+        """Return whether a node has exactly this span."""
         return any(found is node for found in self.nodes_at(span))
 
     def expression_at(self, span: Span) -> ast.expr | None:
-        """The outermost expression with exactly this span."""
+        """Return the outermost expression with exactly this span."""
         for node in self.nodes_at(span):
             if isinstance(node, ast.expr):
                 return node
@@ -86,7 +86,7 @@ class Code:
         return None
 
     def statement_at(self, span: Span) -> ast.stmt | None:
-        """The innermost statement around a span."""
+        """Return the innermost statement around a span."""
         if span.file != self.source.path:
             return None
         for node in self.nodes_at(span):
@@ -104,7 +104,7 @@ class Code:
         return best
 
     def calls_in(self, span: Span) -> list[ast.Call]:
-        """The calls that lie within a span, in the order of the text."""
+        """Return the calls that lie within a span, in the order of the text."""
         statement = self.statement_at(span)
         if statement is None:
             return []
@@ -123,7 +123,7 @@ class Code:
         return self._parents.get(node)
 
     def parents(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes around a node, innermost first."""
+        """Yield the nodes around a node, innermost first."""
         current = self._parents.get(node)
         while current is not None:
             yield current
@@ -133,24 +133,24 @@ class Code:
         return node is outer or any(parent is outer for parent in self.parents(node))
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
-        """The innermost statement that a node is or belongs to."""
+        """Return the innermost statement that a node is or belongs to."""
         if isinstance(node, ast.stmt):
             return node
         return next((parent for parent in self.parents(node) if isinstance(parent, ast.stmt)), None)
 
     def function(self, node: ast.AST) -> Function:
-        """The innermost function around a node, the module at top level."""
+        """Return the innermost function around a node, the module at top level."""
         for parent in self.parents(node):
             if isinstance(parent, _FUNCTIONS):
                 return parent
         return self.tree
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class whose method a node is in."""
+        """Return the class whose method a node is in."""
         return next((parent for parent in self.parents(node) if isinstance(parent, ast.ClassDef)), None)
 
     def loops(self, node: ast.AST) -> list[LoopNode]:
-        """The loops around a node within its function, innermost first."""
+        """Return the loops around a node within its function, innermost first."""
         found: list[LoopNode] = []
         for parent in self.parents(node):
             if isinstance(parent, _FUNCTIONS):
@@ -160,7 +160,7 @@ class Code:
         return found
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements that a statement stands among, itself included."""
+        """Return the statements that a statement stands among, itself included."""
         parent = self._parents.get(statement)
         for name in ("body", "orelse", "finalbody"):
             block = getattr(parent, name, None)
@@ -169,7 +169,7 @@ class Code:
         return [statement]
 
     def within_block(self, node: ast.AST, block: Sequence[ast.stmt]) -> ast.stmt | None:
-        """The statement of a block that a node lies in."""
+        """Return the statement of a block that a node lies in."""
         members = set(block)
         if isinstance(node, ast.stmt) and node in members:
             return node
@@ -180,7 +180,7 @@ class Code:
         return None
 
     def same_block(self, one: ast.AST, other: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
-        """The statements around two nodes that stand in the same, innermost possible, block."""
+        """Return the statements around two nodes that stand in the same, innermost possible, block."""
         statement = self.statement(one)
         while statement is not None:
             partner = self.within_block(other, self.block(statement))
@@ -195,7 +195,7 @@ class Code:
     # -- names --------------------------------------------------------------------------------------------------
 
     def stores(self, scope: ast.AST, name: str) -> list[ast.stmt]:
-        """The statements of a scope, nested functions aside, that store to a name or dotted name."""
+        """Return the statements of a scope, nested functions aside, that store to a name or dotted name."""
         found: list[ast.stmt] = []
         for node in walk(scope):
             if isinstance(node, ast.stmt) and any(dotted(target) == name for target in targets(node)):
@@ -203,7 +203,7 @@ class Code:
         return found
 
     def loads(self, scope: ast.AST, name: str) -> list[ast.expr]:
-        """The expressions of a scope, nested functions included, that read a name or dotted name."""
+        """Return the expressions of a scope, nested functions included, that read a name or dotted name."""
         return [
             node
             for node in ast.walk(scope)
@@ -213,14 +213,14 @@ class Code:
         ]
 
     def named(self, scope: ast.AST, name: str) -> bool:
-        """Whether a scope, nested functions included, uses a name for anything."""
+        """Return whether a scope, nested functions included, uses a name for anything."""
         return any(
             (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.arg) and node.arg == name)
             for node in ast.walk(scope)
         )
 
     def imported(self) -> set[str]:
-        """The names that imports bind in this file."""
+        """Return the names that imports bind in this file."""
         return {
             (alias.asname or alias.name).split(".")[0]
             for node in ast.walk(self.tree)
@@ -229,7 +229,7 @@ class Code:
         }
 
     def torch(self) -> tuple[str, list[Change]]:
-        """How this file calls torch, with the import that it needs for that."""
+        """Return how this file calls torch, with the import that it needs for that."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import) and self.function(node) is self.tree:
                 for alias in node.names:
@@ -250,7 +250,8 @@ class Code:
         return "torch", [Change(place, place, f"import torch{self.index.newline}")]
 
     def in_parentheses(self, node: ast.expr) -> bool:
-        """Whether an expression has parentheses of its own around it, which no call or subscript accounts for."""
+        """Return whether an expression has parentheses of its own around it, which no call or subscript accounts
+        for."""
         before = self.text[: self.start(node)].rstrip()
         after = self.text[self.end(node) :].lstrip()
         if not before.endswith("(") or not after.startswith(")"):
@@ -266,7 +267,7 @@ class Code:
         return Change(self.start(node), self.end(node), text)
 
     def indent(self, statement: ast.stmt) -> str | None:
-        """The white space before a statement; None where other text stands before it on its line."""
+        """Return the white space before a statement; None where other text stands before it on its line."""
         first = self.index.offset(_first_line(statement), 1)
         line = self.text[first : self.index.line_end(_first_line(statement))]
         lead = line[: len(line) - len(line.lstrip(" \t\f"))]
@@ -275,7 +276,7 @@ class Code:
         return lead
 
     def alone(self, statement: ast.stmt) -> bool:
-        """Whether a statement has its lines for itself, comments aside."""
+        """Return whether a statement has its lines for itself, comments aside."""
         if self.indent(statement) is None:
             return False
         assert statement.end_lineno is not None
@@ -283,7 +284,7 @@ class Code:
         return not rest or rest.startswith("#")
 
     def neighbours(self, statement: ast.stmt) -> tuple[ast.stmt | None, ast.stmt | None]:
-        """The statements of the same block that stand before and behind one on its line, as in `a(); b()`."""
+        """Return the statements of the same block that stand before and behind one on its line, as in `a(); b()`."""
         block = self.block(statement)
         place = block.index(statement)
         before = block[place - 1] if place else None
@@ -295,14 +296,14 @@ class Code:
         return before, behind
 
     def on_header_line(self, statement: ast.stmt) -> bool:
-        """Whether a statement stands behind the colon of what it belongs to, as in `for x in y: f(x)`."""
+        """Return whether a statement stands behind the colon of what it belongs to, as in `for x in y: f(x)`."""
         first: ast.stmt | None = statement
         while first is not None:
             statement, first = first, self.neighbours(first)[0]
         return self.indent(statement) is None
 
     def block_indent(self, statement: ast.stmt) -> str:
-        """The white space before the statements of a block, or what it is once they have lines of their own."""
+        """Return the white space before the statements of a block, or what it is once they have lines of their own."""
         lead = self._lead(_first_line(statement))
         return lead + self._indent_unit() if self.on_header_line(statement) else lead
 
@@ -365,7 +366,8 @@ class Code:
         return Change(first, last if statement.end_lineno < len(self.index.starts) else len(self.text), "")
 
     def lines_of(self, statement: ast.stmt) -> list[str] | None:
-        """A statement's lines without their common indent, for writing it elsewhere; strings stay as they are."""
+        """Return a statement's lines without their common indent, for writing it elsewhere; strings stay as they
+        are."""
         if statement.end_lineno is None or _first_line(statement) != statement.lineno:
             return None
         if not self.alone(statement):
@@ -437,7 +439,7 @@ class Code:
         return changes
 
     def _body_line(self, statement: ast.With | ast.AsyncWith) -> int:
-        """The first line of the body of a `with`: a comment above its first statement belongs to it."""
+        """Return the first line of the body of a `with`: a comment above its first statement belongs to it."""
         line = _first_line(statement.body[0])
         last = max(item.context_expr.end_lineno or 0 for item in statement.items)
         while line - 1 > last and self._line(line - 1).lstrip().startswith("#"):
@@ -445,7 +447,7 @@ class Code:
         return line
 
     def _gap(self, statement: ast.stmt) -> int:
-        """The offset behind the colon that a statement on the line of a header follows."""
+        """Return the offset behind the colon that a statement on the line of a header follows."""
         start = self.start(statement)
         return len(self.text[:start].rstrip(" \t"))
 
@@ -477,7 +479,7 @@ class Code:
         return "    "
 
     def _string_lines(self) -> set[int]:
-        """The lines that begin inside a string: their white space is data."""
+        """Return the lines that begin inside a string: their white space is data."""
         if self._in_string is None:
             self._in_string = set()
             try:
@@ -501,7 +503,7 @@ class Code:
 
 
 def walk(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope in no special order, without those of functions and classes nested in it."""
+    """Yield the nodes of a scope in no special order, without those of functions and classes nested in it."""
     stack: list[ast.AST] = [scope]
     while stack:
         node = stack.pop()
@@ -522,14 +524,14 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def root_name(node: ast.AST) -> str | None:
-    """The name that an attribute or subscript chain starts from."""
+    """Return the name that an attribute or subscript chain starts from."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def targets(statement: ast.AST) -> list[ast.expr]:
-    """The single targets that a statement stores to, tuples taken apart."""
+    """Return the single targets that a statement stores to, tuples taken apart."""
     found: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         found = list(statement.targets)
@@ -548,7 +550,7 @@ def targets(statement: ast.AST) -> list[ast.expr]:
 
 
 def _are_simple(lines: Sequence[str]) -> bool:
-    """Whether lines of code can be joined by semicolons."""
+    """Return whether lines of code can be joined by semicolons."""
     return all(line == line.lstrip() and not line.rstrip().endswith(":") for line in lines)
 
 
@@ -566,5 +568,5 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def _continues_if(code: Code, statement: ast.stmt) -> bool:
-    """Whether an `if` is written as the `elif` of the one before."""
+    """Return whether an `if` is written as the `elif` of the one before."""
     return isinstance(statement, ast.If) and code.text.startswith("elif", code.start(statement))

@@ -56,7 +56,7 @@ class TextIndex:
         self.newline = newline.group() if newline else "\n"
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a place; places beyond the text answer its end."""
+        """Return the offset of a place; places beyond the text answer its end."""
         if line > len(self.starts):
             return len(self.text)
         return min(self.starts[max(line, 1) - 1] + column - 1, len(self.text))
@@ -71,7 +71,7 @@ class TextIndex:
         return Span(file, line, column, end_line, end_column)
 
     def line_end(self, line: int) -> int:
-        """The offset of the line break that ends a line, or of the end of the text."""
+        """Return the offset of the line break that ends a line, or of the end of the text."""
         if line < len(self.starts):
             match = _NEWLINE.search(self.text, self.starts[line - 1])
             return match.start() if match else len(self.text)
@@ -79,7 +79,7 @@ class TextIndex:
 
 
 def settle(text: str, changes: Iterable[Change]) -> tuple[Change, ...] | None:
-    """The changes in order of place and as small as they can be; None where two of them overlap."""
+    """Return the changes in order of place and as small as they can be; None where two of them overlap."""
     settled: list[Change] = []
     for change in sorted(changes, key=lambda change: (change.start, change.end)):
         if settled and change.start < settled[-1].end:
@@ -91,7 +91,7 @@ def settle(text: str, changes: Iterable[Change]) -> tuple[Change, ...] | None:
 
 
 def apply(text: str, changes: Sequence[Change]) -> str:
-    """The text with settled changes made."""
+    """Return the text with settled changes made."""
     for change in reversed(changes):
         text = text[: change.start] + change.content + text[change.end :]
     return text
@@ -143,7 +143,7 @@ class LineMap:
             shift += added - removed
 
     def lines(self, line: int) -> range:
-        """The new lines that an old line may have become, none where it is gone."""
+        """Return the new lines that an old line may have become, none where it is gone."""
         shift = 0
         found: range | None = None
         for first, last, new_first, new_last in self._regions:
@@ -155,5 +155,5 @@ class LineMap:
         return range(line + shift, line + shift + 1) if found is None else found
 
     def added(self, line: int) -> bool:
-        """Whether a new line holds text that a change wrote."""
+        """Return whether a new line holds text that a change wrote."""
         return any(first <= line <= last for _, _, first, last in self._regions)

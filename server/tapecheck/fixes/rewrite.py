@@ -51,7 +51,7 @@ def code(node: cst.CSTNode) -> str:
 
 
 def parenthesized(text: str) -> str:
-    """The expression, in parentheses unless it stands as an operand of anything already."""
+    """Return the expression, in parentheses unless it stands as an operand of anything already."""
     node = expression(text)
     return text if isinstance(node, _ATOMS) or node.lpar else f"({text})"
 
@@ -80,14 +80,14 @@ def only_argument(text: str) -> str:
 
 
 def argument(text: str, name: str, position: int | None = None) -> str | None:
-    """The text of a call's argument, by keyword or else by position; None where there is none."""
+    """Return the text of a call's argument, by keyword or else by position; None where there is none."""
     call = _call(text)
     index = _find(call, name, position)
     return None if index is None else code(call.args[index].value)
 
 
 def without_argument(text: str, name: str, position: int | None = None) -> str:
-    """The call without that argument; the formatting of the others stays."""
+    """Return the call without that argument; the formatting of the others stays."""
     call = _call(text)
     index = _find(call, name, position)
     if index is None:
@@ -109,7 +109,7 @@ def without_argument(text: str, name: str, position: int | None = None) -> str:
 def with_argument(
     text: str, name: str, value: str, *, position: int | None = None, replacing: Collection[str] = ()
 ) -> str:
-    """The call with `name=value`: in the place of the argument it has, of one in `replacing`, or at the end."""
+    """Return the call with `name=value`: in the place of the argument it has, of one in `replacing`, or at the end."""
     call = _call(text)
     args = list(call.args)
     new = cst.parse_expression(value)
@@ -176,7 +176,7 @@ def method_out_of_place(text: str) -> str:
 
 
 def elements(text: str, change: Callable[[str], str | None]) -> str:
-    """A tuple or list display with each element passed through `change`; None keeps the element."""
+    """Return a tuple or list display with each element passed through `change`; None keeps the element."""
     node = expression(text)
     if not isinstance(node, (cst.Tuple, cst.List)):
         raise RewriteError(text)
@@ -188,7 +188,7 @@ def elements(text: str, change: Callable[[str], str | None]) -> str:
 
 
 def _binds_tighter(right: cst.BaseExpression, operator: cst.BaseAugOp) -> bool:
-    """Whether `right` needs no parentheses as the right operand of the operator."""
+    """Return whether `right` needs no parentheses as the right operand of the operator."""
     if isinstance(right, (*_ATOMS, cst.Integer, cst.Float)):
         return True
     if isinstance(operator, (cst.AddAssign, cst.SubtractAssign)):

@@ -58,7 +58,8 @@ class Collision:
 
     @property
     def walked_before(self) -> bool:
-        """Whether a backward before the second one already ran through a part that another one had run through."""
+        """Return whether a backward before the second one already ran through a part that another one had run
+        through."""
         for traversal in self.ledger.traversals.values():
             if traversal.backward is self.second:
                 return False
@@ -70,7 +71,7 @@ class Collision:
         return not self.spoiled.isdisjoint(self.ledger.ancestry([node]))
 
     def crossings(self) -> list[tuple[Node, int]]:
-        """Edges of the second backward's graph from a later node to an older, spoiled part."""
+        """Return edges of the second backward's graph from a later node to an older, spoiled part."""
         found = []
         for number in sorted(self.reached):
             node = self.ledger.nodes.get(number)
@@ -82,7 +83,7 @@ class Collision:
         return found
 
     def forks(self, first_side: bool) -> list[tuple[Node, int]]:
-        """Edges by which one of the two graphs alone reaches the part that they share."""
+        """Return edges by which one of the two graphs alone reaches the part that they share."""
         own, other = (self.executed, self.reached) if first_side else (self.reached, self.executed)
         found = []
         for number in sorted(own - other):
@@ -95,7 +96,7 @@ class Collision:
         return found
 
     def names(self, node: int) -> set[str]:
-        """The names a node's tensor had, as they were written where they were bound."""
+        """Return the names a node's tensor had, as they were written where they were bound."""
         bound = {bind.name for bind in self.binds.get(node, ())}
         return bound | {hold.holder for hold in self.holders.get(node, ())}
 
@@ -103,17 +104,17 @@ class Collision:
         return {number for number in self.ledger.ancestry(nodes) if number in self.ledger.leaves}
 
     def learned(self) -> set[int]:
-        """The leaves that some optimizer of this tape updates."""
+        """Return the leaves that some optimizer of this tape updates."""
         return {leaf for event in self.tape.events if isinstance(event, Optimizer) for leaf in event.params}
 
     def trains_none_of(self, leaves: set[int]) -> bool:
-        """Whether the program's optimizers, all of them known, update none of these leaves."""
+        """Return whether the program's optimizers, all of them known, update none of these leaves."""
         optimizers = [event for event in self.tape.events if isinstance(event, Optimizer)]
         known = bool(optimizers) and all(event.complete == "yes" for event in optimizers)
         return known and not leaves & self.learned()
 
     def reaches_otherwise(self, sources: set[int]) -> bool:
-        """Whether the second backward also reaches what these nodes were computed from by ways around them."""
+        """Return whether the second backward also reaches what these nodes were computed from by ways around them."""
         leaves = self.leaves(sources)
         seen = set(sources)
         stack = [root.node for root in self.second.roots if root.node is not None and root.node not in seen]
@@ -127,7 +128,8 @@ class Collision:
         return bool(leaves) and leaves <= seen
 
     def discarded_after_first(self, leaves: set[int]) -> bool:
-        """Whether what the first backward gives these leaves is seen to be dropped before an optimizer uses it."""
+        """Return whether what the first backward gives these leaves is seen to be dropped before an optimizer uses
+        it."""
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
         open_leaves = leaves & self.learned()
         for event in self.tape.events[self.first_index + 1 :]:
@@ -138,7 +140,8 @@ class Collision:
         return not open_leaves
 
     def trained_between(self, shared: set[int]) -> bool:
-        """Whether an optimizer of these leaves, and of none that the second backward alone reaches, steps between
+        """Return whether an optimizer of these leaves, and of none that the second backward alone reaches, steps
+        between
         the two backwards: what they get from the second one is then not for that optimizer."""
         own = self.leaves(root.node for root in self.second.roots if root.node is not None) - shared
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
@@ -146,7 +149,8 @@ class Collision:
         return any(shared & known and not own & known for known in stepped)
 
     def built_after_change(self) -> bool:
-        """Whether the forward pass of the second backward goes on behind the in-place change, and may read it."""
+        """Return whether the forward pass of the second backward goes on behind the in-place change, and may read
+        it."""
         if self.change is None:
             return False
         events = self.tape.events
@@ -158,17 +162,17 @@ class Collision:
 
 
 def frames(site: Site) -> tuple[Span, ...]:
-    """The place of an event and of the calls that led to it, innermost first."""
+    """Return the place of an event and of the calls that led to it, innermost first."""
     return (site.span, *site.stack)
 
 
 def touches(site: Site, span: Span) -> bool:
-    """Whether an event happened at a place, or in a call made there."""
+    """Return whether an event happened at a place, or in a call made there."""
     return any(frame.file == span.file and frame.line <= span.line <= frame.end_line for frame in frames(site))
 
 
 def collisions(tapes: Sequence[Tape], span: Span, wanted: Callable[[Traversal], bool]) -> list[Collision]:
-    """The failing backwards at a place, certain ones first; a few tell the story."""
+    """Return the failing backwards at a place, certain ones first; a few tell the story."""
     found: list[Collision] = []
     for tape in tapes:
         collision = _first_collision(tape, span, wanted)
@@ -287,7 +291,7 @@ class Carrier:
 
 
 def carriers(code: Code, collision: Collision) -> list[Carrier]:
-    """Who carries the spoiled graph to the second backward, best known first."""
+    """Return who carries the spoiled graph to the second backward, best known first."""
     found: dict[tuple[str, int], Carrier] = {}
     for consumer, source in collision.crossings():
         for carrier in _carriers_of(code, collision, consumer, source):
@@ -309,7 +313,7 @@ def carriers(code: Code, collision: Collision) -> list[Carrier]:
 
 
 def _reads_newer_too(collision: Collision, carrier: Carrier) -> bool:
-    """Whether the same expression also reads values that the same line made after the earlier backward."""
+    """Return whether the same expression also reads values that the same line made after the earlier backward."""
     made_at = {collision.ledger.nodes[source].at.span for source in carrier.sources}
     for number in collision.reached:
         node = collision.ledger.nodes.get(number)
@@ -322,7 +326,7 @@ def _reads_newer_too(collision: Collision, carrier: Carrier) -> bool:
 
 
 def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) -> Iterator[Carrier]:
-    """The outermost function that is known to name the value decides; else all that the text suggests."""
+    """Yield the outermost function that is known to name the value decides; else all that the text suggests."""
     names = collision.names(source)
     tensor_names = {bind.name for bind in collision.binds.get(source, ()) if bind.item is None}
     suggested: list[Carrier] = []
@@ -358,7 +362,7 @@ def _carriers_of(code: Code, collision: Collision, consumer: Node, source: int) 
 
 
 def storing_statements(code: Code, collision: Collision, read: ast.expr, source: int) -> list[ast.stmt]:
-    """The assignments to the same name, attribute or container element that stored a node's value."""
+    """Return the assignments to the same name, attribute or container element that stored a node's value."""
     if isinstance(read, ast.Name):
         scope: ast.AST = code.function(read)
         nodes = walk(scope)
@@ -395,12 +399,12 @@ def storing_statements(code: Code, collision: Collision, read: ast.expr, source:
 
 
 def _values_of(value: ast.expr) -> list[ast.expr]:
-    """What an assignment stores as it is: a name or attribute, or the elements of a tuple of such."""
+    """Return what an assignment stores as it is: a name or attribute, or the elements of a tuple of such."""
     return value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
 
 
 def reads(expression: ast.AST) -> Iterator[ast.expr]:
-    """The outermost names, attributes and elements that an expression reads, but not what it calls."""
+    """Yield the outermost names, attributes and elements that an expression reads, but not what it calls."""
     stack: list[ast.AST] = [expression]
     while stack:
         node = stack.pop(0)
@@ -433,7 +437,7 @@ def chain(read: ast.expr) -> Iterator[ast.expr]:
 
 
 def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
-    """Whether the text says that a value lives on: assigned at or behind its read within a loop, or an attribute
+    """Return whether the text says that a value lives on: assigned at or behind its read within a loop, or an attribute
     that methods other than the constructor assign."""
     function = code.function(read)
     if isinstance(read, ast.Name):

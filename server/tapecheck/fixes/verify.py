@@ -37,7 +37,7 @@ class Verifier:
         self._trained_before: dict[int, int] | None = None
 
     def fix(self, candidate: Candidate) -> Fix | None:
-        """The candidate as a fix where it holds, else None."""
+        """Return the candidate as a fix where it holds, else None."""
         source = self.report.source
         changes = settle(source.text, candidate.changes)
         if not changes or changes in self._tried or self.left <= 0:
@@ -93,7 +93,7 @@ class Verifier:
         )
 
     def _was_hidden(self, fresh: Finding, lines: LineMap) -> bool:
-        """Whether the program stopped at this finding's exception before what is found now could show.
+        """Return whether the program stopped at this finding's exception before what is found now could show.
 
         Nothing of it may have been written by the fix, and no call of the story told here may need less now.
         """
@@ -106,7 +106,7 @@ class Verifier:
         return fresh.code != "TAPE301" or not any(fresh.span.line in lines.lines(span.line) for span in told)
 
     def _untrained(self, after: Report) -> int | None:
-        """How many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
+        """Return how many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
         optimizers has nothing left to train."""
         before = self._trained_before
         if before is None:
@@ -158,7 +158,7 @@ def _trained(tapes: list[Tape]) -> dict[int, int]:
 
 
 def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
-    """Whether every `.detach()`, `.item()` and `.clone()` that was written acted on a tensor with a graph.
+    """Return whether every `.detach()`, `.item()` and `.clone()` that was written acted on a tensor with a graph.
 
     A value of another kind has no such method: the dry run goes on then as if it had, a real one raises.
     """

@@ -26,7 +26,7 @@ KINDS: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL, NOTEB
 
 
 async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeAction]:
-    """Quick fixes where a finding is, and where it is asked for the one action that makes all safe fixes."""
+    """Return quick fixes where a finding is, and where it is asked for the one action that makes all safe fixes."""
     analysis = await ls.analysis(ls.session.program(params.text_document.uri))
     if analysis is None:
         return []
@@ -45,7 +45,7 @@ async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeActi
 
 
 async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
-    """The edit of an action that was offered without; none where the text is another one by now."""
+    """Return the edit of an action that was offered without; none where the text is another one by now."""
     data = action.data
     if action.edit is not None or not isinstance(data, dict):
         return action
@@ -92,7 +92,7 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
 async def _fixes(
     ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]
 ) -> list[t.CodeAction]:
-    """The fixes of a finding that hold, preferred first."""
+    """Return the fixes of a finding that hold, preferred first."""
     if shown.static is None:
         return []
     found = await ls.fixes(analysis, shown.static)
@@ -124,7 +124,7 @@ async def _fixes(
 
 
 def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:
-    """What can be done about any finding: run it, read about it, switch it off."""
+    """Return what can be done about any finding: run it, read about it, switch it off."""
     finding = shown.finding
     code = finding.code
     commands = ls.client.commands
@@ -163,7 +163,7 @@ def _disabling(ls: Server, analysis: Analysis, finding: Finding, what: str) -> t
 
 
 def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -> t.CodeAction:
-    """The action that takes away what of a comment switches nothing off."""
+    """Return the action that takes away what of a comment switches nothing off."""
     span = Span(analysis.report.source.path, one.line, one.start, one.line, one.end)
     return t.CodeAction(
         title=f"Remove {', '.join(one.names)} from the comment" if one.text.strip("#") else "Remove the comment",
@@ -181,11 +181,11 @@ def _without_libcst(ls: Server) -> t.CodeAction:
 
 
 def _late(analysis: Analysis, finding: Finding, **more: Any) -> dict[str, Any]:
-    """What `codeAction/resolve` needs to make an action's edit."""
+    """Return what `codeAction/resolve` needs to make an action's edit."""
     named = {"uri": analysis.snapshot.uri, "digest": analysis.digest, "finding": list(identity(finding))}
     return named | more
 
 
 def _asked(kind: str, only: str) -> bool:
-    """Whether a kind is one of those that the client asked for: "source" asks for "source.fixAll.x" too."""
+    """Return whether a kind is one of those that the client asked for: "source" asks for "source.fixAll.x" too."""
     return kind == only or kind.startswith(only + ".")

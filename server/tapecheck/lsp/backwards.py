@@ -1,4 +1,4 @@
-"""What a hover says of a backward call and of its `retain_graph=True`."""
+"""Hovers on a backward call and on its `retain_graph=True`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.words import freed_text, join, when
 from tapecheck.rules.words import line as line_of
 from tapecheck.tape import Backward, Problem, Span
+
+_FAILING = ("TAPE101", "TAPE102", "TAPE103", "TAPE401")
 
 
 def _call(telling: Telling, span: Span, backward: Backward) -> str:
@@ -17,6 +19,7 @@ def _call(telling: Telling, span: Span, backward: Backward) -> str:
 
 
 def explain_backward(telling: Telling, span: Span) -> str:
+    """Return the hover on a backward call; why it fails is left to the finding where one says so."""
     tapes = [(reading, reading.runs_by_site[span]) for reading in telling.readings if span in reading.runs_by_site]
     failing = [(reading, runs) for reading, runs in tapes if any(run.failed for run in runs)]
     reading, runs = max(failing or tapes, key=lambda pair: len(pair[1]))
@@ -29,7 +32,9 @@ def explain_backward(telling: Telling, span: Span) -> str:
     if problem is not None:
         time = iteration(problem.at)
         verb = "fails" if len(failing) == len(tapes) else "may fail"
-        text = f"{verb}{' on ' + time if time else ''}: {_problem(telling, reading, problem)}"
+        text = f"{verb}{' on ' + time if time else ''}"
+        rule = next((code for code in _FAILING if telling.reported(span, code)), "")
+        text += f" ({rule})" if rule else f": {_problem(telling, reading, problem)}"
         if problem is first:
             head = f"**{call}** {text}"
         else:
@@ -37,7 +42,9 @@ def explain_backward(telling: Telling, span: Span) -> str:
     if problem is not first:
         details += [_gradients(telling, reading, first), _frees(telling, reading, first)]
     passed = counts if problem is None else counts[: runs.index(problem)]
-    if len(passed) >= 3 and passed[0] < passed[1] < passed[2]:
+    if telling.reported(span, "TAPE202"):
+        pass
+    elif len(passed) >= 3 and passed[0] < passed[1] < passed[2]:
         listed = ", ".join(map(str, passed[:3]))
         details.append(f"walks {listed}, … nodes in successive iterations: the graph grows")
     elif len(passed) > 1 and len(set(passed[1:])) == 1 and passed[0] != passed[1]:
@@ -119,9 +126,9 @@ def _node_problem(telling: Telling, reading: Reading, run: Run, problem: Problem
 
 
 def explain_retain(telling: Telling, span: Span) -> str:
-    """Who needs a retained graph, or that nobody does."""
+    """Return the hover on `retain_graph`: which calls need it, or that none does."""
     needing: list[str] = []
-    growing = False
+    growing = told = False
     whole = True
     created = False
     for reading in telling.readings:
@@ -130,6 +137,7 @@ def explain_retain(telling: Telling, span: Span) -> str:
             continue
         whole = whole and reading.complete
         for run in reading.runs:
+            told = told or (run.backward.id in own and telling.reported(run.at.span, "TAPE202"))
             created = created or (run.backward.id in own and run.backward.create == "yes")
             users = [node for node, by in run.traversal.retraversed.items() if own.intersection(by)]
             if not users:
@@ -142,16 +150,17 @@ def explain_retain(telling: Telling, span: Span) -> str:
         growing = growing or any(run.backward.id in own for chain in reading.growing_chains for run in chain.runs)
     details = list(dict.fromkeys(needing))[:MAX_NAMES]
     if created:
-        head = "**`retain_graph`** says here what `create_graph=True` implies"
+        head = "**`retain_graph`** is implied by `create_graph=True`"
     elif details:
         head = f"**`retain_graph`** is needed: {details.pop(0)}"
     elif whole:
-        head = "**`retain_graph`** is needed by nobody: nothing traverses this graph again"
+        head = "**`retain_graph=True`** is unnecessary: no later backward uses this graph"
     else:
-        head = "**`retain_graph`**: the dry run sees nobody who traverses this graph again"
-    if growing:
+        head = "**`retain_graph`**: the dry run sees no later backward that uses this graph"
+    if growing and not told:
         details.append("each backward walks the graphs of all earlier iterations: slower every time")
     return page(head, details)
+
 
 def _kind(run: Run) -> str:
     return "backward" if run.backward.call == "backward" else "`autograd.grad`"

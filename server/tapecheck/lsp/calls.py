@@ -24,7 +24,7 @@ class Call:
 
 
 def calls(telling: Telling) -> list[Call]:
-    """The backward calls of a file in the order of the text, as far as the dry run knows what they walk."""
+    """Return the backward calls of a file in the order of the text, as far as the dry run knows what they walk."""
     path = telling.source.path
     sites: dict[Span, list[tuple[Reading, list[Run]]]] = {}
     for reading in telling.readings:
@@ -62,7 +62,7 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
 
 
 def training_loops(telling: Telling) -> list[int]:
-    """The lines of the loops of a file that have a backward in them, innermost loops only."""
+    """Return the lines of the loops of a file that have a backward in them, innermost loops only."""
     path = telling.source.path
     lines: set[int] = set()
     for reading in telling.readings:
@@ -78,7 +78,7 @@ def training_loops(telling: Telling) -> list[int]:
 
 
 def walked_lines(telling: Telling, line: int, column: int) -> tuple[Call, tuple[Span, ...]] | None:
-    """The backward call at a place, and the text that built what it walks; None where there is no such call."""
+    """Return the backward call at a place, and the text that built what it walks; None where there is no such call."""
     around = [call for call in calls(telling) if inside(call.span, line, column)]
     if not around:
         return None

@@ -34,7 +34,7 @@ class Client:
 
 
 def read_client(params: t.InitializeParams) -> Client:
-    """The abilities out of the parameters of `initialize`."""
+    """Return the abilities out of the parameters of `initialize`."""
     given = params.capabilities
 
     def ask(path: str) -> Any:

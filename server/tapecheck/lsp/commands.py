@@ -132,7 +132,7 @@ async def _under_way(ls: Server, path: str, asked: Any, doing: str) -> AsyncIter
 
 
 def _order(ls: Server, path: str, own: Mapping[str, Any], under_way: RecordedRun) -> RunOrder:
-    """What is to be run, said in the log."""
+    """Return what is to be run, said in the log."""
     order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
     ls.log(f"running {' '.join(runs.command_line(order))} in {order.directory}")
     # What the interpreter is made of is asked beside the run: torch takes its time to import.
@@ -148,7 +148,7 @@ async def _tell_about(ls: Server, order: RunOrder, under_way: RecordedRun) -> No
 
 
 def _own(asked: Any) -> dict[str, Any]:
-    """What a request says that the settings would say otherwise."""
+    """Return what a request says that the settings would say otherwise."""
     own = {name: value for name in _OWN if (value := _member(asked, name)) is not None}
     if "env" in own and not isinstance(own["env"], dict):
         own["env"] = own["env"]._asdict()
@@ -156,13 +156,14 @@ def _own(asked: Any) -> dict[str, Any]:
 
 
 def _answer(exit_status: int, summary: str, counts: dict[str, int] | None = None, **more: int) -> dict[str, Any]:
-    """The answer of the run command."""
+    """Return the answer of the run command."""
     none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
     return {"exit": exit_status, **(counts or none), **more, "summary": summary}
 
 
 async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
-    """The last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened there."""
+    """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
+    there."""
     asked = arguments[0] if arguments else None
     uri = asked if isinstance(asked, str) else _member(asked, "uri")
     text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))
@@ -175,7 +176,7 @@ async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
 
 
 def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:
-    """The page of a rule: `[{"code": …}]`."""
+    """Return the page of a rule: `[{"code": …}]`."""
     asked = arguments[0] if arguments else None
     return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
 
@@ -191,7 +192,7 @@ def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
 
 
 def _member(value: Any, name: str) -> Any:
-    """A member of a JSON object, which pygls hands on as a dictionary or as an object."""
+    """Return a member of a JSON object, which pygls hands on as a dictionary or as an object."""
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 

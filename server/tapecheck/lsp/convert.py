@@ -35,7 +35,7 @@ _SEVERITY = {
 
 
 def path_of(uri: str) -> str:
-    """The path of a `file:` uri, the uri itself for anything else (an unsaved file, a notebook's cell)."""
+    """Return the path of a `file:` uri, the uri itself for anything else (an unsaved file, a notebook's cell)."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return path or uri
 
@@ -51,7 +51,7 @@ class Converter:
     # Places
 
     def position(self, lines: Sequence[str], line: int, column: int) -> t.Position:
-        """A place of a text whose lines are `lines`, held within it."""
+        """Return a place of a text whose lines are `lines`, held within it."""
         if not lines:
             return t.Position(0, 0)
         index = min(max(line - 1, 0), len(lines) - 1)
@@ -64,14 +64,14 @@ class Converter:
         return t.Range(start, end if (end.line, end.character) >= (start.line, start.character) else start)
 
     def place(self, analysis: Analysis, uri: str, position: t.Position) -> tuple[int, int]:
-        """Line and column, from 1 and in characters, of a client's position in an analysed file or cell."""
+        """Return line and column, from 1 and in characters, of a client's position in an analysed file or cell."""
         first, lines = self._text_of(analysis, uri)
         if position.line >= len(lines):
             return first + len(lines) - 1, len(lines[-1]) + 1 if lines else 1
         return first + position.line, to_characters(lines[position.line], position.character, self.encoding) + 1
 
     def _text_of(self, analysis: Analysis, uri: str) -> tuple[int, Sequence[str]]:
-        """The first line in the program, and the lines, of an analysed file or of one cell."""
+        """Return the first line in the program, and the lines, of an analysed file or of one cell."""
         source = analysis.report.source
         for cell in source.cells.parts if source.cells is not None else ():
             if cell.key == uri:
@@ -79,7 +79,7 @@ class Converter:
         return 1, source.lines
 
     def at(self, span: Span, analysis: Analysis) -> t.Location:
-        """A span of the analysed program, in its file or its cell."""
+        """Return a span of the analysed program, in its file or its cell."""
         source = analysis.report.source
         if source.cells is not None and not all(cell.key for cell in source.cells.parts):
             # The cells of a notebook that is not open have no addresses: the text says which cell it is.
@@ -90,7 +90,7 @@ class Converter:
         return t.Location(cell.key, self.range(cell.lines, within))
 
     def location(self, span: Span, analysis: Analysis, others: dict[str, list[str]]) -> t.Location | None:
-        """A span in the analysed file or another; None where the other file cannot be read."""
+        """Return a span in the analysed file or another; None where the other file cannot be read."""
         if span.file == analysis.snapshot.path:
             return self.at(span, analysis)
         for document in self.session.documents.values():
@@ -107,18 +107,18 @@ class Converter:
         return t.Location(uri, self.range(others[span.file], span))
 
     def words(self, text: str, analysis: Analysis) -> str:
-        """A text that speaks of lines: in a notebook, of lines of cells."""
+        """Return a text that speaks of lines: in a notebook, of lines of cells."""
         cells = analysis.report.source.cells
         return text if cells is None else cells.words(text)
 
     # Findings
 
     def diagnostics(self, analysis: Analysis) -> list[t.Diagnostic]:
-        """The diagnostics of an analysed file, or of all cells of a notebook one after the other."""
+        """Return the diagnostics of an analysed file, or of all cells of a notebook one after the other."""
         return [diagnostic for found in self.by_document(analysis).values() for diagnostic in found]
 
     def by_document(self, analysis: Analysis) -> dict[str, list[t.Diagnostic]]:
-        """The diagnostics of each document that was analysed (the file, or every cell), none left out."""
+        """Return the diagnostics of each document that was analysed (the file, or every cell), none left out."""
         cells = analysis.report.source.cells
         keys = [analysis.snapshot.uri] if cells is None else [cell.key for cell in cells.parts if cell.key]
         found: dict[str, list[t.Diagnostic]] = {key: [] for key in keys}
@@ -132,7 +132,7 @@ class Converter:
         return found
 
     def unused(self, one: Unused, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
-        """A comment that switches nothing off, as a hint."""
+        """Return a comment that switches nothing off, as a hint."""
         where = self.at(Span(analysis.report.source.path, one.line, one.start, one.line, one.end), analysis)
         gone = [name for name in one.names if name not in one.unknown]
         parts = [f"{join(gone)} would report nothing here"] if gone else []
@@ -150,7 +150,7 @@ class Converter:
     def diagnostic(
         self, shown: Shown, analysis: Analysis, others: dict[str, list[str]]
     ) -> tuple[t.Location, t.Diagnostic]:
-        """A finding as a diagnostic, and where it is."""
+        """Return a finding as a diagnostic, and where it is."""
         finding = shown.finding
         message = self.words(shown.message, analysis)
         related: list[t.DiagnosticRelatedInformation] | None = None
@@ -240,12 +240,12 @@ class Converter:
 
 
 def _with_ends(text: str) -> list[str]:
-    """The lines of a text with their line ends."""
+    """Return the lines of a text with their line ends."""
     return re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+$", text)
 
 
 def _as_written(span: Span, source: Source) -> bool:
-    """Whether a place in a notebook's program stands so in the cell too: magics are told otherwise there."""
+    """Return whether a place in a notebook's program stands so in the cell too: magics are told otherwise there."""
     assert source.cells is not None
     if (span.line, span.column) == (span.end_line, span.end_column) and span.column == 1:
         # A line put before another one does not touch it.
@@ -260,7 +260,7 @@ def _as_written(span: Span, source: Source) -> bool:
 
 
 def underlined(finding: Finding) -> Span:
-    """The text a diagnostic is drawn on: the argument that is unnecessary, else the finding's own."""
+    """Return the text a diagnostic is drawn on: the argument that is unnecessary, else the finding's own."""
     if finding.unnecessary:
         argument = span_from(finding.facts.get("argument"), finding.span.file)
         if argument is not None:
@@ -269,7 +269,7 @@ def underlined(finding: Finding) -> Span:
 
 
 def span_from(value: Any, file: str) -> Span | None:
-    """A span kept as JSON: [line, column, end line, end column], with or without the file, or by name."""
+    """Return a span kept as JSON: [line, column, end line, end column], with or without the file, or by name."""
     if isinstance(value, Span):
         return value
     if isinstance(value, Mapping):
@@ -283,7 +283,7 @@ def span_from(value: Any, file: str) -> Span | None:
 
 
 def overlap(left: t.Range, right: t.Range) -> bool:
-    """Whether two ranges touch."""
+    """Return whether two ranges touch."""
     return (left.start.line, left.start.character) <= (right.end.line, right.end.character) and (
         right.start.line,
         right.start.character,
@@ -291,14 +291,14 @@ def overlap(left: t.Range, right: t.Range) -> bool:
 
 
 def utf(kind: str | None) -> Encoding:
-    """The encoding that was agreed on; UTF-16 where nothing was said."""
+    """Return the encoding that was agreed on; UTF-16 where nothing was said."""
     if kind == "utf-8":
         return "utf-8"
     return "utf-32" if kind == "utf-32" else "utf-16"
 
 
 def plain(markdown: str) -> str:
-    """Markdown as hovers use it (bold, code, lists) for a client that shows text only."""
+    """Return markdown as hovers use it (bold, code, lists) for a client that shows text only."""
     return re.sub(r"\*\*(.+?)\*\*", r"\1", markdown).replace("`", "")
 
 

@@ -19,17 +19,17 @@ _BREAK = re.compile(r"\r\n|\n|\r")
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without their line endings."""
+    """Return the lines of a text without their line endings."""
     return _BREAK.split(text)
 
 
 def digest_of(text: str) -> str:
-    """What stands for a text in caches and beside recorded runs."""
+    """Return what stands for a text in caches and beside recorded runs."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def to_units(line: str, characters: int, encoding: Encoding) -> int:
-    """How many units of `encoding` the first `characters` characters of a line take."""
+    """Return how many units of `encoding` the first `characters` characters of a line take."""
     head = line[: max(characters, 0)]
     if encoding == "utf-32" or head.isascii():
         return len(head)
@@ -39,7 +39,7 @@ def to_units(line: str, characters: int, encoding: Encoding) -> int:
 
 
 def to_characters(line: str, units: int, encoding: Encoding) -> int:
-    """The inverse of `to_units`, held within the line; units that end inside a character round down."""
+    """Return the inverse of `to_units`, held within the line; units that end inside a character round down."""
     if units <= 0:
         return 0
     if encoding == "utf-32" or line.isascii():
@@ -87,13 +87,13 @@ class Document:
 
     @property
     def starts(self) -> list[int]:
-        """The offset in characters at which each line starts."""
+        """Return the offset in characters at which each line starts."""
         if self._starts is None:
             self._starts = [0, *(match.end() for match in _BREAK.finditer(self.text))]
         return self._starts
 
     def line(self, number: int) -> str:
-        """Line `number`, from 0, without its line ending; empty outside the text."""
+        """Return line `number`, from 0, without its line ending; empty outside the text."""
         starts = self.starts
         if not 0 <= number < len(starts):
             return ""
@@ -102,7 +102,7 @@ class Document:
         return self.text[starts[number] : starts[number + 1]].rstrip("\r\n")
 
     def offset(self, position: Position, encoding: Encoding) -> int:
-        """The offset in characters of a position; what lies outside the text is moved to its nearest end."""
+        """Return the offset in characters of a position; what lies outside the text is moved to its nearest end."""
         starts = self.starts
         if position.line < 0:
             return 0

@@ -45,7 +45,7 @@ class Evidences:
         self._code: dict[str, str] = {}
 
     def shown(self, findings: Iterable[Finding], source: Source, settings: Settings) -> list[Shown]:
-        """The findings of a file with what was run of it, and the user's severities."""
+        """Return the findings of a file with what was run of it, and the user's severities."""
         trials = self._trials(source)
         return [
             dataclasses.replace(one, message=f"{one.message}\n{tried}")
@@ -55,7 +55,7 @@ class Evidences:
         ]
 
     def _trials(self, source: Source) -> dict[tuple[str, int], str]:
-        """What trying the fixes of a file has shown, by rules and present lines."""
+        """Return what trying the fixes of a file has shown, by rules and present lines."""
         told = {}
         for (code, line), tried in self.trials.get(source.path, {}).items():
             now = _line_map(tried.text, source.text)(line)
@@ -99,7 +99,8 @@ class Evidences:
         return shown
 
     def is_stale(self, recording: Recording, source: Source) -> bool:
-        """Whether the code that was run has changed: comments and empty lines are no code, imported files are."""
+        """Return whether the code that was run has changed: comments and empty lines are no code, imported files
+        are."""
         if recording.others_changed():
             return True
         if recording.is_of(source.text):
@@ -116,7 +117,7 @@ class Evidences:
 
 
 def _code(source: Source) -> str:
-    """What of a text Python executes, without its places."""
+    """Return what of a text Python executes, without its places."""
     try:
         return ast.dump(source.tree)
     except RecursionError:
@@ -172,7 +173,7 @@ def _selected(finding: Finding, settings: Settings, path: str) -> bool:
 
 
 def _line_map(old: str, new: str) -> Callable[[int], int | None]:
-    """Where lines of an old text are now; None for those that were edited."""
+    """Return where lines of an old text are now; None for those that were edited."""
     before, after = split_lines(old), split_lines(new)
     if before == after:
         return lambda line: line
@@ -196,7 +197,7 @@ def _line_map(old: str, new: str) -> Callable[[int], int | None]:
 
 
 def _shifted(finding: Finding, lines: int) -> Finding:
-    """A finding some lines further down; facts hold spans of the old text, so they are left out."""
+    """Return a finding some lines further down; facts hold spans of the old text, so they are left out."""
     if not lines:
         return finding
 

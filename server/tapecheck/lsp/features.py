@@ -96,7 +96,7 @@ async def document_highlight(ls: Server, params: t.DocumentHighlightParams) -> l
 
 
 def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
-    """The page of a rule: answered as markdown, and shown where the client can show a file."""
+    """Return the page of a rule: answered as markdown, and shown where the client can show a file."""
     from tapecheck.rules import ALL
     from tapecheck.rules.finding import DOCS_URL
     from tapecheck.rules.pages import file_name, page

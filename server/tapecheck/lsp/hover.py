@@ -1,4 +1,4 @@
-"""Hovers: what the tapes say of the expression under the pointer, in markdown."""
+"""Hovers: what the tapes show about the expression under the pointer, in markdown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tapecheck.lsp.backwards import explain_backward, explain_retain
 from tapecheck.lsp.outline import Word, inside, name_of
 from tapecheck.lsp.telling import CUTS, Telling, count, page
 from tapecheck.lsp.tensors import Tensors
+from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading
 from tapecheck.source import Source
 from tapecheck.tape import Cut, Optimizer, Span, Tape
@@ -25,26 +26,29 @@ class Hover:
 
 
 class Explainer(Telling):
-    """Answers hovers about one file from its tapes."""
+    """Makes the hovers of one file from its tapes."""
 
-    def __init__(self, source: Source, tapes: Sequence[Tape]) -> None:
-        super().__init__(source, tapes)
+    def __init__(self, source: Source, tapes: Sequence[Tape], findings: Sequence[Finding] = ()) -> None:
+        super().__init__(source, tapes, findings)
         self._tensors = Tensors(self)
 
     def hover(self, line: int, column: int) -> Hover | None:
-        """What happens at a place (line and column from 1, in characters); None where nothing does.
+        """Return what happens at a place (line and column from 1, in characters); None where nothing does.
 
-        Behind the last letter of something is still at it, where nothing else begins.
+        The place behind the last letter of an expression still belongs to it, where nothing else begins.
         """
         found = self._at(line, column)
-        return self._at(line, column - 1) if found is None and column > 1 else found
+        found = self._at(line, column - 1) if found is None and column > 1 else found
+        return found if found is not None and found.markdown else None
 
     def _at(self, line: int, column: int) -> Hover | None:
         for reading in self.readings:
             for run in reading.runs:
                 span = run.backward.retain_span
                 if span is not None and span.file == self.source.path and inside(span, line, column):
-                    return Hover(explain_retain(self, span), span)
+                    # Where it is unnecessary, the finding on the call says so.
+                    text = "" if self.reported(run.at.span, "TAPE301") else explain_retain(self, span)
+                    return Hover(text, span)
         word = self.outline.word(line, column)
         if word is not None:
             found = self._tensors.explain(word, line) or self._optimizer(word)
@@ -70,7 +74,7 @@ class Explainer(Telling):
     # What is cut off
 
     def _cut(self, line: int, column: int) -> Hover | None:
-        """What an expression at a place cuts off: `.detach()`, `.item()`, a computation under `no_grad`."""
+        """Return what an expression at a place cuts off: `.detach()`, `.item()`, a computation under `no_grad`."""
         cuts: list[tuple[Reading, Cut, Span]] = []
         for reading in self.readings:
             for event in reading.tape.events:
@@ -93,7 +97,7 @@ class Explainer(Telling):
         return Hover(self._explain_cut(reading, same, span), span)
 
     def _under_no_grad(self, cut: Cut) -> list[Span]:
-        """What is computed under the `no_grad` that cuts: the operation, and the calls around it that are in it too."""
+        """Return what is computed under the `no_grad` that cuts: the operation, and the calls around it within it."""
         places = [span for span in (cut.at.span, *cut.at.stack) if span.file == self.source.path]
         within = next((number for number, span in enumerate(places) if self.outline.without_grad(span)), None)
         if within is None:
@@ -121,7 +125,7 @@ class Explainer(Telling):
         return page(head, [to])
 
     def _only_in(self, cut: Cut, span: Span) -> str:
-        """In which call it is so, where the same text records a graph in another one."""
+        """Return in which call it is so, where the same text records a graph in another one."""
         if span != cut.at.span or not cut.at.stack:
             return ""
         nodes = (node for reading in self.readings for node in reading.ledger.nodes.values())
@@ -131,7 +135,7 @@ class Explainer(Telling):
 
     @cached_property
     def _optimizer_sites(self) -> dict[str, set[Span]]:
-        """Where the optimizers that a name stands for were made, as far as assignments and steps show."""
+        """Return where the optimizers of each name were made, as far as assignments and steps show."""
         made = {event.at.span for reading in self.readings for event in reading.optimizers.values()}
         steps: dict[Span, set[Span]] = {}
         for reading in self.readings:
@@ -201,10 +205,10 @@ class Explainer(Telling):
         failed = next((run for run in reading.runs if run.failed), None)
         if failed is None or failed.at.file != self.source.path:
             return "the dry run did not come to a call of its `step()`"
-        return f"its `step()` is not reached: the backward on line {failed.at.line} fails before"
+        return f"its `step()` is not reached: the backward on line {failed.at.line} fails first"
 
     def _with_gradient(self, reading: Reading, leaves: Sequence[int], before: int) -> set[int]:
-        """The leaves whose `.grad` is set at a position of the tape."""
+        """Return the leaves whose `.grad` is set at a position of the tape."""
         got: set[int] = set()
         for leaf in leaves:
             reaching = [

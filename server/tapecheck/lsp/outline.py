@@ -60,7 +60,7 @@ class Outline:
         ]
 
     def scopes_at(self, line: int) -> list[Scope]:
-        """The functions around a line, innermost first, and last the whole file."""
+        """Return the functions around a line, innermost first, and last the whole file."""
         known = self._around.get(line)
         if known is None:
             around = [scope for scope in self._functions if scope[0] <= line <= scope[1]]
@@ -69,7 +69,7 @@ class Outline:
         return known
 
     def meaning(self, name: str, line: int) -> tuple[str, Scope] | None:
-        """What a name means at a line: the same for two lines where it is the same variable.
+        """Return what a name means at a line: the same for two lines where it is the same variable.
 
         None for a name that nothing in the file stores: one that was imported, or is built in.
         """
@@ -84,7 +84,7 @@ class Outline:
         return None
 
     def stores(self, name: str, scope: Scope) -> list[Span]:
-        """Where a name (a dotted one in the whole file) is stored within a scope, in the order of the text."""
+        """Return where a name (a dotted one in the whole file) is stored within a scope, in the order of the text."""
         known = self._stored.get((name, scope))
         if known is not None:
             return known
@@ -107,7 +107,7 @@ class Outline:
         return found
 
     def word(self, line: int, column: int) -> Word | None:
-        """The innermost name, dotted name or argument at a place."""
+        """Return the innermost name, dotted name or argument at a place."""
         best: Word | None = None
         for node in ast.walk(self.source.tree):
             if not isinstance(node, (ast.Name, ast.Attribute, ast.arg)):
@@ -128,12 +128,12 @@ class Outline:
         ]
 
     def loops_at(self, line: int) -> set[Scope]:
-        """The loops around a line that are in the same function."""
+        """Return the loops around a line that are in the same function."""
         scope = self.scopes_at(line)[0]
         return {loop for loop in self.loops if loop[0] <= line <= loop[1] and self.scopes_at(loop[0])[0] == scope}
 
     def statement(self, line: int) -> Scope:
-        """The lines of the assignment at a line: what it binds, it binds after it has read the rest."""
+        """Return the lines of the assignment at a line: what it binds, it binds after it has read the rest."""
         for node in ast.walk(self.source.tree):
             if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
                 last = node.end_lineno or node.lineno
@@ -142,7 +142,7 @@ class Outline:
         return line, line
 
     def exclusive(self, one: int, other: int) -> bool:
-        """Whether two lines are in branches of which only one is taken."""
+        """Return whether two lines are in branches of which only one is taken."""
         for node in ast.walk(self.source.tree):
             if isinstance(node, ast.If) and node.orelse:
                 cut = node.orelse[0].lineno
@@ -157,7 +157,7 @@ class Outline:
 
     @cached_property
     def assignments(self) -> list[tuple[Span, str]]:
-        """The values that are assigned to one name or attribute each, with that."""
+        """Return the values that are assigned to one name or attribute each, with that."""
         found: list[tuple[Span, str]] = []
         for node in ast.walk(self.source.tree):
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -173,7 +173,7 @@ class Outline:
         return found
 
     def without_grad(self, span: Span) -> bool:
-        """Whether a place is in the text of a `with torch.no_grad()` or of a function decorated with it."""
+        """Return whether a place is in the text of a `with torch.no_grad()` or of a function decorated with it."""
         return any(contains(block, span) for block in self._without_grad)
 
     @cached_property
@@ -192,7 +192,7 @@ class Outline:
         return found
 
     def is_returned(self, span: Span) -> bool:
-        """Whether a place is part of what a function returns."""
+        """Return whether a place is part of what a function returns."""
         return any(contains(returned, span) for returned in self._returned)
 
     @cached_property
@@ -201,7 +201,7 @@ class Outline:
         return [self.span(node.value) for node in tree if isinstance(node, ast.Return) and node.value is not None]
 
     def in_argument(self, call: Span, line: int, column: int) -> bool:
-        """Whether a place within a call is in one of its arguments."""
+        """Return whether a place within a call is in one of its arguments."""
         for node in ast.walk(self.source.tree):
             if isinstance(node, ast.Call) and self.span(node) == call:
                 values = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -214,12 +214,12 @@ def name_of(word: Word) -> str:
 
 
 def inside(span: Span, line: int, column: int) -> bool:
-    """Whether a place (line and column from 1) is in a span."""
+    """Return whether a place (line and column from 1) is in a span."""
     return (span.line, span.column) <= (line, column) < (span.end_line, span.end_column)
 
 
 def contains(large: Span, small: Span) -> bool:
-    """Whether one span lies within another of the same file."""
+    """Return whether one span lies within another of the same file."""
     return (large.line, large.column) <= (small.line, small.column) and (small.end_line, small.end_column) <= (
         large.end_line,
         large.end_column,

@@ -100,11 +100,11 @@ class Recording:
         return clock(self.at)
 
     def others_changed(self) -> bool:
-        """Whether a file that took part in the run, other than the one that was run, has changed on disk."""
+        """Return whether a file that took part in the run, other than the one that was run, has changed on disk."""
         return any(_state(path) != state for path, state in self.others.items())
 
     def is_of(self, text: str) -> bool:
-        """Whether a text is the one that was run; editors may hold it with other line ends than the file."""
+        """Return whether a text is the one that was run; editors may hold it with other line ends than the file."""
         return text == self.text or split_lines(text) == split_lines(self.text)
 
     @property
@@ -115,7 +115,7 @@ class Recording:
         return 2 if self.failed else 0
 
     def counts(self) -> dict[str, int]:
-        """How many findings have which evidence, by the names of the run command's answer."""
+        """Return how many findings have which evidence, by the names of the run command's answer."""
         verdicts = [finding.evidence.verdict for finding in self.findings if finding.evidence is not None]
         return {
             "confirmed": verdicts.count("confirmed"),
@@ -125,7 +125,7 @@ class Recording:
         }
 
     def summary(self) -> str:
-        """A few words: "1 confirmed, 1 refuted, 2 not reached"."""
+        """Return a few words: "1 confirmed, 1 refuted, 2 not reached"."""
         names = {
             "confirmed": "confirmed",
             "refuted": "refuted",
@@ -155,13 +155,13 @@ class FixTrial:
 
     @property
     def helped(self) -> bool:
-        """Whether the rule that the finding is about was broken before and is not with the fix."""
+        """Return whether the rule that the finding is about was broken before and is not with the fix."""
         name = self.finding.name
         gone = name not in self.trial.after.rules and not self.trial.after.exception
         return gone and (name in self.trial.before.rules or bool(self.trial.before.exception))
 
     def markdown(self) -> str:
-        """Both runs as a table, with the edit that was tried."""
+        """Return both runs as a table, with the edit that was tried."""
         cells = [("", "as it is", "with the fix"), ("---", "---", "---"), *self.trial.table()]
         table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells)
         from tapecheck.record.trial import edited
@@ -181,7 +181,7 @@ Listen = Callable[[str], None]
 
 
 def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
-    """What to run for a file: the text on disk, started where the settings say, else in its workspace folder.
+    """Return what to run for a file: the text on disk, started where the settings say, else in its workspace folder.
 
     A relative `run.cwd` counts from the workspace folder, and from beside the file where it is in none. A file that
     does nothing by itself is run by the program that its project's pyproject.toml names, where it names one.
@@ -217,7 +217,7 @@ def make_order(path: str, folders: list[str], settings: Settings) -> RunOrder:
 
 
 def _by_project(order: RunOrder) -> RunOrder:
-    """The order for a file of a library, as its project is configured to be run."""
+    """Return the order for a file of a library, as its project is configured to be run."""
     from tapecheck.record.program import entry_for
 
     entry = entry_for(order.path)
@@ -233,13 +233,13 @@ def _by_project(order: RunOrder) -> RunOrder:
 
 
 def clock(at: float) -> str:
-    """A time as people say it: "14:02", with the date where that was another day."""
+    """Return a time as people say it: "14:02", with the date where that was another day."""
     then = time.localtime(at)
     return time.strftime("%H:%M" if then[:3] == time.localtime()[:3] else "%d %b, %H:%M", then)
 
 
 def interpreter(settings: Settings) -> str:
-    """The Python that runs the user's scripts; a launcher with arguments is asked which one it starts."""
+    """Return the Python that runs the user's scripts; a launcher with arguments is asked which one it starts."""
     command = list(settings.interpreter) or [sys.executable]
     if len(command) == 1:
         return command[0]
@@ -260,7 +260,7 @@ def interpreter(settings: Settings) -> str:
 
 
 def command_line(order: RunOrder) -> list[str]:
-    """What is run, as one would type it."""
+    """Return what is run, as one would type it."""
     settings = order.settings
     program = ["-m", order.program] if order.module else [order.program or order.path]
     # A launcher starts the interpreter itself.
@@ -272,7 +272,8 @@ _about: dict[tuple[str, str], str] = {}
 
 
 def about(settings: Settings) -> str:
-    """What runs a program: "Python 3.11.7, torch 2.13.0, CPU", with the GPU that torch would use where there is one.
+    """Return what runs a program: "Python 3.11.7, torch 2.13.0, CPU", with the GPU that torch would use where there is
+    one.
 
     Empty where the interpreter does not answer. It is asked once for each set of visible devices.
     """
@@ -292,7 +293,7 @@ def about(settings: Settings) -> str:
 
 
 def _state(path: str) -> tuple[int, int] | None:
-    """What changes when a file does: its time of modification and its size; None where it is not there."""
+    """Return what changes when a file does: its time of modification and its size; None where it is not there."""
     try:
         stat = Path(path).stat()
     except OSError:
@@ -301,7 +302,7 @@ def _state(path: str) -> tuple[int, int] | None:
 
 
 def _others(tape: Tape, order: RunOrder) -> dict[str, tuple[int, int] | None]:
-    """The files of the project that took part in a run beside the one that was run."""
+    """Return the files of the project that took part in a run beside the one that was run."""
     folder = Path(order.directory)
     files = {span.file for event in tape.events if (at := getattr(event, "at", None)) for span in (at.span, *at.stack)}
     paths = {folder / file for file in files} - {Path(order.path)}
@@ -368,7 +369,7 @@ def try_fix(
 
 
 def _placed(finding: Finding, order: RunOrder) -> Finding:
-    """A finding of the run by the paths that editors know; on a tape they are as Python had them."""
+    """Return a finding of the run by the paths that editors know; on a tape they are as Python had them."""
 
     def place(span: Span) -> Span:
         path = Path(order.directory, span.file)

@@ -161,7 +161,7 @@ class Server(LanguageServer):
     # Analysis
 
     async def analysis(self, uri: str) -> Analysis | None:
-        """The analysis of the present text; None where the file is none of ours or was edited meanwhile.
+        """Return the analysis of the present text; None where the file is none of ours or was edited meanwhile.
 
         All who ask about one state of a file wait for the same analysis.
         """
@@ -197,7 +197,7 @@ class Server(LanguageServer):
         return analysis
 
     def quiet(self, seconds: float) -> bool:
-        """Whether nobody has typed for some seconds and no open file is being analysed."""
+        """Return whether nobody has typed for some seconds and no open file is being analysed."""
         busy = any(not running.task.done() for running in list(self._running.values()))
         return not busy and time.monotonic() - self._edited > seconds and not self.session.closing
 
@@ -313,7 +313,7 @@ class Server(LanguageServer):
     # Fixes
 
     async def fixes(self, analysis: Analysis, finding: Finding) -> list[Fix]:
-        """The fixes of a finding; none where making them fails."""
+        """Return the fixes of a finding; none where making them fails."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self.fixing, self.session.fixes, analysis, finding)
@@ -323,7 +323,7 @@ class Server(LanguageServer):
             return []
 
     async def fix_all(self, analysis: Analysis) -> str | None:
-        """The text with all safe fixes made; None where there are none or making them fails."""
+        """Return the text with all safe fixes made; None where there are none or making them fails."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self.fixing, self.session.fix_all, analysis)
@@ -369,7 +369,7 @@ class Server(LanguageServer):
         return settings
 
     def page(self, name: str, text: str) -> Path:
-        """A file with the page of a rule, for clients that show files; it goes when the server does."""
+        """Return a file with the page of a rule, for clients that show files; it goes when the server does."""
         if self._pages is None:
             self._pages = tempfile.TemporaryDirectory(prefix="tapecheck-")
         file = Path(self._pages.name, name)
@@ -392,7 +392,7 @@ class Server(LanguageServer):
 
 
 def create_server(session: Session | None = None) -> Server:
-    """A server with all its handlers, not yet started."""
+    """Return a server with all its handlers, not yet started."""
     server = Server(session if session is not None else Session())
     server.feature(t.INITIALIZE)(initialize)
     server.feature(t.INITIALIZED)(initialized)
@@ -471,7 +471,7 @@ async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersPara
 
 
 def _command(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler as pygls takes it: it looks up the types of the parameters where the function was made."""
+    """Return a handler as pygls takes it: it looks up the types of the parameters where the function was made."""
 
     async def called(ls: Server, *arguments: Any) -> Any:
         answer = handler(ls, *arguments)
@@ -489,7 +489,7 @@ async def quietly(request: Any) -> None:
 
 
 def _deep_executor(name: str) -> ThreadPoolExecutor:
-    """One worker thread whose stack holds a deep recursion: threads get 512 kB on some systems."""
+    """Return one worker thread whose stack holds a deep recursion: threads get 512 kB on some systems."""
     executor = ThreadPoolExecutor(1, name)
     previous = threading.stack_size(STACK_BYTES)
     try:

@@ -117,7 +117,7 @@ class Snapshot:
     unsaved: Unsaved = ()
 
     def source(self) -> Source:
-        """The text parsed; a notebook's cells as one program."""
+        """Return the text parsed; a notebook's cells as one program."""
         return from_text(self.text, self.path) if self.cells is None else join(self.path, self.cells)
 
 
@@ -131,13 +131,13 @@ class Analysis:
 
     @property
     def imports(self) -> frozenset[str]:
-        """The files of all modules that the file imports, and of those that they import."""
+        """Return the files of all modules that the file imports, and of those that they import."""
         return self.report.interpretation.imported
 
     @property
     def explainer(self) -> Explainer:
         if self._explainer is None:
-            self._explainer = Explainer(self.report.source, self.tapes)
+            self._explainer = Explainer(self.report.source, self.tapes, self.report.findings)
         return self._explainer
 
     @property
@@ -185,7 +185,7 @@ class Session:
 
     @property
     def recordings(self) -> dict[str, Recording]:
-        """The last recorded run of each file, by path."""
+        """Return the last recorded run of each file, by path."""
         return self.evidence.recordings
 
     # Documents and settings
@@ -216,11 +216,11 @@ class Session:
         self._notebook_of |= dict.fromkeys(notebook.documents, notebook.uri)
 
     def program(self, uri: str) -> str:
-        """The uri of what is analysed for a document: the notebook of a cell, else the document itself."""
+        """Return the uri of what is analysed for a document: the notebook of a cell, else the document itself."""
         return self._notebook_of.get(uri, uri)
 
     def version(self, uri: str) -> int | None:
-        """The version of an open file or cell."""
+        """Return the version of an open file or cell."""
         document = self.documents.get(self.program(uri))
         if isinstance(document, Notebook) and document.uri != uri:
             document = document.documents.get(uri)
@@ -252,7 +252,7 @@ class Session:
         return bool(others)
 
     def settings_for(self, path: str) -> Settings:
-        """The settings of the innermost folder that has its own."""
+        """Return the settings of the innermost folder that has its own."""
         best = ""
         for folder in self.folder_settings:
             prefix = folder.rstrip("/\\")
@@ -262,21 +262,21 @@ class Session:
         return self.folder_settings.get(best, self.settings)
 
     def analysable(self, uri: str) -> bool:
-        """Whether an open file is Python and small enough, and the user wants findings."""
+        """Return whether an open file is Python and small enough, and the user wants findings."""
         document = self.documents.get(uri)
         if document is None or not (document.language == "python" or document.path.endswith(".py")):
             return False
         return self.settings_for(document.path).enable and len(document.text) <= MAX_BYTES
 
     def waits_for_save(self, uri: str) -> bool:
-        """Whether a file has edits that its user wants to have analysed only once they are saved."""
+        """Return whether a file has edits that its user wants to have analysed only once they are saved."""
         document = self.documents.get(uri)
         return document is not None and document.dirty and self.settings_for(document.path).on_save
 
     # Analysis
 
     def snapshot(self, uri: str) -> Snapshot | None:
-        """The present state of an open file, None where it is not one to analyse."""
+        """Return the present state of an open file, None where it is not one to analyse."""
         if not self.analysable(uri):
             return None
         document = self.documents[uri]
@@ -293,12 +293,12 @@ class Session:
         )
 
     def outdated(self, snapshot: Snapshot) -> bool:
-        """Whether the file was edited or closed, or its settings changed, since the snapshot."""
+        """Return whether the file was edited or closed, or its settings changed, since the snapshot."""
         document = self.documents.get(snapshot.uri)
         return self.closing or document is None or document.generation != snapshot.generation
 
     def known(self, snapshot: Snapshot) -> Analysis | None:
-        """The analysis of a text seen before, from now on as that of this snapshot."""
+        """Return the analysis of a text seen before, from now on as that of this snapshot."""
         analysis = self._analyses.get(snapshot.uri, {}).get(snapshot.digest)
         if analysis is not None:
             # After an undo the text is that of an older generation, whose fixes would count as outdated.
@@ -331,7 +331,7 @@ class Session:
         return analysis
 
     def unsaved(self, but: Document | None = None) -> Unsaved:
-        """The open modules that differ from what is on disk."""
+        """Return the open modules that differ from what is on disk."""
         documents = list(self.documents.values())
         return tuple(
             (one.path, one.text) for one in documents if one.dirty and one is not but and one.path.endswith(".py")
@@ -341,7 +341,7 @@ class Session:
         return self._parse(snapshot.unsaved)
 
     def _parse(self, unsaved: Unsaved) -> dict[str, Source]:
-        """The unsaved files that imports find, parsed; each text once."""
+        """Return the unsaved files that imports find, parsed; each text once."""
         found: dict[str, Source] = {}
         for path, text in unsaved:
             known = self._parsed.get(path)
@@ -351,7 +351,7 @@ class Session:
         return found
 
     def importers(self, uri: str) -> list[str]:
-        """The open files whose last analysis has read this file, by way of others too."""
+        """Return the open files whose last analysis has read this file, by way of others too."""
         document = self.documents.get(uri)
         if document is None or not document.path.endswith(".py"):
             return []
@@ -388,24 +388,24 @@ class Session:
     def check_closed(
         self, source: Source, settings: Settings, cancelled: Callable[[], bool], unsaved: Unsaved = ()
     ) -> Report:
-        """The report on a file that is not open, beside unsaved ones; raises where it is cancelled."""
+        """Return the report on a file that is not open, beside unsaved ones; raises where it is cancelled."""
         return self._run_check(source, settings, cancelled, self._parse(unsaved))
 
     # What is shown
 
     def shown(self, analysis: Analysis) -> list[Shown]:
-        """The findings of an analysis with the evidence of the last run and the user's severities."""
+        """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         return self.evidence.shown(analysis.report.findings, analysis.report.source, analysis.snapshot.settings)
 
     def unused(self, analysis: Analysis) -> list[Unused]:
-        """The comments of a file that switch nothing off, as far as that is certain."""
+        """Return the comments of a file that switch nothing off, as far as that is certain."""
         report, settings = analysis.report, analysis.snapshot.settings
         recording = self.recordings.get(report.source.path)
         recorded = recording.findings if recording is not None else []
         return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=recorded)
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
-        """What stands above training loops and backward calls, each with the offer of a recorded run."""
+        """Return what stands above training loops and backward calls, each with the offer of a recorded run."""
         settings = analysis.snapshot.settings
         if not settings.lens:
             return []
@@ -435,7 +435,7 @@ class Session:
         return sorted(lenses, key=lambda lens: lens.line)
 
     def inlays(self, analysis: Analysis) -> list[tuple[Span, str, str]]:
-        """What stands behind backward calls where the user wants it: the call, the hint, its explanation."""
+        """Return what stands behind backward calls where the user wants it: the call, the hint, its explanation."""
         if not analysis.snapshot.settings.inlay_hints:
             return []
         words = {"freed": "graph freed", "kept": "graph kept"}
@@ -444,7 +444,7 @@ class Session:
         ]
 
     def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
-        """The backward call at a place (True) and the text that built what it walks (False); else nothing."""
+        """Return the backward call at a place (True) and the text that built what it walks (False); else nothing."""
         found = walked_lines(analysis.explainer, line, column)
         if found is None:
             return []
@@ -452,14 +452,14 @@ class Session:
         return [(call.span, True), *((span, False) for span in built if span != call.span)]
 
     def hover(self, analysis: Analysis, line: int, column: int) -> Hover | None:
-        """What the tapes say of the expression at a place, in markdown."""
+        """Return what the tapes say of the expression at a place, in markdown."""
         found = analysis.explainer.hover(line, column)
         return found if found is not None else _comment(analysis.report.source, line, column)
 
     # Fixes
 
     def fixes(self, analysis: Analysis, finding: Finding) -> list[Fix]:
-        """The verified fixes of a finding, preferred first; slow the first time, kept after that."""
+        """Return the verified fixes of a finding, preferred first; slow the first time, kept after that."""
         key = (analysis.snapshot.uri, analysis.digest, (*finding.key, finding.span.column))
         known = self._fixes.get(key)
         if known is None:
@@ -488,13 +488,13 @@ class Session:
         open_files = self._open_files(snapshot)
 
         def recheck(source: Source) -> Report:
-            """Fixes are tried beside the unsaved files too."""
+            """Return fixes are tried beside the unsaved files too."""
             return self._run_check(source, Settings(), lambda: self.outdated(snapshot), open_files)
 
         return self._fixes_of(report, finding, lambda: self.outdated(snapshot), recheck if open_files else None)
 
     def fix_all(self, analysis: Analysis) -> str | None:
-        """The text with every safe fix applied, one after the other, each on what the last one left.
+        """Return the text with every safe fix applied, one after the other, each on what the last one left.
 
         None where there is nothing to fix or the file was edited meanwhile.
         """
@@ -518,7 +518,7 @@ class Session:
         return text if text != analysis.report.source.text and not self.outdated(snapshot) else None
 
     def disabling(self, analysis: Analysis, finding: Finding, what: str) -> tuple[Span, str] | None:
-        """The edit that switches a rule off for a finding's "line", "file" or "project"; None where none can."""
+        """Return the edit that switches a rule off for a finding's "line", "file" or "project"; None where none can."""
         source, span = analysis.report.source, finding.span
         if what == "project":
             found = ignore_in_project(source.path, finding.code)
@@ -535,7 +535,7 @@ class Session:
     # Recorded runs
 
     def order(self, path: str, folders: list[str], own: Mapping[str, object] | None = None) -> RunOrder:
-        """What a run of a file would be; raises RunRefused where there is nothing to run.
+        """Return what a run of a file would be; raises RunRefused where there is nothing to run.
 
         `own` holds what this run has instead of the settings: arguments, cwd, env, launcher, program.
         """
@@ -587,7 +587,7 @@ class Session:
         return trial
 
     def edited_since(self, path: str, recording: Recording) -> bool:
-        """Whether an open file differs from what was run."""
+        """Return whether an open file differs from what was run."""
         return any(
             document.path == path
             and not recording.is_of(join(path, document.cells).text if document.cells is not None else document.text)
@@ -595,7 +595,7 @@ class Session:
         )
 
     def run_report(self, path: str) -> str | None:
-        """The last run of a file as an HTML page; None where there was none."""
+        """Return the last run of a file as an HTML page; None where there was none."""
         recording = self.recordings.get(path)
         if recording is None or recording.page is None:
             return None
@@ -605,7 +605,7 @@ class Session:
 
 
 def _comment(source: Source, line: int, column: int) -> Hover | None:
-    """What the comment at a place switches off."""
+    """Return what the comment at a place switches off."""
     names = rules_at(source, line, column)
     if names is None:
         return None
@@ -621,18 +621,18 @@ def _comment(source: Source, line: int, column: int) -> Hover | None:
 
 
 def best_of(fixes: Sequence[Fix]) -> Fix | None:
-    """The fix to try: the first that changes nothing for training, else the first."""
+    """Return the fix to try: the first that changes nothing for training, else the first."""
     safe = (fix for fix in fixes if fix.applicability == "safe")
     return next(safe, fixes[0] if fixes else None)
 
 
 def identity(finding: Finding) -> tuple[str, int, int]:
-    """What names a finding within one text: rule, line, column."""
+    """Return what names a finding within one text: rule, line, column."""
     return finding.code, finding.span.line, finding.span.column
 
 
 def apply_edits(text: str, edits: list[tuple[Span, str]]) -> str:
-    """A text with edits that do not overlap applied."""
+    """Return a text with edits that do not overlap applied."""
     document = Document("", "", text, None)
     starts = document.starts
 

@@ -44,7 +44,7 @@ class Settings:
 
 
 def read_settings(value: object) -> tuple[Settings, list[str]]:
-    """Settings out of an editor's JSON, nested ("run": {"timeout": 5}) or dotted ("run.timeout": 5).
+    """Return settings out of an editor's JSON, nested ("run": {"timeout": 5}) or dotted ("run.timeout": 5).
 
     What has the wrong shape keeps its default; the second part of the answer says so, one line each.
     """

@@ -1,4 +1,4 @@
-"""The words in which hovers and lenses speak of nodes, parameters and lines of one file."""
+"""The wording of hovers and lenses: nodes, parameters and lines of one file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from tapecheck.lsp.outline import Outline, contains
+from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import join
 from tapecheck.rules.words import line as line_of
@@ -33,21 +34,29 @@ CUTS = {
 
 
 class Telling:
-    """One file and its tapes, which are replayed once, when first asked."""
+    """One file and its tapes, which are replayed once, on first use.
 
-    def __init__(self, source: Source, tapes: Sequence[Tape]) -> None:
+    `findings` are those that the editor shows: hovers do not repeat them.
+    """
+
+    def __init__(self, source: Source, tapes: Sequence[Tape], findings: Sequence[Finding] = ()) -> None:
         self.source = source
         self.tapes = tapes
+        self._reported = {(finding.code, finding.span) for finding in findings}
         self.outline = Outline(source)
 
     @cached_property
     def readings(self) -> list[Reading]:
         return [Reading(tape) for tape in self.tapes[:_MAX_TAPES]]
 
+    def reported(self, span: Span, *codes: str) -> bool:
+        """Return whether a finding of one of these rules stands on exactly this text."""
+        return any((code, span) in self._reported for code in codes)
+
     # Places
 
     def excerpt(self, span: Span) -> str:
-        """The source text of a span where it is of this file and short enough to be quoted."""
+        """Return the source text of a span where it is of this file and short enough to be quoted."""
         if span.file != self.source.path or span.line != span.end_line:
             return ""
         if not 0 < span.line <= len(self.source.lines):
@@ -56,7 +65,7 @@ class Telling:
         return text if len(text) <= _EXCERPT and "`" not in text else ""
 
     def short_call(self, span: Span) -> str:
-        """A call on names, with dots for arguments that would make it too long to be quoted."""
+        """Return a call on names, with dots for arguments that would make it too long to be quoted."""
         if span.file != self.source.path or not 0 < span.line <= len(self.source.lines):
             return ""
         text = self.source.lines[span.line - 1][span.column - 1 :]
@@ -64,14 +73,14 @@ class Telling:
         return f"{called.group()}(…)" if called is not None and len(called.group()) <= _EXCERPT else ""
 
     def near(self, site: Site, home: int) -> Span | None:
-        """The text of this file that stands for a site: within the function around line `home` where it can be."""
+        """Return the text of this file that stands for a site, within the function around line `home` if possible."""
         scope = self.outline.scopes_at(home)[0]
         spans = [span for span in (site.span, *site.stack) if span.file == self.source.path]
         near = (span for span in spans if self.outline.scopes_at(span.line)[0] == scope)
         return next(near, spans[0] if spans else None)
 
     def lines(self, sites: Iterable[Site], home: int) -> str:
-        """Where things were built, as one who reads line `home` sees it: lines of the function around it."""
+        """Return where things were built, as seen from line `home`: lines of the function around it."""
         scope = self.outline.scopes_at(home)[0]
         own: set[int] = set()
         others: set[str] = set()
@@ -89,7 +98,7 @@ class Telling:
         return join(parts)
 
     def call(self, span: Span) -> str:
-        """In which call of a function something is so; the dry run starts what nobody calls by itself."""
+        """Return in which call of a function something is so; the dry run starts functions without a caller itself."""
         if span.file == self.source.path and span not in self.outline.calls:
             return "where it is called from elsewhere"
         return f"in the call on {line_of(span, Span(self.source.path, 1, 1, 1, 1))}"
@@ -105,13 +114,13 @@ class Telling:
         return f"tensors saved by {len(keeping)} of {count(len(nodes), 'node')}: {listed}"
 
     def op(self, node: Node) -> str:
-        """What made a node: its source text, or the operation and its line."""
+        """Return what made a node: its source text, or the operation and its line."""
         if self.excerpt(node.at.span):
             return self.op_alone(node)
         return f"{self.op_alone(node)} ({line_of(node.at.span, Span(self.source.path, 1, 1, 1, 1))})"
 
     def op_alone(self, node: Node) -> str:
-        """What made a node, for a sentence that names the line itself."""
+        """Return what made a node, for a sentence that names the line itself."""
         name = re.sub(r"Backward\d*$", "", node.op)
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         return f"`{self.excerpt(node.at.span) or name}`"
@@ -123,7 +132,7 @@ class Telling:
     # Leaves
 
     def _leaf_name(self, leaf: Leaf) -> str:
-        """A leaf as this file names it: "net.fc.weight" where its maker only knows "Linear.weight"."""
+        """Return a leaf's name in this file: "net.fc.weight" where its maker only knows "Linear.weight"."""
         if not leaf.parameter or not leaf.name[:1].isupper():
             return leaf.name
         parts = [leaf.name.partition(".")[2]]
@@ -144,7 +153,7 @@ class Telling:
         return named if len(parts) > 1 else leaf.name
 
     def leaves(self, reading: Reading, leaves: Iterable[int]) -> str:
-        """How many parameters, and which: by name where they are few, else by the modules they belong to."""
+        """Return how many parameters, and which: by name where they are few, else by the modules they belong to."""
         events = [reading.ledger.leaves[leaf] for leaf in sorted(leaves)]
         names = Counter(name for event in events if (name := self._leaf_name(event)))
         kind = "parameter" if events and all(event.parameter for event in events) else "leaf"
@@ -156,7 +165,7 @@ class Telling:
 
 
 def _by_module(names: Counter[str]) -> Counter[str]:
-    """Parameters counted by what owns them, by the longest names that are few enough to be listed."""
+    """Count parameters by what owns them, under the longest names that are few enough to be listed."""
     depth = max(name.count(".") for name in names)
     grouped = names
     while depth > 0 and len(grouped) > MAX_NAMES:
@@ -168,25 +177,25 @@ def _by_module(names: Counter[str]) -> Counter[str]:
 
 
 def walked(reading: Reading, run: Run) -> list[Node]:
-    """The nodes that a backward executes."""
+    """Return the nodes that a backward executes."""
     return [reading.ledger.nodes[node] for node in run.traversal.executed if node in reading.ledger.nodes]
 
 
 def line_range(lines: set[int]) -> str:
-    """Lines in which something as a whole was built: "lines 12–18"."""
+    """Return the lines in which something as a whole was built: "lines 12–18"."""
     if len(lines) == 1:
         return f"line {min(lines)}"
     return f"lines {min(lines)}–{max(lines)}"
 
 
 def each_line(lines: Iterable[int]) -> str:
-    """Lines of which each is meant: "lines 12, 15 and 18"."""
+    """Return lines of which each is meant: "lines 12, 15 and 18"."""
     one, *more = map(str, sorted(set(lines)))
     return f"line {one}" if not more else f"lines {join([one, *more])}"
 
 
 def count(number: int, thing: str) -> str:
-    """A number of things in words: "1 node", "2 leaves"."""
+    """Return a number of things in words: "1 node", "2 leaves"."""
     if number == 1:
         return f"1 {thing}"
     return f"{number} {'leaves' if thing == 'leaf' else thing + 's'}"
@@ -197,6 +206,6 @@ def iteration(site: Site) -> str:
 
 
 def page(head: str, details: Iterable[str]) -> str:
-    """A hover: its first line, and the rest as a list."""
+    """Return a hover: its first line, and the rest as a list."""
     listed = "\n".join(f"- {detail}" for detail in details if detail)
     return f"{head}\n\n{listed}" if listed else head

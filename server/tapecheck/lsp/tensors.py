@@ -36,7 +36,7 @@ class _Bound:
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes of the tensor's graph."""
+        """Return the nodes of the tensor's graph."""
         if self.bind.node is None:
             return []
         ledger = self.reading.ledger
@@ -66,7 +66,7 @@ class Tensors:
         self.outline = telling.outline
 
     def explain(self, word: Word, line: int) -> str | None:
-        """What is known of the tensor that a word at a line stands for; None where it stands for none."""
+        """Return what is known of the tensor that a word at a line stands for; None where it stands for none."""
         name = name_of(word)
         known = self._bounds.get(name, [])
         meant = self.outline.meaning(name, line) if known else None
@@ -86,7 +86,7 @@ class Tensors:
         return found
 
     def _choose(self, bounds: list[_Bound], name: str, word: Word, meant: tuple[str, Scope]) -> list[_Bound]:
-        """The times that one place bound the name: the place itself, or the last one before it in the text.
+        """Return the times that one place bound the name: the place itself, or the last one before it in the text.
 
         Not every store binds a tensor with a graph; where the last one before does not, the name has a graph
         here only if a loop around both brings it back from further down.
@@ -164,12 +164,12 @@ class Tensors:
         return max(self._telling(group) for group in list(calls.values())[:_MAX_CALLS])
 
     def _telling(self, group: list[_Bound]) -> tuple[bool, bool, int]:
-        """How much there is to tell of the times that one call bound a name."""
+        """Return how much there is to tell of the times that one call bound a name."""
         first = group[0]
         return first.bind.node is not None, self._fate(first).run is not None, len(group)
 
     def _elsewhere(self, first: _Bound, calls: dict[tuple[Span, ...], list[_Bound]]) -> list[str]:
-        """What becomes of it in other calls of the function, where that is something else."""
+        """Return what becomes of it in other calls of the function, where that is something else."""
         told: dict[str, set[str]] = {}
         for stack, group in list(calls.items())[:_MAX_CALLS]:
             if stack:
@@ -209,7 +209,7 @@ class Tensors:
         return _Fate(f"{before}{how} by {where}{later}", how, freeing, keeping if before else None)
 
     def _freeing(self, one: _Bound) -> tuple[Run | None, _Kind]:
-        """The first backward after a binding that frees something of the tensor's graph, and how it is freed."""
+        """Return the first backward after a binding that frees something of the tensor's graph, and how it is freed."""
         found: Run | None = None
         sure = False
         keeping = [node for node in one.nodes if node.keeps != "no"]
@@ -229,7 +229,7 @@ class Tensors:
         return found, "freed" if whole else "partly freed"
 
     def _keeping(self, one: _Bound) -> Run | None:
-        """The first backward after a binding that walks the tensor's graph and retains it."""
+        """Return the first backward after a binding that walks the tensor's graph and retains it."""
         own = {node.id for node in one.nodes}
         for run in one.reading.runs:
             if run.position > one.position and run.backward.retain == "yes" and own & set(run.traversal.executed):
@@ -237,7 +237,7 @@ class Tensors:
         return None
 
     def _here(self, one: _Bound, fate: _Fate, line: int, partly: bool) -> str:
-        """Whether the graph is intact, kept, freed or stale at a line, on the first and on later iterations.
+        """Return whether the graph is intact, kept, freed or stale at a line, on the first and on later iterations.
 
         `partly`: in a later iteration it is made of nodes some of which are freed already.
         """
@@ -286,7 +286,7 @@ class Tensors:
         return f"at this line: intact{first}; line {end} {why}{always if around else ''}"
 
     def _change(self, one: _Bound, fate: _Fate) -> tuple[InPlace, Saved, Node] | None:
-        """The first change in place after a binding that makes the graph stale, before a backward frees it."""
+        """Return the first change in place after a binding that makes the graph stale, before a backward frees it."""
         end = fate.run.position if fate.run is not None else len(one.reading.tape.events)
         positions = {id(event): position for position, event in one.reading.changes}
         best: tuple[int, InPlace, Saved, Node] | None = None
@@ -300,7 +300,7 @@ class Tensors:
         return best[1:] if best is not None else None
 
     def _freed_before(self, one: _Bound, line: int) -> str:
-        """Nodes of the graph that were freed before the tensor was made."""
+        """Return nodes of the graph that were freed before the tensor was made."""
         gone = []
         for node in one.nodes:
             by = one.reading.ledger.freed_by(node.id)

@@ -54,12 +54,12 @@ class Workspace:
     """Documents closed since the client was told of them: it leaves their last diagnostics standing until then."""
 
     def importers(self, document: Document | None) -> bool:
-        """Whether a closed file imports an open one."""
+        """Return whether a closed file imports an open one."""
         return document is not None and any(document.path in one.imports for one in self.known.values())
 
 
 async def workspace_diagnostic(ls: Server, params: t.WorkspaceDiagnosticParams) -> t.WorkspaceDiagnosticReport:
-    """The diagnostics of closed files that differ from what the client has; waits until there are any."""
+    """Return the diagnostics of closed files that differ from what the client has; waits until there are any."""
     told = {one.uri: one.value for one in params.previous_result_ids}
     while True:
         ls.closed_files.changed.clear()
@@ -120,7 +120,7 @@ async def _differing(
 
 
 async def _check(ls: Server, uri: str, path: str) -> _Known | None:
-    """The diagnostics of one closed file; it is begun anew whenever somebody types meanwhile."""
+    """Return the diagnostics of one closed file; it is begun anew whenever somebody types meanwhile."""
     loop = asyncio.get_running_loop()
     while not ls.session.closing:
         while not ls.quiet(QUIET):
@@ -156,7 +156,7 @@ def _python_files(folder: str) -> list[str]:
 
 
 def _state(ls: Server, path: str, known: _Known | None) -> str | None:
-    """What changes when a file, the settings, or an unsaved module that it imports do."""
+    """Return what changes when a file, the settings, or an unsaved module that it imports do."""
     try:
         stat = Path(path).stat()
     except OSError:

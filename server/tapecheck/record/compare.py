@@ -30,7 +30,7 @@ class Summary:
     findings: tuple[Finding, ...] = field(repr=False)
 
     def data(self) -> dict[str, Any]:
-        """The same as data, findings as rule and place."""
+        """Return the same as data, findings as rule and place."""
         row = {name: getattr(self, name) for name in self.__slots__ if name != "findings"}
         row["findings"] = [
             {"code": one.code, "name": one.name, "filename": one.span.file, "row": one.span.line}
@@ -40,7 +40,7 @@ class Summary:
 
 
 def summary(tape: Tape, directory: str | None = None) -> Summary:
-    """What a tape tells of its run."""
+    """Return what a tape tells of its run."""
     calls = nodes = alive = size = passed = skipped = 0
     iterations: collections.Counter[int] = collections.Counter()
     places: dict[int, Span] = {}
@@ -96,7 +96,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether both show the same findings and raise the same exceptions."""
+        """Return whether both show the same findings and raise the same exceptions."""
         kinds = [tuple(text.partition(" on line ")[0] for text in side.exceptions) for side in (self.a, self.b)]
         return not self.only_a and not self.only_b and kinds[0] == kinds[1]
 

@@ -23,7 +23,7 @@ class _Cut:
 
 
 def only_cut(files: Iterable[tuple[str, str]], parameters: Sequence[str]) -> Span | None:
-    """The one place in the files of a program that can have cut these parameters off from every loss.
+    """Return the one place in the files of a program that can have cut these parameters off from every loss.
 
     `files` are names with the paths they are read from, `parameters` the names that lead to them, `model.fc.weight`.
     None where there are several, or none: a run does not see which of them a value went through. None, too, where the
@@ -39,7 +39,7 @@ def only_cut(files: Iterable[tuple[str, str]], parameters: Sequence[str]) -> Spa
 
 
 def made_leaf(path: str, name: str, file: str) -> Span | None:
-    """The one statement of a file that makes a variable of this name a leaf that requires grad."""
+    """Return the one statement of a file that makes a variable of this name a leaf that requires grad."""
     source = _source(path)
     if source is None or not name.isidentifier():
         return None
@@ -72,14 +72,14 @@ def _source(path: str) -> Source | None:
 
 
 def _read(tree: ast.AST) -> Iterator[str]:
-    """The names of what a tree reads: attributes, and variables that are called or computed with."""
+    """Yield the names of what a tree reads: attributes, and variables that are called or computed with."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
             yield node.attr if isinstance(node, ast.Attribute) else node.id
 
 
 def _is_read(parameter: str, read: set[str]) -> bool:
-    """Whether what holds a parameter is read: `model.encoder.weight` is where `encoder` is, `w` where `w` is."""
+    """Return whether what holds a parameter is read: `model.encoder.weight` is where `encoder` is, `w` where `w` is."""
     words = [word for word in parameter.split(".") if not word.isdigit()]
     if len(words) > 1 and words[-1] not in read:
         words.pop()
@@ -117,7 +117,7 @@ def _stored(tree: ast.AST) -> set[str]:
 
 
 def _stored_before(tree: ast.AST) -> dict[ast.AST, set[str]]:
-    """The variables that the statements before each statement of the same block store."""
+    """Return the variables that the statements before each statement of the same block store."""
     before: dict[ast.AST, set[str]] = {}
     for node in ast.walk(tree):
         for _, block in ast.iter_fields(node):
@@ -130,7 +130,7 @@ def _stored_before(tree: ast.AST) -> dict[ast.AST, set[str]]:
 
 
 def _switched_off(node: ast.AST) -> Iterator[ast.expr]:
-    """What switches recording off for a statement: the item of a `with`, the decorator of a function."""
+    """Yield what switches recording off for a statement: the item of a `with`, the decorator of a function."""
     held = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
     held += node.decorator_list if isinstance(node, ast.FunctionDef) else []
     for item in held:
@@ -139,7 +139,7 @@ def _switched_off(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _called(function: str, sources: Sequence[tuple[str, Source]]) -> Span | None:
-    """The one call of a function."""
+    """Return the one call of a function."""
     found = [
         (name, source, node)
         for name, source in sources
@@ -175,7 +175,7 @@ def _is_cut(node: ast.expr) -> bool:
 
 
 def _literal(node: ast.AST) -> bool:
-    """Whether a value can hold no tensor, as far as its text tells."""
+    """Return whether a value can hold no tensor, as far as its text tells."""
     return not any(isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) for inner in ast.walk(node))
 
 

@@ -6,7 +6,7 @@ from tapecheck.tape import Measure, Tape
 
 
 def mean_time(tape: Tape) -> str:
-    """The mean over all iterations that were measured, for people; empty where no device was used.
+    """Return the mean over all iterations that were measured, for people; empty where no device was used.
 
     An iteration's time is that between two events of the stream, which may have been idle for a part of it.
     """

@@ -49,7 +49,7 @@ def confirm(
 
 
 def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:
-    """The findings with what a recorded tape says of each, and those that only the run made.
+    """Return the findings with what a recorded tape says of each, and those that only the run made.
 
     Of a tape of several ranks each is asked: what holds on one holds, and the evidence says on which.
 
@@ -74,13 +74,13 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
 
 
 def _of_known_places(finding: Finding) -> Finding:
-    """A finding without the labels of places that the recorder did not see: graphs older than the recording."""
+    """Return a finding without the labels of places that the recorder did not see: graphs older than the recording."""
     known = tuple(label for label in finding.labels if not label.span.is_unknown)
     return finding if len(known) == len(finding.labels) else dataclasses.replace(finding, labels=known)
 
 
 def _same(story: Story, left: Finding, right: Finding) -> bool:
-    """Whether two findings tell of the same thing in the same place."""
+    """Return whether two findings tell of the same thing in the same place."""
     if left.code != right.code:
         return False
     if story.at(left.span, right.span):
@@ -93,7 +93,7 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
 
 
 def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
-    """Whether a confirmed finding already tells of a line that the run complains of under another name."""
+    """Return whether a confirmed finding already tells of a line that the run complains of under another name."""
     if {confirmed.code, found.code} == {"TAPE103", "TAPE401"}:
         return story.at(confirmed.span, found.span)
     return confirmed.code in ("TAPE202", "TAPE203") and found.code in ("TAPE201", "TAPE202", "TAPE203")

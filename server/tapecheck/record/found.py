@@ -45,7 +45,7 @@ _HELP = {
 
 
 def found_by_run(story: Story) -> list[Finding]:
-    """What the rules and the exceptions of the run say, marked as found by it."""
+    """Return what the rules and the exceptions of the run say, marked as found by it."""
     found = []
     for finding in judge_tapes([story.view]):
         if finding.code in RAISING or finding.severity == "error":
@@ -77,7 +77,8 @@ def found_by_run(story: Story) -> list[Finding]:
 
 
 def _starved(story: Story) -> Finding | None:
-    """Parameters that an optimizer stepped and that never had a gradient, where one place can have cut it off."""
+    """Return parameters that an optimizer stepped and that never had a gradient, where one place can have cut it
+    off."""
     leaves = story.reading.ledger.leaves
     never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= MIN_RUNS]
     if not story.whole or not never:
@@ -116,7 +117,7 @@ def _starved(story: Story) -> Finding | None:
 
 
 def _from_leaf(story: Story) -> Span | None:
-    """Where the root of every backward was made a leaf of its own, so that none leads to a parameter."""
+    """Return where the root of every backward was made a leaf of its own, so that none leads to a parameter."""
     leaves = story.reading.ledger.leaves
     places: set[Span | None] = set()
     for item in story.reading.runs:
@@ -130,7 +131,7 @@ def _from_leaf(story: Story) -> Span | None:
 
 
 def _detached(story: Story, finding: Finding) -> bool:
-    """Whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
+    """Return whether the file detaches what the holder keeps: the run does not see a value used as a constant later."""
     name = last_name(str(finding.facts.get("holder", "")))
     try:
         tree = read_source(story.file(finding.span.file)).tree
@@ -170,7 +171,7 @@ def _from_exception(story: Story, raised: Raised) -> Finding | None:
 
 
 def _from_unused(story: Story, raised: Raised) -> Finding | None:
-    """An input that the graph does not lead to, where a gradient without graph was taken through it on the way.
+    """Return an input that the graph does not lead to, where a gradient without graph was taken through it on the way.
 
     Which is so where the graph has the inputs of that gradient as an inner step leaves them, and only so: each
     with a constant added or taken away.
@@ -204,7 +205,7 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
 
 
 def _stepped(story: Story, graph: Collection[int], inputs: Collection[int]) -> bool:
-    """Whether a graph has each of some tensors, and only with something added that has no graph."""
+    """Return whether a graph has each of some tensors, and only with something added that has no graph."""
     used: dict[int, bool] = {}
     for number in story.reading.graph_nodes(graph):
         node = story.reading.ledger.nodes[number]
@@ -228,7 +229,7 @@ def _labels(story: Story, raised: Raised, failed: Run | None) -> Iterable[Label]
 
 
 def _gradient_without_graph(story: Story, raised: Raised) -> Run | None:
-    """The autograd.grad call that a root without graph came from: an earlier one of the same place and name."""
+    """Return the autograd.grad call that a root without graph came from: an earlier one of the same place and name."""
     failed = story.problem_of(raised)
     if failed is None or failed.backward.call != "grad":
         return None

@@ -41,7 +41,7 @@ class RecordedTape(Tape):
 
     @property
     def findings(self) -> list[Finding]:
-        """What the rules and the exceptions of the block say, each with its evidence."""
+        """Return what the rules and the exceptions of the block say, each with its evidence."""
         return judge([], self, directory=self.directory)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -135,7 +135,7 @@ def _shown(filename: str) -> str:
 
 
 def _user_frames(frame: FrameType | None, sources: Sources) -> list[Any]:
-    """The user's frames that run now, outermost first."""
+    """Return the user's frames that run now, outermost first."""
     found = []
     while frame is not None:
         if sources.is_user(frame.f_code.co_filename):

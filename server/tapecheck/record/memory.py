@@ -9,7 +9,7 @@ from tapecheck.tape import Measure, Tape
 
 
 def memory_ran_out(tape: Tape) -> Iterator[str]:
-    """A line for each time that the memory ran out, and one for each source line whose graphs held much of it."""
+    """Yield a line for each time that the memory ran out, and one for each source line whose graphs held much of it."""
     total = 0
     for event in tape.events:
         if not isinstance(event, Measure) or not event.name.startswith("memory-"):

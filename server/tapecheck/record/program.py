@@ -35,7 +35,7 @@ class Entry:
 
 
 def entry_for(path: str) -> Entry | None:
-    """The command that the project of a file is configured to be run by; None where there is none."""
+    """Return the command that the project of a file is configured to be run by; None where there is none."""
     project = configuration_for(path)
     if not project.run or project.file is None:
         return None
@@ -48,7 +48,7 @@ def entry_for(path: str) -> Entry | None:
 
 
 def runs_itself(source: Source) -> bool:
-    """Whether running a file does more than to define what others use: calls, loops, a `__main__` part."""
+    """Return whether running a file does more than to define what others use: calls, loops, a `__main__` part."""
     if source.cells is not None:
         return True
     return any(
@@ -64,7 +64,8 @@ def _asks_main(test: ast.expr) -> bool:
 
 
 def files_of(start: Iterable[str], arguments: Sequence[str] = (), directory: str | None = None) -> list[str]:
-    """The project's own files that a program leads to, by their imports; `start` are its first ones and come first.
+    """Return the project's own files that a program leads to, by their imports; `start` are its first ones and come
+    first.
 
     Arguments that name Python files (`tests/test_x.py::test_y`) are such, too. Names are relative to the working
     directory where the files lie below it. Only text is read, nothing is imported.

@@ -17,7 +17,7 @@ _ORDER = ("confirmed", "found-by-run", "refuted", "not-reached")
 
 
 def merge(tapes: dict[int, Tape]) -> Tape:
-    """One tape of all ranks, one after the other; numbers of a rank's nodes, loops, ... never meet another's.
+    """Return one tape of all ranks, one after the other; numbers of a rank's nodes, loops, ... never meet another's.
 
     Each part begins with a measure named "rank" and ends with how that rank ended; how the worst ended comes last.
     """
@@ -38,7 +38,7 @@ def merge(tapes: dict[int, Tape]) -> Tape:
 
 
 def worst(ends: Sequence[tuple[int, End]]) -> tuple[int, End]:
-    """The end that says most of what happened: an exception, then a stop, then an exit code."""
+    """Return the end that says most of what happened: an exception, then a stop, then an exit code."""
 
     def weight(item: tuple[int, End]) -> int:
         end = item[1]
@@ -50,12 +50,12 @@ def worst(ends: Sequence[tuple[int, End]]) -> tuple[int, End]:
 
 
 def _lost(detail: str) -> bool:
-    """Whether a rank failed only because another was gone."""
+    """Return whether a rank failed only because another was gone."""
     return any(word in detail for word in ("DistBackendError", "Connection closed", "Connection reset", "gloo"))
 
 
 def parts(tape: Tape) -> dict[int, Tape]:
-    """The tapes of the ranks of a merged tape; nothing for a tape of one process."""
+    """Return the tapes of the ranks of a merged tape; nothing for a tape of one process."""
     found: dict[int, Tape] = {}
     part: Tape | None = None
     for event in tape.events:
@@ -71,7 +71,7 @@ def parts(tape: Tape) -> dict[int, Tape]:
 def judged(
     static: Sequence[Finding], ranks: dict[int, Tape], judge: Callable[[Sequence[Finding], Tape], list[Finding]]
 ) -> list[Finding]:
-    """The findings with what the ranks say of them: one that holds on any rank holds."""
+    """Return the findings with what the ranks say of them: one that holds on any rank holds."""
     verdicts: dict[int, list[tuple[int, Evidence]]] = {}
     found: dict[tuple[Any, ...], tuple[Finding, list[tuple[int, Evidence]]]] = {}
     for rank, tape in ranks.items():
@@ -117,7 +117,7 @@ _LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources")
 
 
 def _moved(event: Any, by: int) -> Any:
-    """An event with all its numbers moved."""
+    """Return an event with all its numbers moved."""
     if not by:
         return event
     changes: dict[str, Any] = {}

@@ -203,7 +203,7 @@ def _launched(
 
 
 def _launcher(request: RunRequest) -> list[str]:
-    """The launcher's command; one that lies beside the chosen interpreter comes before those on the path."""
+    """Return the launcher's command; one that lies beside the chosen interpreter comes before those on the path."""
     name, *rest = request.launcher
     python = shutil.which(request.python, path=request.env.get("PATH")) or request.python
     if name in ("python", "python3"):
@@ -216,7 +216,7 @@ def _launcher(request: RunRequest) -> list[str]:
 
 
 def _one_stopped(tape: Path) -> bool:
-    """Whether a process came to a limit: those that wait for it would wait for ever."""
+    """Return whether a process came to a limit: those that wait for it would wait for ever."""
     for path in tape.parent.glob("tape.rank*"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             file.seek(max(path.stat().st_size - 4096, 0))
@@ -234,7 +234,7 @@ def _interpreter(request: RunRequest) -> str:
 
 
 def _options(request: RunRequest) -> list[str]:
-    """What the probe is told of the program, without the tape."""
+    """Return what the probe is told of the program, without the tape."""
     script = Path(request.cwd or ".") / request.script
     if request.module:
         if not all(part.isidentifier() for part in request.script.split(".")):
@@ -537,7 +537,7 @@ class _Follower:
 
 
 def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopped: _Stopped) -> Tape:
-    """The tape of a child that ended."""
+    """Return the tape of a child that ended."""
     stderr = follower.text("stderr")
     if code == NO_TORCH:
         raise RunError(f"{request.python} has no torch: choose the interpreter that the script is run with")

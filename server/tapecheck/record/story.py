@@ -46,13 +46,14 @@ class Series:
 
     @property
     def grows(self) -> bool:
-        """Whether more is kept at every sample; the first iteration may set things up and does not count."""
+        """Return whether more is kept at every sample; the first iteration may set things up and does not count."""
         counts = self._later
         return len(counts) >= 2 and all(a < b for a, b in zip(counts, counts[1:], strict=False))
 
     @property
     def grows_in_steps(self) -> bool:
-        """Whether more is kept again and again, up to the last sample, and never less: it is stored now and then."""
+        """Return whether more is kept again and again, up to the last sample, and never less: it is stored now and
+        then."""
         counts = self._later
         pairs = list(zip(counts, counts[1:], strict=False))
         return all(a <= b for a, b in pairs) and sum(a < b for a, b in pairs) >= 2 and pairs[-1][0] < pairs[-1][1]
@@ -168,7 +169,7 @@ class Story:
         return real
 
     def at(self, span: Span, site: Span) -> bool:
-        """Whether something happened in the rows of a span."""
+        """Return whether something happened in the rows of a span."""
         return (
             self.file(span.file) == self.file(site.file)
             and span.line <= site.end_line
@@ -179,7 +180,7 @@ class Story:
         return [item for item in self.by_file.get(self.file(span.file), ()) if self.at(span, item.at.span)]
 
     def count(self, span: Span) -> int:
-        """How often the code of a span ran."""
+        """Return how often the code of a span ran."""
         file = self.file(span.file)
         rows = range(span.line, max(span.end_line, span.line) + 1)
         # A call over several rows comes back to its first one: the row that ran least tells how often.
@@ -187,18 +188,18 @@ class Story:
         return max(counted, len(self.runs_at(span)))
 
     def loops_of(self, span: Span) -> set[int]:
-        """The runs of loops within which the code of a span ran, as far as that was seen."""
+        """Return the runs of loops within which the code of a span ran, as far as that was seen."""
         file = self.file(span.file)
         return {loop for row in range(span.line, span.end_line + 1) for loop in self.loops.get((file, row), ())}
 
     def is_loop(self, loop: int, span: Span) -> bool:
-        """Whether a run of a loop is one of the loop that begins at a span."""
+        """Return whether a run of a loop is one of the loop that begins at a span."""
         known = self.reading.loops.get(loop)
         at = known.event.at.span if known is not None else None
         return at is not None and at.line == span.line and self.file(at.file) == self.file(span.file)
 
     def bound(self, series: Series) -> list[Span]:
-        """The statements that bound the name of a holder within its loop."""
+        """Return the statements that bound the name of a holder within its loop."""
         return [bind.at.span for bind in self.binds if bind.name == series.holder]
 
     def problem_of(self, raised: Raised) -> Run | None:
@@ -206,15 +207,15 @@ class Story:
 
     @property
     def whole(self) -> bool:
-        """Whether the program ran to its own end, by itself or by an exception of its own."""
+        """Return whether the program ran to its own end, by itself or by an exception of its own."""
         return self.end.how == "finished"
 
     def is_about(self, raised: Raised, finding: Finding) -> bool:
-        """Whether a finding speaks of an exception."""
+        """Return whether a finding speaks of an exception."""
         return self.at(finding.span, raised.at.span) and finding.code in self.codes(raised)
 
     def codes(self, raised: Raised) -> tuple[str, ...]:
-        """The rules that speak of an exception."""
+        """Return the rules that speak of an exception."""
         text = raised.message
         if raised.exception != "RuntimeError":
             return ()
@@ -229,7 +230,7 @@ class Story:
         return ()
 
     def failing_node(self, raised: Raised, failed: Run | None) -> Node | None:
-        """The node at which a backward failed, where that is known."""
+        """Return the node at which a backward failed, where that is known."""
         if raised.node is not None:
             return self.reading.ledger.nodes.get(raised.node)
         problem = failed.traversal.problem if failed is not None else None
@@ -237,7 +238,8 @@ class Story:
 
 
 def _told_once(events: list[Event]) -> list[Event]:
-    """The events with each exception once: one that seemed caught, by a `with` or a `finally`, may end the program."""
+    """Return the events with each exception once: one that seemed caught, by a `with` or a `finally`, may end the
+    program."""
     raised = [event for event in events if isinstance(event, Raised) and event.backward is not None]
     again: set[int] = set()
     settled: dict[int, Event] = {}
@@ -309,7 +311,7 @@ def last_name(name: str) -> str:
 
 
 def matches(recorded: str, predicted: str) -> bool:
-    """Whether two names of a parameter agree from the right: `model.fc.weight` and `self.fc.weight`."""
+    """Return whether two names of a parameter agree from the right: `model.fc.weight` and `self.fc.weight`."""
     left, right = recorded.split(".")[::-1], predicted.split(".")[::-1]
     common = 0
     for a, b in zip(left, right, strict=False):

@@ -44,14 +44,14 @@ class Trial:
 
     @property
     def same_parameters(self) -> bool | None:
-        """Whether both runs learned the same, bit for bit; None where one of them did not come to its end."""
+        """Return whether both runs learned the same, bit for bit; None where one of them did not come to its end."""
         sides = (self.before, self.after)
         if any(side.ended != "finished" or not side.learned for side in sides):
             return None
         return self.before.learned == self.after.learned
 
     def text(self) -> str:
-        """What changed, in one line."""
+        """Return what changed, in one line."""
         before, after = self.before, self.after
         parts = []
         if before.exception:
@@ -84,7 +84,7 @@ class Trial:
         return "; ".join(parts)
 
     def table(self) -> list[tuple[str, str, str]]:
-        """Both runs beside each other: what was looked at, the program as it is, the program as mended."""
+        """Return both runs beside each other: what was looked at, the program as it is, the program as mended."""
         before, after = self.before, self.after
         same = self.same_parameters
         learned = "the same, bit for bit" if same else "not the same"
@@ -102,7 +102,7 @@ class Trial:
         return rows
 
     def measured(self) -> dict[str, Any]:
-        """The same as data."""
+        """Return the same as data."""
         return {
             "text": self.text(),
             "parameters_identical": self.same_parameters,
@@ -112,7 +112,7 @@ class Trial:
 
 
 def edited(text: str, file: str, edits: Sequence[Edit]) -> str | None:
-    """A text with the edits of a fix made; None where some are in other files."""
+    """Return a text with the edits of a fix made; None where some are in other files."""
     if not edits or any(edit.span.file != file for edit in edits):
         return None
     index = TextIndex(text)
@@ -140,7 +140,7 @@ def side(
 
 
 def side_of(result: RunResult, directory: str | None) -> Side:
-    """What a run that was made with a seed came to."""
+    """Return what a run that was made with a seed came to."""
     measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
     learned = next((name.partition(":")[2] for name in measures if name.startswith("learned:")), "")
     found = judge([], result.tape, directory=directory)

@@ -12,7 +12,8 @@ _MIN_STEPS = 3
 
 
 def untrained(tape: Tape, told: Collection[str] = ()) -> str:
-    """A line on the parameters that never had a gradient when their optimizer stepped; empty where there are none.
+    """Return a line on the parameters that never had a gradient when their optimizer stepped; empty where there are
+    none.
 
     `told` are the names of those that findings speak of. Nothing is said of a run that ended early, where a
     gradient might still have come, nor of several ranks.

@@ -188,7 +188,7 @@ def _needless(story: Story, finding: Finding) -> Evidence | None:
 
 
 def _kept_text(story: Story, finding: Finding, kept: Sequence[tuple[Run, Kept]]) -> str:
-    """How much the retained graphs kept and until when, the one call for all that kept most."""
+    """Return how much the retained graphs kept and until when, the one call for all that kept most."""
     if not kept:
         return ""
     most = max(one.size for _, one in kept)
@@ -201,7 +201,7 @@ def _kept_text(story: Story, finding: Finding, kept: Sequence[tuple[Run, Kept]])
 
 
 def _until(story: Story, finding: Finding, run: Run, kept: Kept) -> str:
-    """Where the graph of a retaining call went, seen from that call."""
+    """Return where the graph of a retaining call went, seen from that call."""
     end = kept.gone_at
     if end is None:
         return f", still there when {end_text(story)}" if story.whole else ""
@@ -216,7 +216,7 @@ def _until(story: Story, finding: Finding, run: Run, kept: Kept) -> str:
 
 
 def _kept_measure(kept: Sequence[tuple[Run, Kept]]) -> dict[str, Any]:
-    """The same as data: bytes and seconds are the most of any call."""
+    """Return the same as data: bytes and seconds are the most of any call."""
     if not kept:
         return {}
     measured: dict[str, Any] = {"kept_bytes": max(one.size for _, one in kept)}
@@ -230,7 +230,7 @@ def _kept_measure(kept: Sequence[tuple[Run, Kept]]) -> dict[str, Any]:
 
 
 def _ran(story: Story, finding: Finding, runs: Sequence[Run]) -> str:
-    """How often a call ran; most calls of a long run are not on the tape, so that its line tells more."""
+    """Return how often a call ran; most calls of a long run are not on the tape, so that its line tells more."""
     counted = story.count(finding.span)
     if counted > len(runs):
         return f"the line ran {times(counted)}"

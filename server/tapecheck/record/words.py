@@ -9,7 +9,7 @@ _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def bytes_text(size: int) -> str:
-    """Bytes as people say them: `12 bytes`, `4.1 kB`, `3.1 MB`."""
+    """Return bytes as people say them: `12 bytes`, `4.1 kB`, `3.1 MB`."""
     for unit, step in _UNITS:
         # What would be rounded to 1000.0 of a unit is 1.0 of the next.
         if size >= 0.99995 * step:
@@ -18,7 +18,7 @@ def bytes_text(size: int) -> str:
 
 
 def names_text(names: Sequence[str], unnamed: int = 0) -> str:
-    """The first few of some parameters, and how many more there are; `unnamed` of them have no name."""
+    """Return the first few of some parameters, and how many more there are; `unnamed` of them have no name."""
     shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
     others = len(names[_SHOWN:]) + unnamed
     if not shown:

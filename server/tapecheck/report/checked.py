@@ -91,9 +91,9 @@ class Checked:
         return self.fail_on != "never" and LEVELS.index(finding.severity) <= LEVELS.index(self.fail_on)
 
     def fixes_of(self, index: int) -> list[Fix]:
-        """The fixes of the finding at `index`, preferred first."""
+        """Return the fixes of the finding at `index`, preferred first."""
         return self.fixes[index] if index < len(self.fixes) else []
 
     def trial_of(self, index: int) -> Tried | None:
-        """What running the preferred fix of the finding at `index` showed."""
+        """Return what running the preferred fix of the finding at `index` showed."""
         return self.trials[index] if index < len(self.trials) else None

@@ -52,7 +52,7 @@ class Sources:
     texts: dict[str, list[str]] = field(default_factory=dict)
 
     def lines(self, path: str) -> list[str]:
-        """The lines of a file; none where it cannot be read (any more)."""
+        """Return the lines of a file; none where it cannot be read (any more)."""
         if path not in self.texts:
             try:
                 self.texts[path] = read_source(path).lines
@@ -81,19 +81,19 @@ class _Stroke:
 
 
 def printable(text: str) -> str:
-    """The text with everything that steers a terminal replaced; tabs and newlines are replaced too."""
+    """Return the text with everything that steers a terminal replaced; tabs and newlines are replaced too."""
     return "".join(_shown(character) for character in text)
 
 
 def width(text: str) -> int:
-    """How many terminal columns a text takes."""
+    """Return how many terminal columns a text takes."""
     return sum(_width(character) for character in text)
 
 
 def draw(
     marks: Sequence[Mark], lines: Sequence[str], *, gutter: int, limit: int, severity: Severity, paint: Paint
 ) -> list[str]:
-    """The excerpt of one file with all marks that lie in it, in the order of its lines.
+    """Return the excerpt of one file with all marks that lie in it, in the order of its lines.
 
     `gutter` is the width of the line numbers, `limit` the most terminal columns for a source line. Lines
     that lie apart are parted by `...`; a single line between two is shown.
@@ -129,7 +129,7 @@ def _source_line(number: int, text: str, gutter: int, paint: Paint) -> str:
 
 
 def _underlined(mark: Mark, marks: Sequence[Mark]) -> range:
-    """The lines of a mark to underline: all of a short span, the first of one long or around others."""
+    """Return the lines of a mark to underline: all of a short span, the first of one long or around others."""
     span = mark.span
     last = max(span.line, span.end_line - (span.end_column <= 1 and span.end_line > span.line))
     holds = any(span.line < other.span.line <= last for other in marks)
@@ -148,7 +148,7 @@ def _stroke(number: int, mark: Mark, line: str, *, last: bool) -> _Stroke:
 
 
 def _window(line: str, strokes: list[_Stroke], limit: int) -> tuple[str, list[_Stroke]]:
-    """The line as it is shown, cut to `limit` columns around its strokes, and the strokes moved with it."""
+    """Return the line as it is shown, cut to `limit` columns around its strokes, and the strokes moved with it."""
     cells = _cells(line.rstrip())
     if len(cells) <= limit:
         return "".join(cells), strokes
@@ -188,7 +188,7 @@ def _window(line: str, strokes: list[_Stroke], limit: int) -> tuple[str, list[_S
 
 
 def _underlines(strokes: list[_Stroke], severity: Severity, paint: Paint) -> list[str]:
-    """The rows below a source line: underlines, the rightmost message beside them, the others hung below."""
+    """Return the rows below a source line: underlines, the rightmost message beside them, the others hung below."""
     if not strokes:
         return []
     ordered = sorted(strokes, key=lambda stroke: (stroke.start, stroke.end, stroke.primary))
@@ -248,7 +248,7 @@ def _paint_row(cells: dict[int, tuple[str, str]], paint: Paint) -> str:
 
 
 def _cells(line: str) -> list[str]:
-    """What stands in each terminal column; a combining mark joins the column before it."""
+    """Return what stands in each terminal column; a combining mark joins the column before it."""
     cells: list[str] = []
     for character in line:
         if character == "\t":
@@ -286,7 +286,7 @@ def _width(character: str) -> int:
 
 
 def _steers(character: str) -> bool:
-    """Whether a character steers the terminal or the order of the text instead of being shown."""
+    """Return whether a character steers the terminal or the order of the text instead of being shown."""
     return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or (
         character in "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
     )

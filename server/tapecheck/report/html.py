@@ -40,7 +40,7 @@ class Run:
 
 
 def render(run: Run) -> str:
-    """The whole page."""
+    """Return the whole page."""
     data = json.dumps(_data(run), separators=(",", ":"), ensure_ascii=False)
     # Nothing within the data may end the element it stands in, or begin a comment.
     safe = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
@@ -136,7 +136,7 @@ class _Shapes:
         self._work = 0
 
     def of(self, item: BackwardRun, number: int, count: int) -> int | None:
-        """The number of a call's shape; None where so many calls have theirs that this one is left out."""
+        """Return the number of a call's shape; None where so many calls have theirs that this one is left out."""
         every = max(1, count // _SHAPES_FIRST)
         special = item.traversal.problem is not None or bool(item.traversal.retraversed)
         if number >= _SHAPES_FIRST and number % every and not special and number != count - 1:
@@ -198,7 +198,7 @@ class _Shapes:
 
 
 def _alive(tape: Tape, lines: dict[int, int]) -> list[dict[str, Any]]:
-    """What was alive after iterations, each with the number of backward calls before it."""
+    """Return what was alive after iterations, each with the number of backward calls before it."""
     found: list[dict[str, Any]] = []
     known: set[int] = set()
     for event in tape.events:
@@ -215,7 +215,7 @@ def _alive(tape: Tape, lines: dict[int, int]) -> list[dict[str, Any]]:
 
 
 def _device_times(tape: Tape) -> dict[tuple[int, int], float]:
-    """Milliseconds on the device by loop and iteration: from one event of its stream to another, idle or not."""
+    """Return milliseconds on the device by loop and iteration: from one event of its stream to another, idle or not."""
     return {
         event.at.iteration[-1]: event.value
         for event in tape.events

@@ -113,7 +113,7 @@ def _place(span: Span) -> dict[str, Any]:
 
 
 def _cell(span: Span) -> dict[str, int]:
-    """The cell of a place in a notebook; no key for it elsewhere."""
+    """Return the cell of a place in a notebook; no key for it elsewhere."""
     cell = split_cell(span.file)[1]
     return {} if cell is None else {"cell": cell}
 

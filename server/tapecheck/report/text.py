@@ -81,7 +81,7 @@ def elsewhere(findings: list[Finding], *, colour: bool = False) -> str:
 
 
 def _shown(file: str) -> str:
-    """A file as seen from the working directory, where it lies below it."""
+    """Return a file as seen from the working directory, where it lies below it."""
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive of Windows
@@ -202,7 +202,7 @@ def _fix_line(fix: Fix) -> str:
 
 
 def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> list[str]:
-    """The preferred fix as the lines it takes out and puts in, with a line around them."""
+    """Return the preferred fix as the lines it takes out and puts in, with a line around them."""
     rows: list[str] = []
     for file in dict.fromkeys(edit.span.file for edit in fix.edits):
         before = sources.lines(file)
@@ -223,7 +223,7 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
 
 
 def _edited(lines: list[str], edits: list[Edit]) -> list[str]:
-    """The lines of a file with the edits of one fix made."""
+    """Return the lines of a file with the edits of one fix made."""
     text = "\n".join(lines)
     index = TextIndex(text)
     changes = [

@@ -38,14 +38,14 @@ __all__ = ["ALL", "Evidence", "Example", "Finding", "Label", "Reading", "Rule", 
 
 
 def chosen(select: Collection[str] | None, ignore: Collection[str]) -> list[Rule]:
-    """The rules that codes, prefixes of codes ("TAPE2") or names choose; nothing selected means all."""
+    """Return the rules that codes, prefixes of codes ("TAPE2") or names choose; nothing selected means all."""
     return [rule for rule in ALL if (select is None or _named(rule, select)) and not _named(rule, ignore)]
 
 
 def judge(
     tapes: Sequence[Tape], *, select: Collection[str] | None = None, ignore: Collection[str] = ()
 ) -> list[Finding]:
-    """Every selected rule's findings over the tapes of one program, in the order of the source.
+    """Return every selected rule's findings over the tapes of one program, in the order of the source.
 
     `select` and `ignore` hold rule codes, prefixes of codes ("TAPE2") or names; nothing selected means all.
     """

@@ -255,7 +255,7 @@ def _headline(origin: Origin, run: Run, certain: bool) -> str:
 
 
 def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, step: Step | None) -> bool:
-    """Whether the step after the freeing backward updates nothing that the shared value was computed from."""
+    """Return whether the step after the freeing backward updates nothing that the shared value was computed from."""
     optimizer = reading.optimizers.get(step.optimizer) if step is not None else None
     if optimizer is None or optimizer.complete != "yes" or origin.node is None:
         return False
@@ -341,7 +341,7 @@ def _help(
 
 
 def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:
-    """Whether each iteration starts from a loss of its own that was computed before the loop."""
+    """Return whether each iteration starts from a loss of its own that was computed before the loop."""
     roots = [run_.backward.roots[0].node for run_ in (freeing, run) if run_.backward.roots]
     if len(roots) < 2 or None in roots or roots[0] == roots[1]:
         return False
@@ -350,7 +350,7 @@ def _several_losses(reading: Reading, freeing: Run, run: Run) -> bool:
 
 
 def _stepped_on(reading: Reading, run: Run) -> bool:
-    """Whether an optimizer has changed a tensor that the graph of a failing backward saved."""
+    """Return whether an optimizer has changed a tensor that the graph of a failing backward saved."""
     roots = [root.node for root in run.backward.roots if root.node is not None]
     for number in reading.graph_nodes(reading.ledger.ancestry(roots)):
         for saved in reading.ledger.nodes[number].saved:

@@ -188,7 +188,7 @@ optimizer.step()
 
 
 def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
-    """Whether a root that nothing was cut off from may only lack the terms that conditions on data add to it.
+    """Return whether a root that nothing was cut off from may only lack the terms that conditions on data add to it.
 
     That it has no graph then needs every such condition to come out so, in every iteration.
     """

@@ -184,14 +184,14 @@ def _makes_cycles(run: Run) -> bool:
 
 
 def _loops(reading: Reading, runs: list[Run]) -> list[LoopRun]:
-    """The loops around the last run of a call, outermost first."""
+    """Return the loops around the last run of a call, outermost first."""
     if not runs:
         return []
     return [loop for number, _ in runs[-1].at.iteration if (loop := reading.loops.get(number)) is not None]
 
 
 def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
-    """Leaves whose gradients pile up over the iterations of a loop; none where fewer than two whole
+    """Return leaves whose gradients pile up over the iterations of a loop; none where fewer than two whole
     iterations leave any behind."""
     by_iteration: dict[int, Run] = {}
     for run in runs:
@@ -211,7 +211,7 @@ def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
 
 
 def _own_cycles(reading: Reading, run: Run) -> list[Leaf]:
-    """The leaves of a backward whose gradient's graph leads back to them."""
+    """Return the leaves of a backward whose gradient's graph leads back to them."""
     leaves = [
         leaf
         for node, fact in run.traversal.executed.items()
@@ -236,7 +236,7 @@ def _own_cycles(reading: Reading, run: Run) -> list[Leaf]:
 
 
 def _kept(reading: Reading, loop: LoopRun, leaf: Leaf, index: int, run: Run, following: Run | None) -> bool:
-    """Whether the gradient that a backward left on a leaf still has its graph when the next one comes."""
+    """Return whether the gradient that a backward left on a leaf still has its graph when the next one comes."""
     made = iteration_in(leaf.at, loop)
     if made:
         return made == index and not _released(reading, leaf, run.position, None)
@@ -248,7 +248,7 @@ def _kept(reading: Reading, loop: LoopRun, leaf: Leaf, index: int, run: Run, fol
 
 
 def _known(reading: Reading, leaf: Leaf) -> bool:
-    """Whether it is sure that nothing unseen clears this parameter's gradient."""
+    """Return whether it is sure that nothing unseen clears this parameter's gradient."""
     owners = [optimizer for optimizer in reading.optimizers.values() if leaf.id in optimizer.params]
     return bool(reading.cleared.get(leaf.id)) or any(optimizer.complete == "yes" for optimizer in owners)
 

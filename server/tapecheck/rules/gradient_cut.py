@@ -350,12 +350,13 @@ class _Cause:
 
 
 def _identity(reading: Reading, leaf: Leaf) -> _Identity:
-    """What one line makes is one: which of its leaves a run trains, other ways through the program may change."""
+    """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
+    change."""
     return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
 
 
 def _trained(reading: Reading) -> set[_Identity]:
-    """The leaves that get, or may get, a gradient, or that the program sets in another way."""
+    """Return the leaves that get, or may get, a gradient, or that the program sets in another way."""
     reached: set[int] = set()
     for run in reading.runs:
         reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
@@ -370,7 +371,7 @@ def _trained(reading: Reading) -> set[_Identity]:
 
 
 def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
-    """The cuts that keep parameters from the backwards of a tape, each at the place where it happens."""
+    """Return the cuts that keep parameters from the backwards of a tape, each at the place where it happens."""
     wanted = set(lost)
     done: set[int] = set()
     for run in reading.runs:
@@ -409,7 +410,7 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
-    """The cuts without which a step of the parameters' own optimizer would have found a gradient.
+    """Return the cuts without which a step of the parameters' own optimizer would have found a gradient.
 
     A discriminator's step detaches what the generator made, as it should: what the generator would get there is
     cleared before its own step, and where that step's loss has lost it, too, that one is to be mended.
@@ -441,7 +442,7 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
 
 
 def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:
-    """Copies of parameters that a differentiable update was written into past autograd.
+    """Return copies of parameters that a differentiable update was written into past autograd.
 
     A gradient with a graph of its own is taken to be differentiated further; written into a copy's memory it leads
     nowhere, and the copy not to what it was copied from.
@@ -457,6 +458,6 @@ def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_C
 
 
 def _made_again(reading: Reading, root: Root) -> Leaf | None:
-    """The leaf that a backward starts from: a loss that was made a leaf of its own."""
+    """Return the leaf that a backward starts from: a loss that was made a leaf of its own."""
     leaf = reading.ledger.leaves.get(root.node) if root.node is not None else None
     return leaf if leaf is not None and not leaf.parameter else None

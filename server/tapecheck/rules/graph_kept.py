@@ -287,7 +287,7 @@ def _place(held: Held) -> _Place:
 
 
 def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
-    """The holders that grow with their loop, and those that were seen not to."""
+    """Return the holders that grow with their loop, and those that were seen not to."""
     by_loop: dict[int, list[Held]] = {}
     for held in reading.held:
         if not held.loop.event.inside_forward and len(held.holds) >= 2:
@@ -310,7 +310,7 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
 
 
 def _reaches_parameters(reading: Reading, loop: LoopRun) -> bool:
-    """Whether a loop itself runs a model or a backward.
+    """Return whether a loop itself runs a model or a backward.
 
     One that only does arithmetic on a graph built before it (over the channels of an image, say) is a part of
     that forward pass: it ends after as many steps as there are parts.
@@ -333,7 +333,7 @@ def _bounded(held: Held) -> bool:
 
 
 def _steps(held: Held, reached: dict[int, int]) -> list[int]:
-    """The iterations at which the graphs of more iterations were kept than before; none where it lets go of
+    """Return the iterations at which the graphs of more iterations were kept than before; none where it lets go of
     any."""
     steps: list[int] = []
     before = 0
@@ -348,7 +348,8 @@ def _steps(held: Held, reached: dict[int, int]) -> list[int]:
 
 
 def _lets_go_later(held: Held, group: list[Held], reached: dict[int, int]) -> bool:
-    """Whether the same holder, stored by another line from then on, lets go of what it held: a ring that was filled."""
+    """Return whether the same holder, stored by another line from then on, lets go of what it held: a ring that was
+    filled."""
     last = max(held.nodes)
     kept = _iterations(held.nodes[last], reached)
     return any(
@@ -361,7 +362,7 @@ def _lets_go_later(held: Held, group: list[Held], reached: dict[int, int]) -> bo
 
 
 def _iterations(nodes: Iterable[int], reached: dict[int, int]) -> int:
-    """The iterations whose graphs some nodes reach, as bits."""
+    """Return the iterations whose graphs some nodes reach, as bits."""
     bits = 0
     for node in nodes:
         bits |= reached.get(node, 0)
@@ -369,7 +370,7 @@ def _iterations(nodes: Iterable[int], reached: dict[int, int]) -> int:
 
 
 def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:
-    """How a holder grows; None where its value does not come from what it held before."""
+    """Return how a holder grows; None where its value does not come from what it held before."""
     last = steps[-1]
     before = held.nodes.get(_previous(held, last), set())
     now = held.nodes[last]
@@ -415,13 +416,13 @@ def _previous(held: Held, index: int) -> int:
 
 
 def _example(reading: Reading, held: Held, older: set[int]) -> Node | None:
-    """The newest node of an earlier iteration that is kept: where the kept graph ends."""
+    """Return the newest node of an earlier iteration that is kept: where the kept graph ends."""
     candidates = [node for node in older if reading.iteration_of(node, held.loop)]
     return reading.ledger.nodes[max(candidates)] if candidates else None
 
 
 def _explained(reading: Reading, growth: _Growth) -> bool:
-    """Whether a failing backward or a growing chain already tells this story."""
+    """Return whether a failing backward or a growing chain already tells this story."""
     for run in reading.runs:
         problem = run.traversal.problem
         if problem is not None and problem.certain == "yes" and problem.node is not None:
@@ -437,7 +438,7 @@ def _explained(reading: Reading, growth: _Growth) -> bool:
 
 
 def _by_depth(reading: Reading, growth: _Growth) -> bool:
-    """Whether each iteration applies other parameters: a loop over layers, part of one forward pass.
+    """Return whether each iteration applies other parameters: a loop over layers, part of one forward pass.
 
     One that runs a backward itself, in each iteration, is a loop over models that are trained one after the other.
     """
@@ -462,7 +463,7 @@ def _by_depth(reading: Reading, growth: _Growth) -> bool:
 
 
 def _backwarded_later(reading: Reading, held: Held) -> bool:
-    """Whether what was held is there for a later backward.
+    """Return whether what was held is there for a later backward.
 
     That is so where a backward runs through it and the holder then lets it go, where it is used as a constant
     in a later loss, and where it is handed to somebody who may still call backward."""
@@ -502,7 +503,7 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
 
 
 def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
-    """The nodes that a backward runs through; not those at which it only takes a gradient."""
+    """Return the nodes that a backward runs through; not those at which it only takes a gradient."""
     executed = run.traversal.executed.keys()
     walked = nodes & executed
     for target in walked & set(run.backward.inputs or ()):
@@ -512,7 +513,7 @@ def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
 
 
 def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
-    """Whether each iteration takes the gradient at the held value itself, and nothing trained lies behind it.
+    """Return whether each iteration takes the gradient at the held value itself, and nothing trained lies behind it.
 
     An input that is changed step by step by its own gradient: a later backward through all the steps is an
     accident, not what they were kept for.
@@ -526,7 +527,7 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
 
 
 def _constant_later(reading: Reading, direct: set[int], position: int) -> bool:
-    """Whether held values are detached after this and then go into the graph of a loss."""
+    """Return whether held values are detached after this and then go into the graph of a loss."""
     constants = {cut for place, cuts in reading.constants for cut in cuts if place > position}
     return any(
         cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys()
@@ -535,7 +536,7 @@ def _constant_later(reading: Reading, direct: set[int], position: int) -> bool:
 
 
 def _store(reading: Reading, growth: _Growth) -> Site:
-    """The line that stores, or, where a value is computed from its own old value in several lines, the
+    """Return the line that stores, or, where a value is computed from its own old value in several lines, the
     first."""
     held = growth.held
     index = growth.steps[-1]
@@ -552,7 +553,8 @@ def _store(reading: Reading, growth: _Growth) -> Site:
 
 
 def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
-    """Whether the statement that stores is an op that writes into the held tensor, and nothing is bound there."""
+    """Return whether the statement that stores is an op that writes into the held tensor, and nothing is bound
+    there."""
     place = growth.held.last.at.span
     binds = reading.binds_in(growth.held.holder, 0, len(reading.tape.events))
     bound = any(bind.at.span.line == place.line for bind in binds)
@@ -562,7 +564,7 @@ def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
 
 
 def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
-    """The kept nodes of iterations before the last."""
+    """Return the kept nodes of iterations before the last."""
     last = growth.steps[-1]
     return [
         reading.ledger.nodes[node] for node in growth.reached if 0 < reading.iteration_of(node, growth.held.loop) < last
@@ -603,7 +605,7 @@ def _scalars(reading: Reading, growth: _Growth) -> set[int]:
 
 
 def _freeing(reading: Reading, growth: _Growth) -> Span | None:
-    """Where a backward has freed the kept nodes."""
+    """Return where a backward has freed the kept nodes."""
     for node in sorted(_old_nodes(reading, growth), key=lambda node: -node.id):
         run = _freed_in_loop(reading, growth, node)
         if run is not None:
@@ -612,7 +614,7 @@ def _freeing(reading: Reading, growth: _Growth) -> Span | None:
 
 
 def _freed_in_loop(reading: Reading, growth: _Growth, node: Node) -> Run | None:
-    """The backward that freed a node while the loop still ran."""
+    """Return the backward that freed a node while the loop still ran."""
     backward = reading.ledger.freed_by(node.id)
     run = reading.run_of[backward.id] if backward is not None else None
     end = growth.held.loop.end

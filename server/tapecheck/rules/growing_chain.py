@@ -194,14 +194,15 @@ for chunk in torch.randn(5, 3, 20, 4):
 
 
 def _cutting(name: str, elements: Literal["", "tuple", "list"]) -> str:
-    """What cuts the graph of a carried value, of which a tuple's or container's elements have each their own."""
+    """Return what cuts the graph of a carried value, of which a tuple's or container's elements have each their own."""
     if elements == "list":
         return f"`.detach()` each tensor in `{name}`"
     return f"`{Origin('carried', name, elements=elements).detaching}`"
 
 
 def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site, int] | None:
-    """The value that leads from the last backward's own iteration to the one before: its name, place and node."""
+    """Return the value that leads from the last backward's own iteration to the one before: its name, place and
+    node."""
     last = chain.runs[-1]
     now = iteration_in(last.at, chain.loop)
     roots = [root.node for root in last.backward.roots if root.node is not None]

@@ -276,7 +276,8 @@ def _silent_headline(reading: Reading, run: Run, meeting: Node) -> str:
 
 
 def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
-    """The gradients without graph that values with some cuts come from, where nothing else cut them afterwards."""
+    """Return the gradients without graph that values with some cuts come from, where nothing else cut them
+    afterwards."""
     found: dict[int, Cut] = {}
     stack = list(numbers)
     while stack:
@@ -288,7 +289,7 @@ def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
 
 
 def gradients_taken(readings: Sequence[Reading]) -> set[Span]:
-    """The calls that this rule wants `create_graph=True` for."""
+    """Return the calls that this rule wants `create_graph=True` for."""
     if not any(cut.how == "grad" for reading in readings for cut in reading.ledger.cuts.values()):
         return set()
     return {
@@ -308,7 +309,7 @@ def _labels(reading: Reading, cuts: Iterable[Cut]) -> list[Label]:
 
 
 def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
-    """The first operation that takes the constant gradient into the graph of the backward's root."""
+    """Return the first operation that takes the constant gradient into the graph of the backward's root."""
     roots = [root.node for root in run.backward.roots if root.node is not None]
     for number in sorted(reading.graph_nodes(reading.ledger.ancestry(roots))):
         node = reading.ledger.nodes[number]
@@ -319,7 +320,7 @@ def _meeting(reading: Reading, run: Run, term: int) -> Node | None:
 
 
 def _derived(reading: Reading, number: int) -> set[int]:
-    """The gradients that a cut value was made of, unless it was made a constant on purpose."""
+    """Return the gradients that a cut value was made of, unless it was made a constant on purpose."""
     found: set[int] = set()
     stack = [number]
     while stack:
@@ -332,7 +333,7 @@ def _derived(reading: Reading, number: int) -> set[int]:
 
 
 def _cut_off_from(reading: Reading, run: Run, index: int) -> list[Cut]:
-    """The gradients without graph that would have led from the roots of a grad call to one of its inputs."""
+    """Return the gradients without graph that would have led from the roots of a grad call to one of its inputs."""
     backward = run.backward
     if backward.inputs is None or index >= len(backward.inputs):
         return []

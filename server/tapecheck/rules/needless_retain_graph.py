@@ -222,7 +222,7 @@ second.backward(retain_graph=True)
 
 
 def _walks_the_unknown(reading: Reading, run: Run) -> bool:
-    """Whether a call walks a graph of which nobody knows what it is computed from."""
+    """Return whether a call walks a graph of which nobody knows what it is computed from."""
     ledger = reading.ledger
     if any(root.node is None and root.graph == "may" for root in run.backward.roots):
         return True
@@ -233,7 +233,7 @@ def _walks_the_unknown(reading: Reading, run: Run) -> bool:
 
 
 def _all_needless(reading: Reading, runs: list[Run]) -> bool:
-    """Whether nothing after any run of a retaining call depends on what it retained."""
+    """Return whether nothing after any run of a retaining call depends on what it retained."""
     if any(run.backward.create != "no" or run.traversal.problem is not None for run in runs):
         return False
     if any(run.backward.id in reading.needed for run in runs):

@@ -31,7 +31,7 @@ class Origin:
 
     @property
     def detaching(self) -> str:
-        """The statement that cuts the graph of what is carried, without backticks."""
+        """Return the statement that cuts the graph of what is carried, without backticks."""
         if self.elements:
             return f"{self.name} = tuple(part.detach() for part in {self.name})"
         return f"{self.name} = {self.name}.detach()"
@@ -116,7 +116,7 @@ def _is_sum(reading: Reading, number: int) -> bool:
 
 
 def plain(op: str) -> str:
-    """An op's bare name: "add" for "AddBackward0", "torch.add" and "add_"."""
+    """Return an op's bare name: "add" for "AddBackward0", "torch.add" and "add_"."""
     return op.rsplit(".", 1)[-1].lower().split("backward")[0].strip("_")
 
 
@@ -133,11 +133,11 @@ def _index(site: Site | None, loop: int) -> int | None:
 
 
 def _built_before(site: Site, now: Site) -> bool:
-    """Whether something was built outside a loop that runs now."""
+    """Return whether something was built outside a loop that runs now."""
     then = {number for number, _ in site.iteration}
     return any(number not in then for number, _ in now.iteration)
 
 
 def _runs_again(run: Run, other: Run | None) -> bool:
-    """Whether the earlier backward was an earlier iteration of a loop that runs now."""
+    """Return whether the earlier backward was an earlier iteration of a loop that runs now."""
     return other is not None and _earlier_iteration(other.at, run.at) is not None

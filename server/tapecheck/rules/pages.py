@@ -26,12 +26,12 @@ _SEVERITIES = {"TAPE201": "warning or info", "TAPE401": "error or warning"}
 
 
 def file_name(rule: Rule) -> str:
-    """The page's file name, which the URL of a finding is made of."""
+    """Return the page's file name, which the URL of a finding is made of."""
     return f"{rule.code.lower()}-{rule.name}.md"
 
 
 def page(rule: Rule) -> str:
-    """A rule's page as Markdown."""
+    """Return a rule's page as Markdown."""
     parts = [
         f"# {rule.name} ({rule.code})",
         f"{rule.summary}. Severity: {_SEVERITIES.get(rule.code, rule.severity)}.",
@@ -45,7 +45,7 @@ def page(rule: Rule) -> str:
 
 
 def index() -> str:
-    """The list of all rules as Markdown."""
+    """Return the list of all rules as Markdown."""
     rows = [
         f"| [{rule.code}]({file_name(rule)}) | {rule.name} | {rule.summary} | "
         f"{_SEVERITIES.get(rule.code, rule.severity)} |"
@@ -61,7 +61,7 @@ def index() -> str:
 
 
 def pages() -> dict[str, str]:
-    """All pages with the index, by file name."""
+    """Return all pages with the index, by file name."""
     return {"index.md": index(), **{file_name(rule): page(rule) for rule in ALL}}
 
 

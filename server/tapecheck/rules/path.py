@@ -14,12 +14,12 @@ _TIMES = ("first", "second", "third", "fourth", "fifth")
 
 
 def always(readings: Sequence[Reading], reading: Reading, run: Run) -> bool:
-    """Whether this call certainly raises in every tape that reaches it as often."""
+    """Return whether this call certainly raises in every tape that reaches it as often."""
     return not _passing(readings, run, _ordinal(reading, run))
 
 
 def path_labels(readings: Sequence[Reading], reading: Reading, run: Run) -> list[Label]:
-    """The conditions that tell the way on which this call fails from the closest one on which it passes."""
+    """Return the conditions that tell the way on which this call fails from the closest one on which it passes."""
     ways = [(other, there.position) for other, there in _passing(readings, run, _ordinal(reading, run))]
     return _labels(_deciding(reading, run.position, ways, run.at.span))
 
@@ -43,12 +43,12 @@ def explain(rule: Rule, findings: Sequence[Finding], readings: Sequence[Reading]
 
 
 def _ordinal(reading: Reading, run: Run) -> int:
-    """How many times the call had run before in its tape."""
+    """Return how many times the call had run before in its tape."""
     return next(number for number, other in enumerate(reading.runs_by_site[run.at.span]) if other is run)
 
 
 def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Reading, Run]]:
-    """The tapes that get past the call the same number of times."""
+    """Return the tapes that get past the call the same number of times."""
     found = []
     for other in readings:
         runs = other.runs_by_site.get(run.at.span, ())
@@ -60,7 +60,7 @@ def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Re
 def _deciding(
     reading: Reading, until: int, others: Sequence[tuple[Reading, int]], home: Span
 ) -> list[tuple[Decision, int, bool]]:
-    """What this way decides otherwise than the closest of the others, before a position in each.
+    """Return what this way decides otherwise than the closest of the others, before a position in each.
 
     Each decision comes with how often its condition had been asked before, and whether the answers differ in time.
     A condition that only decides whether the line of the finding is reached at all explains nothing.

@@ -55,7 +55,7 @@ class LoopRun:
 
     @property
     def depth(self) -> int:
-        """How many loops run around this one: its place in every `Site.iteration` inside it."""
+        """Return how many loops run around this one: its place in every `Site.iteration` inside it."""
         return len(self.event.at.iteration)
 
 
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def failed(self) -> bool:
-        """Whether this backward certainly raises."""
+        """Return whether this backward certainly raises."""
         return self.traversal.problem is not None and self.traversal.problem.certain == "yes"
 
 
@@ -167,7 +167,7 @@ class Reading:
 
     @property
     def ended(self) -> str:
-        """How the tape ends: finished, raised, budget, stopped, or nothing where its writer died."""
+        """Return how the tape ends: finished, raised, budget, stopped, or nothing where its writer died."""
         last = self.tape.events[-1] if self.tape.events else None
         return last.how if isinstance(last, End) else ""
 
@@ -178,7 +178,7 @@ class Reading:
         return event.at if event is not None else None
 
     def iteration_of(self, node: int, loop: LoopRun) -> int:
-        """The iteration of a loop's run that built a node, 0 where it was built outside."""
+        """Return the iteration of a loop's run that built a node, 0 where it was built outside."""
         site = self.site(node)
         return iteration_in(site, loop) if site is not None else 0
 
@@ -187,11 +187,11 @@ class Reading:
         return event.inputs if event is not None else ()
 
     def graph_nodes(self, reached: Iterable[int]) -> set[int]:
-        """The nodes among nodes and leaves."""
+        """Return the nodes among nodes and leaves."""
         return {node for node in reached if node in self.ledger.nodes}
 
     def path(self, roots: Iterable[int], target: int) -> list[int]:
-        """A shortest way through the graph from one of the roots down to a node, both included."""
+        """Return a shortest way through the graph from one of the roots down to a node, both included."""
         came: dict[int, int | None] = dict.fromkeys(roots)
         queue = list(came)
         for node in queue:
@@ -207,7 +207,7 @@ class Reading:
         return []
 
     def built_since(self, change: InPlace) -> int:
-        """The first node that was built after a change in place, or a number above all nodes."""
+        """Return the first node that was built after a change in place, or a number above all nodes."""
         position = next((position for position, event in self.changes if event is change), 0)
         first = bisect_left(self._node_positions, position)
         return self._nodes[first] if first < len(self._nodes) else (self._nodes[-1] if self._nodes else 0) + 1
@@ -241,7 +241,7 @@ class Reading:
 
     @cached_property
     def grounded(self) -> set[int]:
-        """The nodes that certainly exist: they lead to a leaf, certainly hold something for a backward, or a
+        """Return the nodes that certainly exist: they lead to a leaf, certainly hold something for a backward, or a
         backward that did not fail started from them."""
         found: set[int] = set()
         for run in self.runs:
@@ -262,7 +262,7 @@ class Reading:
 
     @cached_property
     def binds(self) -> dict[int, list[tuple[int, Bind]]]:
-        """The names each node was bound to, with the positions, in order."""
+        """Return the names each node was bound to, with the positions, in order."""
         found: dict[int, list[tuple[int, Bind]]] = {}
         for position, bind in self._binds:
             if bind.node is not None:
@@ -270,7 +270,7 @@ class Reading:
         return found
 
     def name(self, node: int, before: int | None = None) -> tuple[str, Site] | None:
-        """The last name a node was bound to (before a position), with the place."""
+        """Return the last name a node was bound to (before a position), with the place."""
         for position, bind in reversed(self.binds.get(node, ())):
             if before is None or position < before:
                 return bind.name, bind.at
@@ -278,7 +278,7 @@ class Reading:
         return (leaf.name, leaf.at) if leaf is not None and leaf.name else None
 
     def binds_in(self, name: str, start: int, end: int) -> Iterator[Bind]:
-        """The tensors bound to a name between two positions, in order."""
+        """Yield the tensors bound to a name between two positions, in order."""
         for position, bind in self._binds:
             if start <= position < end and bind.name == name:
                 yield bind
@@ -286,7 +286,7 @@ class Reading:
     def carried_by(
         self, node: int, loop: LoopRun, iteration: int, before: int, reader: Site | None = None
     ) -> tuple[str, Site] | None:
-        """Who still refers to a node after the iteration that built it: the holder, and where it stored.
+        """Return who still refers to a node after the iteration that built it: the holder, and where it stored.
 
         `reader` is where the value was used again: a function cannot read the local names of another."""
         for position, hold in self._holds:
@@ -314,7 +314,7 @@ class Reading:
 
     @cached_property
     def held(self) -> list[Held]:
-        """Who keeps what over the iterations of which loop, by holder and line of the store."""
+        """Return who keeps what over the iterations of which loop, by holder and line of the store."""
         groups: dict[HolderKey, Held] = {}
         for position, hold in self._holds:
             loop = self.loops.get(hold.loop)
@@ -328,7 +328,8 @@ class Reading:
         return list(groups.values())
 
     def written(self, holder: str, site: Site) -> str:
-        """A holder as the line that stores to it writes it: `self.h`, though the dry run came to it by `net.h`."""
+        """Return a holder as the line that stores to it writes it: `self.h`, though the dry run came to it by
+        `net.h`."""
         last = holder.rsplit(".", 1)[-1]
         if last == holder:
             return holder
@@ -358,7 +359,7 @@ class Reading:
 
     @cached_property
     def _only_calls(self) -> set[Span]:
-        """The calls of functions that are called at one place only."""
+        """Return the calls of functions that are called at one place only."""
         calls: dict[tuple[str, str], set[Span]] = {}
         for event in self.tape.events:
             at = getattr(event, "at", None)
@@ -367,7 +368,7 @@ class Reading:
         return {next(iter(spans)) for spans in calls.values() if len(spans) == 1}
 
     def telling_calls(self, site: Site) -> tuple[Span, ...]:
-        """The calls that led to a place, innermost first, without the outer ones that are made once only."""
+        """Return the calls that led to a place, innermost first, without the outer ones that are made once only."""
         calls = site.stack
         loops = [loop.event.at.stack for number, _ in site.iteration if (loop := self.loops.get(number)) is not None]
         while calls and calls[-1] in self._only_calls:
@@ -380,7 +381,7 @@ class Reading:
 
     @cached_property
     def runs_by_site(self) -> dict[Span, list[Run]]:
-        """The runs of each call, in order."""
+        """Return the runs of each call, in order."""
         found: dict[Span, list[Run]] = {}
         for run in self.runs:
             found.setdefault(run.at.span, []).append(run)
@@ -391,11 +392,11 @@ class Reading:
         return {run.backward.id: run for run in self.runs}
 
     def step_between(self, earlier: int, later: int) -> Step | None:
-        """The first optimizer step between two positions."""
+        """Return the first optimizer step between two positions."""
         return next((step for position, step in self.steps if earlier < position < later), None)
 
     def caught(self, run: Run) -> Raised | None:
-        """The exception of a backward that the program swallows."""
+        """Return the exception of a backward that the program swallows."""
         return next(
             (
                 raised for raised in self.raised
@@ -406,7 +407,7 @@ class Reading:
 
     @cached_property
     def needed(self) -> set[int]:
-        """The retaining backwards whose graph, where it held saved data, a later one ran through."""
+        """Return the retaining backwards whose graph, where it held saved data, a later one ran through."""
         return {number for run in self.runs for earlier in run.traversal.retraversed.values() for number in earlier}
 
     @cached_property
@@ -425,7 +426,7 @@ class Reading:
 
     @cached_property
     def growing_chains(self) -> list[Chain]:
-        """Calls whose retained backward walks the graphs of all earlier iterations, longer each time."""
+        """Return calls whose retained backward walks the graphs of all earlier iterations, longer each time."""
         return list(_growing_chains(self))
 
 
@@ -491,7 +492,7 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
 
 
 def iteration_in(site: Site, loop: LoopRun) -> int:
-    """Which iteration of a loop's run a site belongs to, 0 where it lies outside."""
+    """Return which iteration of a loop's run a site belongs to, 0 where it lies outside."""
     depth = loop.depth
     if len(site.iteration) > depth and site.iteration[depth][0] == loop.id:
         return site.iteration[depth][1]
@@ -499,12 +500,12 @@ def iteration_in(site: Site, loop: LoopRun) -> int:
 
 
 def covered(reading: Reading, cut: Cut) -> set[int]:
-    """Nodes and leaves that a cut value would have led back to."""
+    """Return nodes and leaves that a cut value would have led back to."""
     return set(reading.ledger.ancestry(cut.nodes)) | set(cut.leaves)
 
 
 def with_sources(reading: Reading, cuts: Iterable[int]) -> dict[int, Cut]:
-    """Cuts with all that they were derived from, in order of the search."""
+    """Return cuts with all that they were derived from, in order of the search."""
     found: dict[int, Cut] = {}
     stack = list(cuts)[::-1]
     while stack:

@@ -39,6 +39,6 @@ class Rule:
     INVALID: ClassVar[Sequence[Example]] = ()
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
-        """The findings of this rule over all ways through one program; several of one place are merged
+        """Return the findings of this rule over all ways through one program; several of one place are merged
         later."""
         raise NotImplementedError

@@ -137,7 +137,7 @@ class Cutting(Protocol):
 
 
 def cut_words(cut: Cutting, home: Span) -> str:
-    """What a cut does to its value, seen from a place."""
+    """Return what a cut does to its value, seen from a place."""
     value = quoted(cut.name, "the value")
     if cut.off_at is not None:
         off = f"`torch.set_grad_enabled` on {line(cut.off_at, home)}"
@@ -146,20 +146,20 @@ def cut_words(cut: Cutting, home: Span) -> str:
 
 
 def cut_advice(cut: Cutting) -> str:
-    """What to do about a cut, nothing where there is no general advice."""
+    """Return what to do about a cut, nothing where there is no general advice."""
     if cut.off_at is not None:
         return "switch recording on again before this is computed, `torch.set_grad_enabled(True)`"
     return CUT_ADVICE.get(cut.how, "")
 
 
 def off_labels(cuts: Iterable[Cutting]) -> list[Label]:
-    """Where recording was switched off and left off."""
+    """Return where recording was switched off and left off."""
     places = dict.fromkeys(cut.off_at for cut in cuts if cut.off_at is not None)
     return [Label(place, "recording is switched off here", "cut") for place in places]
 
 
 def call_text(backward: Backward, index: int = 0) -> str:
-    """The call as it stands in the source, as far as the tape knows it, in backticks."""
+    """Return the call as it stands in the source, as far as the tape knows it, in backticks."""
     root = backward.roots[index] if index < len(backward.roots) else None
     name = root.name if root is not None else ""
     if backward.call == "grad":
@@ -184,7 +184,7 @@ def quoted(name: str, otherwise: str) -> str:
 
 
 def line(span: Span, home: Span) -> str:
-    """A place in words, as seen from another: "line 16", or "models.py:16" in another file."""
+    """Return a place in words, as seen from another: "line 16", or "models.py:16" in another file."""
     if span.is_unknown:
         return "a line that was not recorded"
     if span.file == home.file:
@@ -193,7 +193,7 @@ def line(span: Span, home: Span) -> str:
 
 
 def when(earlier: Site, later: Site) -> str:
-    """How much earlier something happened in the loops that run around both, with a blank in front."""
+    """Return how much earlier something happened in the loops that run around both, with a blank in front."""
     now = dict(later.iteration)
     for number, index in earlier.iteration:
         if number in now and now[number] != index:
@@ -202,7 +202,7 @@ def when(earlier: Site, later: Site) -> str:
 
 
 def freed_text(freeing: Run, failing: Run) -> str:
-    """Which backward freed a graph: "the backward on line 27", "this same call on the previous iteration"."""
+    """Return which backward freed a graph: "the backward on line 27", "this same call on the previous iteration"."""
     time = when(freeing.at, failing.at)
     if freeing.at.span == failing.at.span:
         return f"this same call{time or ' the time before'}"
@@ -211,14 +211,14 @@ def freed_text(freeing: Run, failing: Run) -> str:
 
 
 def built_text(node: Node) -> str:
-    """What a label says of the node that a backward fails at."""
+    """Return what a label says of the node that a backward fails at."""
     if node.op.endswith(("Backward", "Backward0", "Backward1")):
         return f"`{node.op}` was built here and saved tensors"
     return "the graph was built here and saved tensors"
 
 
 def span_facts(span: Span) -> dict[str, Any]:
-    """A span as JSON-able data."""
+    """Return a span as JSON-able data."""
     return {
         "file": span.file,
         "line": span.line,
@@ -229,7 +229,7 @@ def span_facts(span: Span) -> dict[str, Any]:
 
 
 def called_from(reading: Reading, site: Site, home: Site, limit: int = 3) -> list[Label]:
-    """Labels for the calls that led to a place, as far as they tell something.
+    """Return labels for the calls that led to a place, as far as they tell something.
 
     The one call of a function that runs once, such as `main()`, tells nothing of how two places meet.
     """
@@ -240,7 +240,7 @@ def called_from(reading: Reading, site: Site, home: Site, limit: int = 3) -> lis
 
 
 def join(texts: Iterable[str]) -> str:
-    """Words in a row: "a", "a and b", "a, b and c"."""
+    """Return words in a row: "a", "a and b", "a, b and c"."""
     items = list(texts)
     if len(items) < 2:
         return "".join(items)
@@ -248,7 +248,7 @@ def join(texts: Iterable[str]) -> str:
 
 
 def deduped(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Each place of a role once, the first wording kept."""
+    """Return each place of a role once, the first wording kept."""
     kept: dict[tuple[str, str, int], Label] = {}
     for label in labels:
         kept.setdefault((label.role, label.span.file, label.span.line), label)
@@ -256,7 +256,7 @@ def deduped(labels: Iterable[Label]) -> tuple[Label, ...]:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding for each rule, file and line: the most certain story, with the other lines of the rest.
+    """Return one finding for each rule, file and line: the most certain story, with the other lines of the rest.
 
     Stories are told in the order of the tapes; a shorter way to the place (an earlier iteration) wins a draw.
     """

@@ -43,7 +43,8 @@ class Span:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether a recorder did not see the place: it then writes an empty one at the beginning of the script."""
+        """Return whether a recorder did not see the place: it then writes an empty one at the beginning of the
+        script."""
         return self.line == self.column == self.end_line == self.end_column == 1
 
 
@@ -402,11 +403,12 @@ class Tape:
 
     @property
     def complete(self) -> bool:
-        """Whether the program ran to its own end, so that "never" can be said."""
+        """Return whether the program ran to its own end, so that "never" can be said."""
         return bool(self.events) and isinstance(self.events[-1], End) and self.events[-1].how == "finished"
 
     @property
     def left_over(self) -> bool:
-        """Whether the way was cut short because earlier ones had used the budget up, as others were not begun."""
+        """Return whether the way was cut short because earlier ones had used the budget up, as others were not
+        begun."""
         last = self.events[-1] if self.events else None
         return isinstance(last, End) and last.how == "budget" and last.detail == LEFT_OVER

@@ -117,11 +117,11 @@ class Ledger:
         return None
 
     def version(self, storage: int) -> int:
-        """The version counter of a storage: in-place changes so far, possible ones included."""
+        """Return the version counter of a storage: in-place changes so far, possible ones included."""
         return self.versions.get(storage, 0)
 
     def freed_by(self, node: int) -> Backward | None:
-        """The backward that freed what a node saved, or may have."""
+        """Return the backward that freed what a node saved, or may have."""
         entry = self._freed.get(node)
         return entry.by if entry else None
 
@@ -130,12 +130,12 @@ class Ledger:
         return entry.certain if entry else "no"
 
     def leads_anywhere(self, node: int) -> bool:
-        """Whether a node stands for a graph nobody knows, which may share nodes with any other such graph."""
+        """Return whether a node stands for a graph nobody knows, which may share nodes with any other such graph."""
         event = self.nodes.get(node)
         return event is not None and (event.op == UNKNOWN_SOURCE or event.op.startswith(GRAPH_OF))
 
     def ancestry(self, nodes: Iterable[int]) -> dict[int, Fact]:
-        """Every node and leaf reachable from `nodes`, with whether the way there is certain."""
+        """Return every node and leaf reachable from `nodes`, with whether the way there is certain."""
         reached: dict[int, Fact] = {}
         stack: list[tuple[int, Fact]] = [(node, "yes") for node in nodes]
         while stack:
@@ -207,7 +207,7 @@ class Ledger:
         return traversal
 
     def _unused(self, backward: Backward, reached: dict[int, Fact]) -> Problem | None:
-        """An input that is no part of the graph; certain where every edge of the graph is."""
+        """Return an input that is no part of the graph; certain where every edge of the graph is."""
         for index, target in enumerate(backward.inputs or ()):
             if target not in reached:
                 sure = all(fact == "yes" for fact in reached.values()) and all(
@@ -235,12 +235,12 @@ class Ledger:
         return best
 
     def _feeds(self, node: int, needed: set[int], wanted: set[int]) -> bool:
-        """Whether a wanted node lies on the way to another wanted one, so that it runs and not only captures."""
+        """Return whether a wanted node lies on the way to another wanted one, so that it runs and not only captures."""
         event = self.nodes.get(node)
         return event is not None and any(source in needed for source in event.inputs)
 
     def _leading_to(self, reached: dict[int, Fact], wanted: set[int]) -> set[int]:
-        """The nodes of a graph from which a wanted node is reachable (the engine's exec_info)."""
+        """Return the nodes of a graph from which a wanted node is reachable (the engine's exec_info)."""
         # Inputs of a node are always older than it: one pass in order of age settles every node.
         needed: set[int] = set()
         for node in sorted(reached):

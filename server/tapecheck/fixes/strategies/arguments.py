@@ -174,7 +174,7 @@ def _is_module(code: Code, node: ast.Attribute) -> bool:
 
 
 def _clearing(code: Code, node: ast.Attribute) -> ast.stmt | None:
-    """The statement `x.grad.zero_()` or `x.grad.data.zero_()` that a `.grad` stands in."""
+    """Return the statement `x.grad.zero_()` or `x.grad.data.zero_()` that a `.grad` stands in."""
     statement = code.statement(node)
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "zero_":
@@ -183,7 +183,7 @@ def _clearing(code: Code, node: ast.Attribute) -> ast.stmt | None:
 
 
 def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
-    """The changes that make a backward a grad call and every `.grad` behind it the gradient; none where one of
+    """Return the changes that make a backward a grad call and every `.grad` behind it the gradient; none where one of
     them is more than read."""
     assert isinstance(call.func, ast.Attribute)
     function = code.function(statement)
@@ -256,7 +256,8 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
 
 
 def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name) -> str | None:
-    """What is run over, in words that mean the same before a statement: a name set behind it by what it is set to."""
+    """Return what is run over, in words that mean the same before a statement: a name set behind it by what it is set
+    to."""
     if isinstance(iterable, ast.Call):
         return code.segment(iterable)
     stores = code.stores(code.function(statement), iterable.id)
@@ -269,7 +270,7 @@ def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name
 
 
 def _binder(code: Code, node: ast.Attribute) -> tuple[ast.expr, ast.AST] | None:
-    """The `for` that binds the name before a `.grad`: what it runs over, and where the name is seen."""
+    """Return the `for` that binds the name before a `.grad`: what it runs over, and where the name is seen."""
     assert isinstance(node.value, ast.Name)
     for parent in code.parents(node):
         loops: list[tuple[ast.expr, ast.expr]] = []
@@ -299,7 +300,7 @@ def _passes_retain(call: ast.Call) -> ast.keyword | None:
 
 
 def _grad_calls(context: Context) -> list[ast.Call]:
-    """The calls that took the gradient without a graph, or handed keywords to what took it; likeliest first."""
+    """Return the calls that took the gradient without a graph, or handed keywords to what took it; likeliest first."""
     code = context.code
     spans: list[Span] = []
     for tape in context.tapes:
@@ -364,7 +365,8 @@ def clear_gradients(context: Context) -> Iterator[Candidate]:
 
 
 def _dropped_anyway(tape: Tape, backward: Backward, leaves: set[int]) -> bool:
-    """Whether no later iteration adds to, or steps by, what this backward left in the gradients of these leaves."""
+    """Return whether no later iteration adds to, or steps by, what this backward left in the gradients of these
+    leaves."""
     ledger, _ = replay(tape)
     params = {event.id: set(event.params) for event in tape.events if isinstance(event, Optimizer)}
     for run in (event for event in tape.events if isinstance(event, Backward) and event.at.span == backward.at.span):
@@ -389,7 +391,7 @@ def _dropped_anyway(tape: Tape, backward: Backward, leaves: set[int]) -> bool:
 
 
 def _left_over(tape: Tape, backward: Backward) -> list[Leaf]:
-    """The leaves that still hold a gradient with a graph when the tape ends, or when its backward runs again."""
+    """Return the leaves that still hold a gradient with a graph when the tape ends, or when its backward runs again."""
     ledger, _ = replay(tape)
     reached = ledger.traversals[backward.id].executed
     cleared = set()
@@ -404,7 +406,7 @@ def _left_over(tape: Tape, backward: Backward) -> list[Leaf]:
 
 
 def _names(tape: Tape) -> dict[int, list[str]]:
-    """The names that leaves were bound to."""
+    """Return the names that leaves were bound to."""
     names: dict[int, list[str]] = {}
     for event in tape.events:
         if isinstance(event, Bind) and event.node is not None:
@@ -453,7 +455,7 @@ def _clear_parameters(code: Code, function: ast.AST) -> list[str]:
 
 
 def _last_use(code: Code, statement: ast.stmt, backward: Backward) -> tuple[ast.stmt, bool] | None:
-    """Where gradients are used no more in the block of a backward: behind its last statement that may use them,
+    """Return where gradients are used no more in the block of a backward: behind its last statement that may use them,
     or before the return that ends it."""
     block = code.block(statement)
     last = block[-1]

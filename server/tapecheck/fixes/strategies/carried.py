@@ -43,7 +43,7 @@ Placing = Callable[[Context, Collision, Carrier, str], "_Place | None"]
 
 
 def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Placing]:
-    """Where to detach, best first."""
+    """Return where to detach, best first."""
     sources = set().union(*(carrier.sources for carrier in group))
     learned = bool(collision.learned() & collision.leaves(sources))
     if _built_outside(collision, sources) and not any(_stored_in_loop(code, collision, carrier) for carrier in group):
@@ -60,7 +60,7 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
 
 
 def _built_outside(collision: Collision, sources: set[int]) -> bool:
-    """Whether what is carried was computed before the loop in which both backwards run."""
+    """Return whether what is carried was computed before the loop in which both backwards run."""
     running = {loop for loop, _ in collision.second.at.iteration}
     if collision.first is not None:
         running &= {loop for loop, _ in collision.first.at.iteration}
@@ -78,7 +78,7 @@ class _Place:
 
 
 def _stored_in_loop(code: Code, collision: Collision, carrier: Carrier) -> bool:
-    """Whether a loop around the read stores the value again: a generator's loop is none of its caller's.
+    """Return whether a loop around the read stores the value again: a generator's loop is none of its caller's.
 
     A loop around the place that built the value is another one: it is built anew in each of its iterations.
     """
@@ -164,13 +164,13 @@ def _everywhere(
 
 
 def _written(code: Code, carrier: Carrier) -> str:
-    """The carried value as the program writes it, quotes and all."""
+    """Return the carried value as the program writes it, quotes and all."""
     text = code.segment(carrier.read)
     return carrier.text if "\n" in text or "\r" in text else text
 
 
 def _shapes(context: Context, group: list[Carrier]) -> list[str]:
-    """The possible shapes of the carried values, likeliest first."""
+    """Return the possible shapes of the carried values, likeliest first."""
     return list(dict.fromkeys(shape for carrier in group for shape in shape_of(context.code, carrier)))
 
 
@@ -197,7 +197,7 @@ def shape_of(code: Code, carrier: Carrier) -> list[str]:
 
 
 def _attributes(code: Code, carrier: Carrier) -> list[str]:
-    """The attributes by which the functions that were handed an object read the tensor in it."""
+    """Return the attributes by which the functions that were handed an object read the tensor in it."""
     found: list[str] = []
     for frame in frames(carrier.consumer.at):
         expression = code.expression_at(frame)
@@ -218,7 +218,7 @@ def _stores_of(code: Code, carrier: Carrier) -> list[ast.stmt]:
 
 
 def _value_for(store: ast.stmt, text: str) -> ast.expr | None:
-    """What an assignment stores to one of its targets."""
+    """Return what an assignment stores to one of its targets."""
     if not isinstance(store, ast.Assign):
         return None
     target, value = store.targets[0], store.value
@@ -240,14 +240,14 @@ def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
 
 
 def detaching(text: str, shape: str) -> str:
-    """The statement that detaches a value of that shape."""
+    """Return the statement that detaches a value of that shape."""
     if shape.startswith("."):
         return f"{text}{shape} = {text}{shape}.detach()"
     return f"{text} = {detached(text, shape)}"
 
 
 def detached(text: str, shape: str) -> str:
-    """The expression for a detached value of that shape."""
+    """Return the expression for a detached value of that shape."""
     name = "part" if root_name(ast.parse(text, mode="eval").body) != "part" else "item"
     if shape == "tuple":
         return f"tuple({name}.detach() for {name} in {text})"
@@ -259,7 +259,8 @@ def detached(text: str, shape: str) -> str:
 
 
 def after_backward(code: Code, backward: Backward, function: ast.AST) -> ast.stmt | None:
-    """The last statement of the run of backward, clipping and step calls that a backward begins, in a function."""
+    """Return the last statement of the run of backward, clipping and step calls that a backward begins, in a
+    function."""
     for frame in frames(backward.at):
         statement = code.statement_at(frame)
         if statement is None or code.function(statement) is not function:
@@ -394,12 +395,12 @@ def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: st
 
 
 def _loads(read: ast.expr) -> bool:
-    """Whether an expression is read where it stands: the target of `x += y` is no place for a call."""
+    """Return whether an expression is read where it stands: the target of `x += y` is no place for a call."""
     return isinstance(getattr(read, "ctx", None), ast.Load)
 
 
 def _before_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
-    """A statement of its own before the one that reads the carried value."""
+    """Return a statement of its own before the one that reads the carried value."""
     code = context.code
     statement = code.statement(carrier.read)
     if statement is None:
@@ -418,7 +419,7 @@ def _before_read(context: Context, collision: Collision, carrier: Carrier, shape
 
 
 def _after_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
-    """A statement of its own behind the one that stores the value."""
+    """Return a statement of its own behind the one that stores the value."""
     code = context.code
     scope: ast.AST = carrier.function
     if isinstance(carrier.read, ast.Attribute):

@@ -66,7 +66,7 @@ def _changes(context: Context) -> list[InPlace]:
 
 
 def _takes_the_place(code: Code, change: InPlace, statement: ast.stmt, target: ast.expr) -> bool:
-    """Whether a new tensor under the name of the changed one reaches those who read the change.
+    """Return whether a new tensor under the name of the changed one reaches those who read the change.
 
     Nobody reads the name of a loop over parameters again, and an optimizer keeps stepping the leaf that it was given.
     """
@@ -290,7 +290,8 @@ def change_copy(context: Context) -> Iterator[Candidate]:
 
 
 def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.stmt, ast.stmt] | None:
-    """What to move, and what behind: where the change comes before the backward in one block, and nothing between
+    """Return what to move, and what behind: where the change comes before the backward in one block, and nothing
+    between
     the two reads or writes what is changed but the forward's own ops."""
     for frame in frames(collision.second.at):
         target = code.statement_at(frame)
@@ -342,7 +343,7 @@ def _second_end(code: Code, collision: Collision, step: ast.stmt) -> ast.stmt | 
 
 
 def _no_gradient_meanwhile(collision: Collision, optimizer: int) -> bool:
-    """Whether the second backward gives this optimizer's parameters nothing that its step would use."""
+    """Return whether the second backward gives this optimizer's parameters nothing that its step would use."""
     params = {
         leaf
         for event in collision.tape.events
@@ -381,5 +382,5 @@ def turn_first(context: Context) -> Iterator[Candidate]:
 
 
 def _outer(code: Code, node: ast.expr) -> tuple[int, int]:
-    """The offsets of an element; a tuple's parentheses belong to it in Python's own tree already."""
+    """Return the offsets of an element; a tuple's parentheses belong to it in Python's own tree already."""
     return code.start(node), code.end(node)

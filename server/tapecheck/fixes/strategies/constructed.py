@@ -38,7 +38,7 @@ def compute_where_used(context: Context) -> Iterator[Candidate]:
 
 
 def _constructed(code: Code, collision: Collision) -> list[ast.Assign]:
-    """The assignments to attributes, in constructors, that built what the two backwards share."""
+    """Return the assignments to attributes, in constructors, that built what the two backwards share."""
     found: list[ast.Assign] = []
     for number in sorted(collision.reached):
         node = collision.ledger.nodes.get(number)
@@ -56,7 +56,7 @@ def _constructed(code: Code, collision: Collision) -> list[ast.Assign]:
 
 
 def _reading(code: Code, store: ast.Assign, collision: Collision, name: str) -> ast.stmt | None:
-    """The first statement of a method of the same class that reads the attribute on the way to the backward."""
+    """Return the first statement of a method of the same class that reads the attribute on the way to the backward."""
     owner = code.owner(store)
     for consumer, _ in collision.crossings():
         for frame in frames(consumer.at):
@@ -127,7 +127,7 @@ def _moved(code: Code, store: ast.Assign, name: str, reading: ast.stmt) -> list[
 
 
 def _bound(node: ast.AST) -> Iterator[ast.Name]:
-    """The names that an expression binds itself: those of comprehensions."""
+    """Yield the names that an expression binds itself: those of comprehensions."""
     for generator in getattr(node, "generators", []):
         for part in ast.walk(generator.target):
             if isinstance(part, ast.Name):

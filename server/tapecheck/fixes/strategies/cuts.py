@@ -65,7 +65,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
 
 
 def _copies_of_root(context: Context) -> list[list[Change]]:
-    """The ways to take `torch.tensor(...)` out of what the root of the backward was assigned from."""
+    """Return the ways to take `torch.tensor(...)` out of what the root of the backward was assigned from."""
     code = context.code
     ways: list[list[Change]] = []
     for call in code.calls_in(context.finding.span):
@@ -131,7 +131,7 @@ def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
 
 
 def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
-    """The cuts of a tape that the finding is about, those the value came through first."""
+    """Yield the cuts of a tape that the finding is about, those the value came through first."""
     span = context.finding.span
     known = {event.id: event for event in tape.events if isinstance(event, Cut)}
     wanted: list[int] = []
@@ -159,7 +159,7 @@ def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
 
 
 def _ways_out(code: Code, cut: Cut) -> list[list[Change]]:
-    """The ways to take one cut out, likeliest first; each is a set of changes."""
+    """Return the ways to take one cut out, likeliest first; each is a set of changes."""
     ways: list[list[Change]] = []
     if cut.how == "no_grad":
         for frame in frames(cut.at):
@@ -219,12 +219,12 @@ def _ways_of(code: Code, node: ast.expr) -> list[list[Change]]:
 
 
 def is_copying(called: str) -> bool:
-    """Whether a function makes a new tensor of a value: `torch.tensor` and the like."""
+    """Return whether a function makes a new tensor of a value: `torch.tensor` and the like."""
     return called.rsplit(".", 1)[-1] in _COPYING
 
 
 def is_list(code: Code, value: ast.expr) -> bool:
-    """Whether the text says that a name holds a list."""
+    """Return whether the text says that a name holds a list."""
     return isinstance(value, ast.Name) and any(
         isinstance(store, (ast.Assign, ast.AnnAssign)) and isinstance(store.value, (ast.List, ast.ListComp))
         for store in code.stores(code.function(value), value.id)
@@ -250,7 +250,7 @@ def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Cha
 
 
 def _fitting(code: Code, node: ast.expr, text: str) -> str:
-    """The text that takes a node's place, in parentheses where it is an operand of something."""
+    """Return the text that takes a node's place, in parentheses where it is an operand of something."""
     parent = code.parent(node)
     free = isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Expr))
     if isinstance(parent, ast.Call) and parent.func is node:
@@ -302,7 +302,7 @@ def _out_of_no_grad(code: Code, span: Span) -> list[list[Change]]:
 
 
 def _without_item(code: Code, statement: ast.With | ast.AsyncWith) -> Iterator[list[Change]]:
-    """A `with` without its `torch.no_grad()`, or its body where there is nothing else."""
+    """Yield a `with` without its `torch.no_grad()`, or its body where there is nothing else."""
     items = statement.items
     for index, item in enumerate(items):
         if not _is_no_grad(item.context_expr):

@@ -163,7 +163,8 @@ def _makes_leaf(statement: ast.stmt) -> bool:
 
 
 def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: object) -> list[Change] | None:
-    """The changes that take one conversion out, none where it is no conversion; None where that cannot be done."""
+    """Return the changes that take one conversion out, none where it is no conversion; None where that cannot be
+    done."""
     assert callable(carries)
     if isinstance(node, ast.Attribute):
         return [_without_suffix(code, node, node)] if node.attr == "data" and carries(node.value) else []
@@ -217,7 +218,7 @@ def _only_argument(code: Code, call: ast.Call, value: ast.expr) -> list[Change]:
 
 
 def _says_nothing(code: Code, statement: ast.Assign, changes: list[Change]) -> bool:
-    """Whether changes leave an assignment of a name to itself."""
+    """Return whether changes leave an assignment of a name to itself."""
     start, end = code.start(statement.value), code.end(statement.value)
     own = sorted(change for change in changes if start <= change.start and change.end <= end)
     if not own or len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
@@ -272,7 +273,7 @@ _INTEGER_TYPES = frozenset({"long", "int", "int8", "int16", "int32", "int64", "s
 
 
 def train_on_scores(context: Context) -> Iterator[Candidate]:
-    """A loss on class predictions to `cross_entropy(scores, classes)`, which has a gradient."""
+    """Yield a loss on class predictions to `cross_entropy(scores, classes)`, which has a gradient."""
     code = context.code
     for picked in _picking(context):
         scores = _scores(code, picked)
@@ -306,7 +307,7 @@ def train_on_scores(context: Context) -> Iterator[Candidate]:
 
 
 def _picking(context: Context) -> Iterator[ast.Call]:
-    """The calls that may have picked the classes which the backward's root was computed from."""
+    """Yield the calls that may have picked the classes which the backward's root was computed from."""
     code = context.code
     seen: list[ast.Call] = []
     for cut in _all_cuts(context):
@@ -326,7 +327,8 @@ def _picking(context: Context) -> Iterator[ast.Call]:
 
 
 def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
-    """The scores that `argmax` or `max` picks the classes of, along a dimension that can be that of the classes."""
+    """Return the scores that `argmax` or `max` picks the classes of, along a dimension that can be that of the
+    classes."""
     if not isinstance(picked.func, ast.Attribute) or picked.func.attr not in ("argmax", "max"):
         return None
     module = isinstance(picked.func.value, ast.Name) and picked.func.value.id in code.imported()
@@ -354,7 +356,7 @@ def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
 
 
 def _loss_calls(context: Context) -> Iterator[ast.expr]:
-    """The expressions that were assigned to the root of the backward."""
+    """Yield the expressions that were assigned to the root of the backward."""
     code = context.code
     for call in code.calls_in(context.finding.span):
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -369,7 +371,8 @@ def _loss_calls(context: Context) -> Iterator[ast.expr]:
 
 
 def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
-    """What the predictions are held against: the other argument of the loss, or the other side of a comparison."""
+    """Return what the predictions are held against: the other argument of the loss, or the other side of a
+    comparison."""
     names = {name for part in targets(code.statement(picked) or store) if (name := dotted(part)) is not None}
     value: ast.expr = store.value
     seen: set[str] = set()
@@ -446,13 +449,13 @@ def ask_for_gradient(context: Context) -> Iterator[Candidate]:
 
 
 def _contents(call: ast.Call) -> Iterator[ast.AST]:
-    """The numbers that a tensor is written with: whole numbers make a tensor that cannot require grad."""
+    """Yield the numbers that a tensor is written with: whole numbers make a tensor that cannot require grad."""
     if (dotted(call.func) or "").rsplit(".", 1)[-1] == "tensor" and call.args:
         yield from ast.walk(call.args[0])
 
 
 def _made_of(code: Code, statement: ast.stmt, function: Function) -> list[str]:
-    """The names that a statement's values were computed from, nearest first."""
+    """Return the names that a statement's values were computed from, nearest first."""
     found: list[str] = []
     open_nodes: list[ast.AST] = [statement]
     while open_nodes:

@@ -79,7 +79,7 @@ def _frozen(context: Context) -> list[Cut]:
 
 
 def _failing(context: Context) -> list[Span]:
-    """The place of the backward that fails and of the calls that lead to it, innermost first."""
+    """Return the place of the backward that fails and of the calls that lead to it, innermost first."""
     for tape in context.tapes:
         for event in tape.events:
             if isinstance(event, Backward) and not event.succeeded and event.at.span == context.finding.span:
@@ -88,7 +88,7 @@ def _failing(context: Context) -> list[Span]:
 
 
 def _says_off(call: ast.expr | None, statement: ast.stmt) -> bool:
-    """Whether the place itself says False, and no variable that may say True elsewhere."""
+    """Return whether the place itself says False, and no variable that may say True elsewhere."""
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         return len(values) == 1 and isinstance(values[0], ast.Constant)
@@ -96,7 +96,7 @@ def _says_off(call: ast.expr | None, statement: ast.stmt) -> bool:
 
 
 def _whole(code: Code, statement: ast.stmt) -> ast.stmt:
-    """The statement with the loops and tests around it that hold nothing else."""
+    """Return the statement with the loops and tests around it that hold nothing else."""
     while True:
         parent = code.parent(statement)
         if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:

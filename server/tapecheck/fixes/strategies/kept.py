@@ -135,7 +135,7 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
 
 
 def detach_argument(context: Context) -> Iterator[Candidate]:
-    """Where a helper stores what it was given: detach the argument at its call."""
+    """Yield where a helper stores what it was given: detach the argument at its call."""
     code = context.code
     seen: set[ast.expr] = set()
     for tape, event in context.events_here(Hold):
@@ -158,7 +158,7 @@ def detach_argument(context: Context) -> Iterator[Candidate]:
 
 
 def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
-    """Whether the function takes gradients with respect to a name: `grad(loss, x)`, `x.grad`."""
+    """Return whether the function takes gradients with respect to a name: `grad(loss, x)`, `x.grad`."""
     function = code.function(statement)
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and node.attr == "grad" and dotted(node.value) == holder:
@@ -176,7 +176,7 @@ def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
 def _stored(
     code: Code, statement: ast.stmt, context: Context, everything: bool = False
 ) -> list[tuple[ast.expr, str | None]]:
-    """The expressions that a statement stores, with the name that holds them."""
+    """Return the expressions that a statement stores, with the name that holds them."""
     if isinstance(statement, ast.AugAssign):
         return [(statement.value, dotted(statement.target))]
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
@@ -198,7 +198,7 @@ def _stored(
 
 
 def _parts(context: Context, value: ast.expr, holder: str | None) -> list[ast.expr]:
-    """The smallest expressions of a stored value that carry its graph: `val` of `val * n`."""
+    """Return the smallest expressions of a stored value that carry its graph: `val` of `val * n`."""
     if isinstance(value, (ast.Tuple, ast.List)):
         return [element for element in value.elts if _carries(context, element)] or list(value.elts)
     if isinstance(value, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
@@ -229,7 +229,7 @@ def _operands(value: ast.expr) -> Iterator[ast.expr]:
 
 
 def _carries(context: Context, part: ast.expr) -> bool:
-    """Whether a tape says that what an expression reads has a graph."""
+    """Return whether a tape says that what an expression reads has a graph."""
     names = {dotted(read) for read in reads(part)}
     low, high = part.lineno, part.end_lineno or part.lineno
     for tape in context.tapes:
@@ -244,7 +244,7 @@ def _carries(context: Context, part: ast.expr) -> bool:
 
 
 def _scalar(context: Context, part: ast.expr) -> bool:
-    """Whether a value is known to be one number: a backward without a gradient argument started from it."""
+    """Return whether a value is known to be one number: a backward without a gradient argument started from it."""
     name = dotted(part)
     averages = not _unreduced(context.code)
     for tape in context.tapes:
@@ -269,7 +269,7 @@ def _scalar(context: Context, part: ast.expr) -> bool:
 
 
 def _unreduced(code: Code) -> bool:
-    """Whether some loss may be asked for one value per sample: `reduction="none"`."""
+    """Return whether some loss may be asked for one value per sample: `reduction="none"`."""
     return any(
         isinstance(node, ast.keyword)
         and node.arg in ("reduction", "reduce")
@@ -279,7 +279,7 @@ def _unreduced(code: Code) -> bool:
 
 
 def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
-    """Whether a holder starts as a plain number and is only reckoned with, formatted or printed."""
+    """Return whether a holder starts as a plain number and is only reckoned with, formatted or printed."""
     function = code.function(statement)
     scope: ast.AST = function
     if holder.startswith("self."):

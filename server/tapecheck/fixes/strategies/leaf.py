@@ -47,7 +47,7 @@ def under_no_grad(context: Context) -> Iterator[Candidate]:
 
 
 def _run(code: Code, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements of a block, one behind the other, that change something in place, around one of them."""
+    """Return the statements of a block, one behind the other, that change something in place, around one of them."""
     block = code.block(statement)
     first = last = block.index(statement)
     while first > 0 and _changes_leaf(code, block[first - 1]):
@@ -58,7 +58,8 @@ def _run(code: Code, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _changes_leaf(code: Code, statement: ast.stmt) -> bool:
-    """Whether a statement changes in place what may be a leaf: `x[i] = y`, `x.mul_(y)`, or `x -= y` where the text
+    """Return whether a statement changes in place what may be a leaf: `x[i] = y`, `x.mul_(y)`, or `x -= y` where the
+    text
     shows that `x` has a gradient or belongs to an object."""
     target: ast.expr | None = None
     if isinstance(statement, ast.AugAssign):
@@ -77,7 +78,7 @@ def _changes_leaf(code: Code, statement: ast.stmt) -> bool:
 
 
 def _quiet(code: Code, statement: ast.stmt) -> bool:
-    """Whether a statement stands under a `with` or decorator that may switch autograd off already."""
+    """Return whether a statement stands under a `with` or decorator that may switch autograd off already."""
     return any(
         isinstance(parent, (ast.With, ast.AsyncWith)) or bool(getattr(parent, "decorator_list", None))
         for parent in code.parents(statement)

@@ -128,7 +128,7 @@ def _calls(statement: ast.stmt, method: str) -> bool:
 
 
 def _call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """The calls of two backwards in a function that runs both: the calls themselves, or of a helper."""
+    """Yield the calls of two backwards in a function that runs both: the calls themselves, or of a helper."""
     for low in frames(first.at):
         for high in frames(second.at):
             one, other = code.expression_at(low), code.expression_at(high)
@@ -138,7 +138,7 @@ def _call_pairs(code: Code, first: Backward, second: Backward) -> Iterator[tuple
 
 
 def _loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
-    """What a backward call is of: `x` in `x.backward()`, `scaler.scale(x).backward()` and `helper.backward(x)`.
+    """Return what a backward call is of: `x` in `x.backward()`, `scaler.scale(x).backward()` and `helper.backward(x)`.
 
     `model` is the call that it must look like. None where more than the loss and retain_graph is passed.
     """
@@ -164,7 +164,7 @@ def _loss_of(code: Code, call: ast.AST, model: ast.Call) -> ast.expr | None:
 
 
 def _with_loss(code: Code, call: ast.Call, loss: ast.expr | None, summed: str) -> Change | None:
-    """The whole call with another loss, and without retain_graph: nothing needs the graph again."""
+    """Return the whole call with another loss, and without retain_graph: nothing needs the graph again."""
     if loss is None:
         return None
     start, end = code.start(call), code.end(call)
@@ -188,7 +188,7 @@ def _operand(text: str) -> str:
 
 
 def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss: ast.expr) -> bool:
-    """Whether a name that a loss is made of is assigned between the first and the last of the backwards."""
+    """Return whether a name that a loss is made of is assigned between the first and the last of the backwards."""
     names = {node.id for node in ast.walk(loss) if isinstance(node, ast.Name)}
     for statement in block[block.index(run[0]) + 1 : block.index(run[-1])]:
         for node in ast.walk(statement):
@@ -310,7 +310,7 @@ def detach_shared(context: Context) -> Iterator[Candidate]:
 
 
 def _steps_again(code: Code, collision: Collision) -> bool:
-    """Whether an optimizer that steps between the two backwards steps behind the second one too."""
+    """Return whether an optimizer that steps between the two backwards steps behind the second one too."""
     second = code.statement_at(collision.second.at.span)
     if second is None:
         return False
@@ -356,7 +356,7 @@ def _detach_side(context: Context, collision: Collision, first_side: bool) -> It
 
 
 def _handed(code: Code, read: ast.expr) -> str:
-    """A value and what it is handed to, as a title names them."""
+    """Return a value and what it is handed to, as a title names them."""
     parent = code.parent(read)
     if isinstance(parent, ast.Call) and read in parent.args and dotted(parent.func) is not None:
         return f"`{code.segment(read)}` for `{dotted(parent.func)}`"
@@ -364,7 +364,7 @@ def _handed(code: Code, read: ast.expr) -> str:
 
 
 def _read_of(code: Code, collision: Collision, consumer: Node, source: int) -> ast.expr | None:
-    """The expression that hands a node's value to its consumer, in the outermost function that names it."""
+    """Return the expression that hands a node's value to its consumer, in the outermost function that names it."""
     names = collision.names(source)
     for frame in reversed(frames(consumer.at)):
         expression = code.expression_at(frame)
@@ -398,7 +398,7 @@ def forward_again(context: Context) -> Iterator[Candidate]:
 
 
 def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | None:
-    """The assignments, of one block, that build what the two backwards share or what leads to it."""
+    """Return the assignments, of one block, that build what the two backwards share or what leads to it."""
     wanted = {
         number
         for number in collision.reached
@@ -441,7 +441,7 @@ def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | N
 
 
 def _common_function(code: Code, collision: Collision, wanted: set[int]) -> list[ast.stmt] | None:
-    """The statements in the function of the second backward, of one block, that build the wanted nodes."""
+    """Return the statements in the function of the second backward, of one block, that build the wanted nodes."""
     second = code.statement_at(collision.second.at.span)
     if second is None:
         return None
@@ -517,7 +517,7 @@ def _first_reading(code: Code, body: list[ast.stmt], names: set[str]) -> ast.stm
 def _read_outside(
     code: Code, home: ast.AST, needed: list[ast.stmt], container: ast.AST, names: set[str | None]
 ) -> bool:
-    """Whether something before or around the container reads what the statements assign."""
+    """Return whether something before or around the container reads what the statements assign."""
     last = getattr(container, "lineno", 0)
     for node in walk(home):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
@@ -567,7 +567,7 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
 
 
 def _consuming(code: Code, collision: Collision, block: list[ast.stmt], after: ast.stmt) -> list[ast.stmt]:
-    """The statements of a block that build what comes behind the old values, for the second backward."""
+    """Return the statements of a block that build what comes behind the old values, for the second backward."""
     found: list[ast.stmt] = []
     for consumer, _ in collision.crossings():
         for frame in frames(consumer.at):
@@ -624,7 +624,7 @@ def clear_stored(context: Context) -> Iterator[Candidate]:
 
 
 def _storing_calls(code: Code, collision: Collision, source: int) -> Iterator[ast.Call]:
-    """The calls such as `self.log_probs.append(x)` that put a node's value into a container."""
+    """Yield the calls such as `self.log_probs.append(x)` that put a node's value into a container."""
     names = collision.names(source)
     spans = list(frames(collision.ledger.nodes[source].at))
     spans += [frame for hold in collision.holders.get(source, ()) for frame in frames(hold.at)]

@@ -176,7 +176,7 @@ def attach(recorder: Recorder, torch: Any) -> None:
 
 
 def absolute(script: str) -> str:
-    """The script's `__file__` as Python gives it: joined to the working directory, not normalised."""
+    """Return the script's `__file__` as Python gives it: joined to the working directory, not normalised."""
     if os.path.isabs(script):
         return script
     return os.path.join(os.getcwd(), script[2:] if script.startswith("./") else script)
@@ -365,7 +365,8 @@ class Module(Program):
         self.path = self._guess()
 
     def _guess(self) -> str:
-        """The module's file by the names of files alone, so that the recorder knows it before it runs anything."""
+        """Return the module's file by the names of files alone, so that the recorder knows it before it runs
+        anything."""
         parts = self.name.split(".")
         for place in sys.path:
             base = os.path.join(place or os.getcwd(), *parts)

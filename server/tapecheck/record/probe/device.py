@@ -63,7 +63,7 @@ class DeviceTimes:
             self._broken = True
 
     def done(self) -> Iterator[Tuple[Any, float]]:
-        """The iterations whose intervals the device has passed by now: their places, and milliseconds."""
+        """Yield the iterations whose intervals the device has passed by now: their places, and milliseconds."""
         try:
             while self._waiting and self._quiet() and self._waiting[0].end.query():
                 at, device, start, end = self._waiting.popleft()

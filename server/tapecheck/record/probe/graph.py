@@ -92,7 +92,7 @@ class Passed:
         self.earlier: Optional[Passed] = None
 
     def after(self, earlier: Optional[Passed]) -> Passed:
-        """The mark of this call for nodes that an earlier one walked, too.
+        """Return the mark of this call for nodes that an earlier one walked, too.
 
         Of several from one line the newest is enough: that it walked them again is what there is to say of the others.
         """
@@ -162,7 +162,7 @@ class PutOff(NamedTuple):
     window: int
 
     def passed(self) -> Passed:
-        """The call as it is known of those whose graphs were looked at."""
+        """Return the call as it is known of those whose graphs were looked at."""
         kind, iteration = self.kind, iterations(self.state, self.innermost)
         return Passed(self.number, kind.place, iteration, kind.call, False, False, kind.accumulates)
 
@@ -243,12 +243,12 @@ class Reader:
     # Numbers
 
     def known(self, node: Any) -> Optional[Known]:
-        """What was remembered of a node, None for one never met."""
+        """Return what was remembered of a node, None for one never met."""
         mark = node.metadata.get(self.key)
         return mark if type(mark) is Known else None
 
     def number(self, node: Any) -> Optional[int]:
-        """The tape's number of a node or of the leaf behind an AccumulateGrad node."""
+        """Return the tape's number of a node or of the leaf behind an AccumulateGrad node."""
         if node._sequence_nr() == LEAF_SEQUENCE:
             variable = getattr(node, "variable", None)
             entry = self.leaves.get(id(variable))
@@ -264,7 +264,7 @@ class Reader:
         return number
 
     def leaf(self, tensor: Any, found: List[NewLeaf]) -> int:
-        """The number of a leaf tensor; a new one is added to `found`."""
+        """Return the number of a leaf tensor; a new one is added to `found`."""
         key = id(tensor)
         entry = self.leaves.get(key)
         if entry is not None and entry[0]() is tensor:
@@ -287,7 +287,7 @@ class Reader:
     # Walking
 
     def walk(self, roots: Iterable[Any], retain: bool = False) -> Tuple[List[NewNode], List[NewLeaf]]:
-        """Every node and leaf reachable from `roots` that was not met before, inputs first.
+        """Return every node and leaf reachable from `roots` that was not met before, inputs first.
 
         Each node is visited once in its life: what lies below a known node is known.
         """
@@ -421,7 +421,7 @@ class Reader:
         seen.clear()
 
     def unfold(self, stored: Dict[str, Any]) -> Any:
-        """The mark in a node's metadata, where a call was let pass without a look one that can be written."""
+        """Return the mark in a node's metadata, where a call was let pass without a look one that can be written."""
         mark = stored.get(self.key)
         if type(mark) is tuple:
             made = self._unfolded.get(mark[0])
@@ -434,7 +434,8 @@ class Reader:
         return mark
 
     def take_back(self, call: Any, root: Any) -> Passed:
-        """The newest call that was let pass without a look, which failed: nothing tells it from one never let pass.
+        """Return the newest call that was let pass without a look, which failed: nothing tells it from one never let
+        pass.
 
         What it came upon was freed by one before it, unless it was built since.
         """
@@ -456,7 +457,7 @@ class Reader:
         return PutOff(*self.put_off[index * _ITEMS : (index + 1) * _ITEMS])
 
     def _freed_by(self, sequence: int, certain: bool = False) -> Optional[Passed]:
-        """The call, of those let pass without a look, that freed a node: None where that is not certain.
+        """Return the call, of those let pass without a look, that freed a node: None where that is not certain.
 
         `certain` where others may have freed it, too: the shape of the call has to tell.
         """
@@ -560,7 +561,8 @@ class Reader:
         return count, ends
 
     def is_younger(self, node: Any, began: int) -> bool:
-        """Whether a call that was let pass told that nothing in a node's graph is older than a sequence number."""
+        """Return whether a call that was let pass told that nothing in a node's graph is older than a sequence
+        number."""
         mark = node.metadata.get(self.key)
         return type(mark) is Passed and not mark.put_off and mark.oldest >= began
 
@@ -575,7 +577,7 @@ class Reader:
             self._prune_at = 2 * len(self.marks) + 256
 
     def living(self, but: Any = None) -> int:
-        """How many of the nodes met so far are alive; `but` is a mark that something else refers to, once."""
+        """Return how many of the nodes met so far are alive; `but` is a mark that something else refers to, once."""
         self.retains(but)
         retaining = {id(mark) for mark in self.retaining}
         living = 0
@@ -590,7 +592,7 @@ class Reader:
         return living
 
     def retains(self, but: Any = None) -> bool:
-        """Whether a node that a retaining call walked is, or may be, alive."""
+        """Return whether a node that a retaining call walked is, or may be, alive."""
         retaining = self.retaining
         if retaining:
             most = self._unreferred + 1
@@ -608,7 +610,8 @@ class Reader:
         return bool(retaining) or self.retained_before
 
     def _was_freed(self, node: Any) -> bool:
-        """Whether a node that was walked held anything: reading what was freed raises, what never was is None."""
+        """Return whether a node that was walked held anything: reading what was freed raises, what never was is
+        None."""
         kind = type(node)
         for name in self._slots(kind):
             attribute = "saved_tensors" if name == "_raw_saved_tensors" else name[len("_raw") :]
@@ -624,7 +627,7 @@ class Reader:
         return False
 
     def walk_all(self, roots: Iterable[Any], cap: int) -> Iterator[Any]:
-        """Every node reachable from `roots`, leaves left out, at most `cap` of them; none is kept."""
+        """Yield every node reachable from `roots`, leaves left out, at most `cap` of them; none is kept."""
         seen: Set[Any] = set()
         stack = [root for root in roots if root is not None]
         while stack and len(seen) < cap:
@@ -639,7 +642,7 @@ class Reader:
     # Saved tensors
 
     def raw(self, node: Any) -> Iterator[Tuple[str, Any]]:
-        """The saved-tensor slots of a node, not unpacked: no hook runs, no checkpoint is recomputed."""
+        """Yield the saved-tensor slots of a node, not unpacked: no hook runs, no checkpoint is recomputed."""
         for name in self._slots(type(node)):
             try:
                 value = getattr(node, name)
@@ -659,7 +662,7 @@ class Reader:
         return names
 
     def data(self, node: Any, name: str, slot: Any) -> Tuple[Any, bool]:
-        """The tensor in a slot, None where it was freed, and whether a user's pack hook holds it instead."""
+        """Return the tensor in a slot, None where it was freed, and whether a user's pack hook holds it instead."""
         if hasattr(slot, "data"):
             hooked = slot.unpack_hook is not None
             return (None if hooked else slot.data), hooked
@@ -692,7 +695,7 @@ class Reader:
         return tuple(found), keeps
 
     def saved_bytes(self, nodes: Iterable[Any]) -> int:
-        """Bytes of the distinct storages that nodes hold, those of leaves that require grad left out."""
+        """Return bytes of the distinct storages that nodes hold, those of leaves that require grad left out."""
         sizes: Dict[int, int] = {}
         for node in nodes:
             for name, slot in self.raw(node):
@@ -704,7 +707,7 @@ class Reader:
         return sum(sizes.values())
 
     def stale(self, node: Any) -> Optional[Tuple[str, str, int, int]]:
-        """The saved tensor of a node whose version moved: slot name, torch's message, versions now and then."""
+        """Return the saved tensor of a node whose version moved: slot name, torch's message, versions now and then."""
         import re
 
         for name in dict.fromkeys(name for name, _ in self.raw(node)):
@@ -722,12 +725,12 @@ class Reader:
 
 
 def _references(marks: List[Any]) -> List[int]:
-    """How many references there are to each of a list's items, those that the counting itself holds included."""
+    """Return how many references there are to each of a list's items, those that the counting itself holds included."""
     return [sys.getrefcount(mark) for mark in marks]
 
 
 def address_of(tensor: Any) -> int:
-    """What identifies a tensor's storage while it is alive; 0 where it has none."""
+    """Return what identifies a tensor's storage while it is alive; 0 where it has none."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError, AttributeError, TypeError):
@@ -742,7 +745,7 @@ def size_of(tensor: Any) -> int:
 
 
 def version_of(tensor: Any) -> int:
-    """The version counter of a tensor; inference tensors have none."""
+    """Return the version counter of a tensor; inference tensors have none."""
     try:
         return int(tensor._version)
     except (RuntimeError, AttributeError):

@@ -46,7 +46,7 @@ _ALL_LIVE = {*_fibonacci()[1:5], *_fibonacci()[5::3]}
 
 
 def next_sample(index: int) -> int:
-    """The next iteration after which to look, of those that are looked at at all."""
+    """Return the next iteration after which to look, of those that are looked at at all."""
     return index + 1 if index < 8 else _IN_ORDER[bisect.bisect_right(_IN_ORDER, index)]
 
 
@@ -151,7 +151,7 @@ class HoldFinder:
             recorder.writer.event("Measure", at=at, name="cuda-memory", value=value, unit="bytes")
 
     def _tensors(self) -> List[Any]:
-        """The live tensors that lead to a graph."""
+        """Return the live tensors that lead to a graph."""
         kinds = _subclasses(self.torch.Tensor)
         tensors = []
         objects = gc.get_objects()
@@ -226,7 +226,7 @@ class HoldFinder:
     # Where it was stored
 
     def _stored(self, recorder: Any, holder: Holder, built: Optional[Place]) -> Optional[Place]:
-        """The executed statement that stores into a holder."""
+        """Return the executed statement that stores into a holder."""
         best: Optional[Tuple[Tuple[int, int, int], Place]] = None
         for text, store in self._stores(holder):
             rows = range(store.first, store.last + 1)
@@ -241,7 +241,7 @@ class HoldFinder:
         return best[1] if best is not None else None
 
     def _stores(self, holder: Holder) -> Iterator[Tuple[SourceText, Store]]:
-        """The statements that store under a holder's name, in its function where it is a local variable.
+        """Yield the statements that store under a holder's name, in its function where it is a local variable.
 
         What a module's variable holds may be put into it in any function that has no variable of that name.
         """
@@ -268,7 +268,7 @@ class HoldFinder:
     # Who holds it
 
     def _search(self, frame: FrameType) -> List[Tuple[Holder, Any]]:
-        """The tensors with a graph that the user's variables lead to, by plain lookups, with their holders."""
+        """Return the tensors with a graph that the user's variables lead to, by plain lookups, with their holders."""
         found: List[Tuple[Holder, Any]] = []
         kinds = _subclasses(self.torch.Tensor)
         seen: Set[int] = set()
@@ -365,7 +365,7 @@ class HoldFinder:
 
 
 def _within_training(training: Any, lines: ThreadLines, loop: RunningLoop) -> bool:
-    """Whether a loop without a backward runs within one that has them: what it keeps belongs to one graph."""
+    """Return whether a loop without a backward runs within one that has them: what it keeps belongs to one graph."""
     if loop.text in training:
         return False
     for other in lines.running():

@@ -64,7 +64,7 @@ def _announce(recorder: Any, frame: FrameType) -> None:
 
 
 def roots_of(frame: FrameType) -> List[Any]:
-    """The roots of the backward that a frame of torch's own hands to the engine."""
+    """Return the roots of the backward that a frame of torch's own hands to the engine."""
     return _roots(frame.f_locals)
 
 
@@ -74,7 +74,7 @@ def _roots(local: Any) -> List[Any]:
 
 
 def nodes_of(roots: List[Any]) -> List[Any]:
-    """The graph node of each root, a tensor or a GradientEdge; None for a tensor without graph."""
+    """Return the graph node of each root, a tensor or a GradientEdge; None for a tensor without graph."""
     # A GradientEdge is a tuple; to ask a tensor for what it has not is slow.
     return [getattr(root, "node" if isinstance(root, tuple) else "grad_fn", None) for root in roots]
 
@@ -151,7 +151,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
 
 
 def _unhooked(optimizer: Any, around_all: List[Any]) -> bool:
-    """Whether no hook runs around an optimizer's step but the recorder's own."""
+    """Return whether no hook runs around an optimizer's step but the recorder's own."""
     own = (getattr(optimizer, "_optimizer_step_%s_hooks" % when, True) for when in ("pre", "post"))
     return all(len(hooks) == 1 for hooks in around_all) and not any(own)
 

@@ -81,7 +81,8 @@ class Changes:
         self.learning: Dict[int, Any] = {}
 
     def version_then(self, storage: int, sequence: int) -> int:
-        """How many in-place changes of a storage the tape has from before the first one after a node was built."""
+        """Return how many in-place changes of a storage the tape has from before the first one after a node was
+        built."""
         history = self.histories.get(storage)
         if not history or history[-1].stamp <= sequence:
             self.awaited[storage] = sequence
@@ -89,7 +90,7 @@ class Changes:
         return self.written(storage, _first_after(history, sequence))
 
     def written(self, storage: int, change: Change) -> int:
-        """The number of a change among those of its storage on the tape; it is written unless it has one."""
+        """Return the number of a change among those of its storage on the tape; it is written unless it has one."""
         recorder = self.recorder
         known = self.written_changes.setdefault(storage, {})
         number = known.get(change)
@@ -214,7 +215,7 @@ class Changes:
         self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
 
     def before_step(self, optimizer: Any) -> bool:
-        """An optimizer is about to step; whether all that runs until it has is torch's own code."""
+        """Return an optimizer is about to step; whether all that runs until it has is torch's own code."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
             return False
@@ -373,7 +374,7 @@ def _params_of(optimizer: Any) -> List[Any]:
 
 
 def _first_after(history: List[Change], sequence: int) -> Change:
-    """The first change after a sequence number, of changes in order of which the last one is."""
+    """Return the first change after a sequence number, of changes in order of which the last one is."""
     index = len(history) - 1
     while index and history[index - 1].stamp > sequence:
         index -= 1

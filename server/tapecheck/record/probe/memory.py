@@ -16,7 +16,7 @@ _TEXTS = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an exception is torch's word for memory that ran out, on a device or on the host."""
+    """Return whether an exception is torch's word for memory that ran out, on a device or on the host."""
     text = str(error)
     return any(part in text for part in _TEXTS)
 

@@ -15,7 +15,8 @@ _OWN_REFERENCES = 4
 
 
 def _forget_snapshots() -> Callable[[FrameType], Dict[str, Any]]:
-    """How to read a frame's local variables so that `release` may drop the snapshot that Python leaves on the frame."""
+    """Return how to read a frame's local variables so that `release` may drop the snapshot that Python leaves on the
+    frame."""
     if sys.version_info[:2] != (3, 11):
         return lambda frame: frame.f_locals
     import ctypes
@@ -38,7 +39,7 @@ _read = _forget_snapshots()
 
 
 def locals_of(frame: FrameType) -> Dict[str, Any]:
-    """The local variables of a frame; call `release` afterwards.
+    """Return the local variables of a frame; call `release` afterwards.
 
     None of a function that asks for them itself: up to Python 3.12 it would see its own snapshot change.
     """
@@ -72,13 +73,14 @@ def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameT
 
 
 def members(value: Any) -> Dict[str, Any]:
-    """An object's attributes as they are stored; parameters, buffers and submodules of a module are among them."""
+    """Return an object's attributes as they are stored; parameters, buffers and submodules of a module are among
+    them."""
     found = getattr(value, "__dict__", None) if not isinstance(value, type) else None
     return found if isinstance(found, dict) else {}
 
 
 def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
-    """The parameters of a module and its submodules with their dotted names."""
+    """Yield the parameters of a module and its submodules with their dotted names."""
     stack: List[Tuple[str, Any]] = [("", module)]
     seen: Set[int] = set()
     while stack and len(seen) < _MAX_MODULES:
@@ -98,7 +100,8 @@ def parameters(module: Any) -> Iterator[Tuple[str, Any]]:
 def leaf_names(
     torch: Any, tensors: List[Any], frame: Optional[FrameType], sources: Sources
 ) -> Dict[int, Tuple[str, str]]:
-    """The names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the function
+    """Return the names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the
+    function
     whose variable it is."""
     wanted = {id(tensor) for tensor in tensors}
     found: Dict[int, Tuple[str, str]] = {}
@@ -152,7 +155,7 @@ def _name(torch: Any, value: Any, name: str, wanted: Any, names: Dict[int, str])
 
 
 def describe(call: Optional[CallText], index: int, count: int, root: Any, frame: FrameType) -> str:
-    """What the user calls a root of a backward: the text before `.backward()`, or the argument."""
+    """Return what the user calls a root of a backward: the text before `.backward()`, or the argument."""
     if call is None:
         return ""
     if call.function == "backward" and count == 1 and call.receiver and not call.arguments:
@@ -168,7 +171,7 @@ def describe(call: Optional[CallText], index: int, count: int, root: Any, frame:
 
 
 def resolve(path: Tuple[str, ...], frame: FrameType, torch: Any) -> List[Tuple[str, Any]]:
-    """The tensors that a path of names leads to, by plain lookups that run no user code."""
+    """Return the tensors that a path of names leads to, by plain lookups that run no user code."""
     local = locals_of(frame)
     value: Any = local.get(path[0], frame.f_globals.get(path[0]))
     release(frame, local)

@@ -195,7 +195,8 @@ class Passing:
         return True
 
     def _depth(self, frame: FrameType, user: FrameType, call: Tuple[Any, int, int]) -> int:
-        """How many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other call."""
+        """Return how many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other
+        call."""
         text, _ = self.recorder.call(call)
         if text is None or not text.bare or text.function != "backward":
             return 0
@@ -243,7 +244,7 @@ class Passing:
         return True
 
     def _met_before(self, place: Place, ends: List[Any]) -> bool:
-        """Whether calls at this place were often seen to come to an end at such nodes of earlier ones."""
+        """Return whether calls at this place were often seen to come to an end at such nodes of earlier ones."""
         for end in ends:
             key = (end.place if type(end) is Passed else end.id, place, getattr(end, "retain", False))
             seen = self.meetings.get(key, 0)

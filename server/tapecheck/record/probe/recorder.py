@@ -208,7 +208,7 @@ class Recorder(Listener):
     def site(
         self, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], extent: Optional[Extent] = None
     ) -> int:
-        """The number of the site for a place; a place that is unknown is the script's first line."""
+        """Return the number of the site for a place; a place that is unknown is the script's first line."""
         key = (place, iteration, extent)
 
         def make() -> Tuple[Any, str, Any, Any]:
@@ -259,7 +259,8 @@ class Recorder(Listener):
     # Living nodes
 
     def all_met(self, lines: ThreadLines) -> bool:
-        """Whether every node built so far was walked by a backward that kept nothing, so that those that live can be
+        """Return whether every node built so far was walked by a backward that kept nothing, so that those that live
+        can be
         counted and have no saved tensors."""
         return (
             not self.keeping
@@ -268,7 +269,7 @@ class Recorder(Listener):
         )
 
     def living(self) -> int:
-        """How many of the nodes met so far are alive."""
+        """Return how many of the nodes met so far are alive."""
         return self.reader.living(getattr(self.last_backward, "mark", None))  # type: ignore[no-any-return]
 
     # Graph onto tape
@@ -319,7 +320,7 @@ class Recorder(Listener):
             )
 
     def _born(self, name: str, function: str, parameter: bool, lines: ThreadLines) -> Tuple[Any, Any]:
-        """Where a leaf was made, as far as the line that stored its variable tells, and in which iterations."""
+        """Return where a leaf was made, as far as the line that stored its variable tells, and in which iterations."""
         root = name.replace("[", ".").split(".")[0]
         stores = self.tracer.stores(root, function) if root else []
         if not stores:
@@ -342,7 +343,7 @@ class Recorder(Listener):
         return place, () if parameter else lines.iteration()
 
     def _site_of_last(self) -> int:
-        """The site of this thread's last backward."""
+        """Return the site of this thread's last backward."""
         kept = self.last_backward
         mark = getattr(kept, "mark", None)
         if type(mark) is tuple:
@@ -454,7 +455,8 @@ class Recorder(Listener):
             self.check_limits()
 
     def _next_look(self, index: int, sample: int) -> int:
-        """The iteration after which to look next: `sample`, or an earlier one where the run may end by the clock."""
+        """Return the iteration after which to look next: `sample`, or an earlier one where the run may end by the
+        clock."""
         if not self.limits.seconds:
             return sample
         before = self.checked
@@ -592,7 +594,7 @@ class Recorder(Listener):
             self.writer.event("Raised", at=at, **fields)
 
     def _place_of(self, error: BaseException) -> Optional[Place]:
-        """Where in user code an exception was raised, with the calls that led there."""
+        """Return where in user code an exception was raised, with the calls that led there."""
         place: Optional[Place] = None
         step = error.__traceback__
         while step is not None:
@@ -667,7 +669,7 @@ class Recorder(Listener):
                 self.passing.write_passes(lines)
 
     def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
-        """What a Backward event says of `retain_graph` and `create_graph`."""
+        """Return what a Backward event says of `retain_graph` and `create_graph`."""
         fields: Dict[str, Any] = {"retain": "yes" if mark.retain else "no", "create": "yes" if mark.create else "no"}
         if call is not None and call.retains:
             fields["retain_argument"] = fields["retain"]
@@ -745,7 +747,7 @@ class Recorder(Listener):
                 self.writer.event("GradientCleared", at=self.site(place, iteration), leaf=number, to_none="yes")
 
     def _user_frame(self, frame: FrameType) -> Optional[FrameType]:
-        """The innermost user frame, None where torch runs this backward for itself within another one."""
+        """Return the innermost user frame, None where torch runs this backward for itself within another one."""
         first = frame.f_code
         step = frame.f_back
         while step is not None:
@@ -757,7 +759,7 @@ class Recorder(Listener):
         return None
 
     def call(self, where: Tuple[Any, int, int]) -> Tuple[Optional[CallText], Optional[Extent]]:
-        """The call at a code object's line and instruction."""
+        """Return the call at a code object's line and instruction."""
         code, line, instruction = where
         text = self.sources.text(code.co_filename)
         call = text.call_at(line, call_end(code, instruction, text))
@@ -766,7 +768,8 @@ class Recorder(Listener):
     # The end
 
     def _learned(self) -> List[Any]:
-        """The parameters that optimizers stepped, else the leaves that a backward reached, in the order of making."""
+        """Return the parameters that optimizers stepped, else the leaves that a backward reached, in the order of
+        making."""
         if self.changes.learning:
             return list(self.changes.learning.values())
         leaves = sorted(self.reader.leaves.values(), key=lambda entry: entry[1])
@@ -833,7 +836,7 @@ def seed_everything(torch: Any, seed: int) -> None:
 
 
 def digest_of(tensors: List[Any]) -> str:
-    """A digest of the values of tensors, bit for bit."""
+    """Return a digest of the values of tensors, bit for bit."""
     import hashlib
 
     digest = hashlib.sha256()
@@ -845,7 +848,7 @@ def digest_of(tensors: List[Any]) -> str:
 
 
 def peak_memory() -> int:
-    """The most memory this process ever had, in bytes; 0 where that is not known."""
+    """Return the most memory this process ever had, in bytes; 0 where that is not known."""
     try:
         import resource
     except ImportError:

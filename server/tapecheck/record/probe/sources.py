@@ -87,14 +87,14 @@ class SourceText:
             return
 
     def line_extent(self, line: int) -> Extent:
-        """The text of a line without its indentation."""
+        """Return the text of a line without its indentation."""
         if not 0 < line <= len(self.lines):
             return (line, 1, line, 1)
         text = self.lines[line - 1]
         return (line, len(text) - len(text.lstrip()) + 1, line, max(len(text.rstrip()), 0) + 1)
 
     def call_at(self, line: int, end: Optional[Tuple[int, int]]) -> Optional[CallText]:
-        """The call that runs at a line: the one that ends at `end` where that is known, else the likeliest."""
+        """Return the call that runs at a line: the one that ends at `end` where that is known, else the likeliest."""
         calls = self.calls.get(line, [])
         if end is not None:
             for call in calls:
@@ -109,7 +109,7 @@ class SourceText:
         return None
 
     def column(self, line: int, offset: int) -> int:
-        """The column in characters, from 1, of a UTF-8 byte offset."""
+        """Return the column in characters, from 1, of a UTF-8 byte offset."""
         if not 0 < line <= len(self.lines):
             return offset + 1
         text = self.lines[line - 1]
@@ -233,7 +233,7 @@ class _Reader:
 
 
 def _key(node: Any) -> str:
-    """The constant key of `d["loss"]`, `d.get("loss")` or `d.setdefault("loss", [])`; nothing for any other."""
+    """Return the constant key of `d["loss"]`, `d.get("loss")` or `d.setdefault("loss", [])`; nothing for any other."""
     index: Any = node.slice if isinstance(node, ast.Subscript) else node.args[0]
     return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
@@ -242,7 +242,7 @@ _MUTATORS = frozenset({"append", "appendleft", "extend", "add", "insert", "updat
 
 
 def _own(body: List[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of a scope without those of the functions and classes nested in it."""
+    """Yield the nodes of a scope without those of the functions and classes nested in it."""
     stack: List[ast.AST] = list(reversed(body))
     while stack:
         node = stack.pop()
@@ -255,7 +255,7 @@ def _own(body: List[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _path(node: Any) -> Optional[Tuple[str, ...]]:
-    """The names that lead to an expression's tensor: `self.h[t]` is ("self", "h"); None for anything else."""
+    """Return the names that lead to an expression's tensor: `self.h[t]` is ("self", "h"); None for anything else."""
     names: List[str] = []
     while True:
         if isinstance(node, ast.Name):
@@ -278,7 +278,7 @@ def _path(node: Any) -> Optional[Tuple[str, ...]]:
 
 
 def _written(node: ast.AST) -> Iterator[Tuple[str, ...]]:
-    """What a node may change in place, as paths of names."""
+    """Yield what a node may change in place, as paths of names."""
     targets: List[ast.AST] = []
     if isinstance(node, ast.AugAssign):
         targets.append(node.target)
@@ -317,7 +317,7 @@ def _names_gradient(node: ast.AST) -> bool:
 
 
 def _dotted(node: ast.AST) -> str:
-    """The text of a short expression made of names, attributes and indices, else nothing."""
+    """Return the text of a short expression made of names, attributes and indices, else nothing."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -363,7 +363,7 @@ class Sources:
         self._names: Dict[str, str] = {script: shown}
 
     def is_user(self, filename: str) -> bool:
-        """Whether a code object's file belongs to the program rather than to a library."""
+        """Return whether a code object's file belongs to the program rather than to a library."""
         known = self._user.get(filename)
         if known is None:
             known = self._user[filename] = self._decide(filename)
@@ -377,7 +377,7 @@ class Sources:
         return not self.is_library(filename) and os.path.abspath(filename).startswith(self._roots)
 
     def is_library(self, filename: str) -> bool:
-        """Whether a file lies where libraries are installed; the module that is run may do so."""
+        """Return whether a file lies where libraries are installed; the module that is run may do so."""
         path = os.path.abspath(filename)
         return path.startswith(self._foreign) or os.sep + "site-packages" + os.sep in path
 
@@ -395,7 +395,8 @@ class Sources:
         return list(self._texts.values())
 
     def name(self, filename: str) -> str:
-        """The file's name on the tape: the script as the user gave it, others relative to the working directory."""
+        """Return the file's name on the tape: the script as the user gave it, others relative to the working
+        directory."""
         name = self._names.get(filename)
         if name is None:
             path = os.path.abspath(filename)
@@ -404,7 +405,7 @@ class Sources:
         return name
 
     def resolve(self, name: str) -> str:
-        """The absolute path of a file named on the tape or by the parent process."""
+        """Return the absolute path of a file named on the tape or by the parent process."""
         if name in (self.shown, self.script):
             return self.script
         return os.path.normpath(os.path.join(self.directory, name))
@@ -413,7 +414,7 @@ class Sources:
 if sys.version_info >= (3, 11):
 
     def call_end(code: Any, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
-        """Where the call at an instruction offset ends (line, column from 1), None where it is unknown."""
+        """Return where the call at an instruction offset ends (line, column from 1), None where it is unknown."""
         from itertools import islice
 
         position = next(islice(code.co_positions(), offset // 2, None), None)
@@ -424,5 +425,5 @@ if sys.version_info >= (3, 11):
 else:
 
     def call_end(code: Any, offset: int, text: SourceText) -> Optional[Tuple[int, int]]:
-        """Where the call at an instruction offset ends: code objects say so from Python 3.11."""
+        """Return where the call at an instruction offset ends: code objects say so from Python 3.11."""
         return None

@@ -47,7 +47,7 @@ class Place:
         return self.context.function.code.co_filename
 
     def stack(self) -> List[Place]:
-        """The places of the calls that led here, innermost first."""
+        """Return the places of the calls that led here, innermost first."""
         found: List[Place] = []
         caller = self.context.caller
         while caller is not None and len(found) < _MAX_STACK:
@@ -70,7 +70,7 @@ class Function:
         self._around: Dict[Tuple[LoopText, ...], Tuple[LoopText, ...]] = {}
 
     def loops_at(self, line: int) -> Tuple[Tuple[LoopText, ...], Optional[LoopText]]:
-        """The loops of this function whose bodies hold a line, outermost first, and the loop whose header it is.
+        """Return the loops of this function whose bodies hold a line, outermost first, and the loop whose header it is.
 
         Lines within the same loops are given the same tuple.
         """
@@ -106,7 +106,7 @@ State = Tuple[Tuple[Tuple[int, int], ...], int]
 
 
 def iterations(state: State, index: int) -> Tuple[Tuple[int, int], ...]:
-    """The iterations that run, outermost first; `index` is the innermost loop's."""
+    """Return the iterations that run, outermost first; `index` is the innermost loop's."""
     around, inner = state
     return (*around, (inner, index)) if inner else around
 
@@ -242,11 +242,11 @@ class ThreadLines:
         return [loop for call in self.stack for loop in call.loops]
 
     def iteration(self) -> Tuple[Tuple[int, int], ...]:
-        """The iterations that run, outermost first."""
+        """Return the iterations that run, outermost first."""
         return iterations(self.loop_states[-1], self.loop_indexes[-1])
 
     def where(self, number: int) -> Optional[Place]:
-        """The place that was running when a sequence number was handed out."""
+        """Return the place that was running when a sequence number was handed out."""
         index = bisect.bisect_right(self.starts, number) - 1
         if index < 0:
             return None
@@ -311,7 +311,7 @@ class Tracer:
         return lines
 
     def function(self, code: CodeType) -> Optional[Function]:
-        """What is known of a code object, None for library code."""
+        """Return what is known of a code object, None for library code."""
         name = code.co_filename
         if name in self.foreign:
             return None
@@ -325,7 +325,7 @@ class Tracer:
         return function
 
     def where(self, number: int) -> Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]:
-        """The place and the iterations a sequence number belongs to, this thread's own record first."""
+        """Return the place and the iterations a sequence number belongs to, this thread's own record first."""
         mine = self.lines()
         self.catch_up(mine)
         place = mine.where(number)
@@ -359,7 +359,7 @@ class Tracer:
             lines.advance(now)
 
     def stores(self, name: str, function: str) -> List[Place]:
-        """The places that ran and store into a variable of a function."""
+        """Return the places that ran and store into a variable of a function."""
         found = []
         for text in self.sources.texts():
             for store in text.stores.get(name, ()):
@@ -447,7 +447,8 @@ class Tracer:
     def _next(
         self, lines: ThreadLines, running: List[RunningLoop], activation: Activation, place: Place, frame: FrameType
     ) -> bool:
-        """The end of an iteration of the innermost loop or the beginning of its next one, which is most that loops do.
+        """Return the end of an iteration of the innermost loop or the beginning of its next one, which is most that
+        loops do.
 
         False where something else happens. All in one piece: it is what a loop costs.
         """
@@ -497,7 +498,7 @@ class Tracer:
         return True
 
     def turned(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, number: int) -> bool:
-        """What `_next` does, where a line of a loop that is `turning` does nothing but that; else False."""
+        """Return what `_next` does, where a line of a loop that is `turning` does nothing but that; else False."""
         if loop.waiting:
             place = loop.plain.get(number)
             seen = lines.seen

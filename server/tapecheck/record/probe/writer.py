@@ -41,7 +41,7 @@ class Writer:
         return self._file < 0
 
     def site(self, key: Any, make: Any) -> int:
-        """The number of a site, written the first time; `make` gives its span, function, stack and iteration."""
+        """Return the number of a site, written the first time; `make` gives its span, function, stack and iteration."""
         number = self._sites.get(key)
         if number is None:
             if len(self._sites) >= _MAX_SITES:
