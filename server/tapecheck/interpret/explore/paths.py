@@ -461,7 +461,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
         arguments = function.node.args
         names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
         for name in names[len(args) :]:
-            value = Unknown(name)
+            value = Unknown.named(name)
             if name in hints:
                 machine.torch.opaque_parameters(value, node)
             args.append(value)

@@ -15,9 +15,9 @@ from tapecheck.interpret.objects.containers import known_items, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
-    attribute_of_unknown,
     bound_length,
     derived,
+    length_of_unknown,
     remembered,
     resolved,
     settle_on,
@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     Function,
     Generator,
     Instance,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -58,7 +59,7 @@ def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def length_of(owner: Instance) -> Value:
     """The length of an object nobody knows the length of; while it is gone over, that of the loop."""
     if owner.length is None:
-        owner.length = Unknown("len")
+        owner.length = Unknown.whole("len")
     if isinstance(owner.state, LoaderState) and owner.state.iterated:
         bound_length(owner.length)
     return owner.length
@@ -81,7 +82,7 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(value, (List, Set, Dict)):
         missing = getattr(value, "cut", 0)
         if value.more or missing is None:
-            unknown_length = Unknown("len")
+            unknown_length = Unknown.whole("len")
             unknown_length.bounds = (len(value.items), math.inf)
             return unknown_length
         whole = len(value.items) + missing
@@ -96,19 +97,17 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if isinstance(value.length, int):
             return value.length
         if value.length is None:
-            value.length = Unknown("len")
+            value.length = Unknown.whole("len")
         return value.length
     if isinstance(value, Unknown):
-        length = attribute_of_unknown(value, "__len__()")
-        if isinstance(length, Unknown):
-            length.node, length.data = None, True
-            length.bounds = length.bounds or (0, math.inf)
-            if length.concrete is None and value.truth is False:
-                settle_on(length, 0)
-        return concrete(length)
+        asked = length_of_unknown(value)
+        asked.bounds = asked.bounds or (0, math.inf)
+        if asked.concrete is None and value.truth is False:
+            settle_on(asked, 0)
+        return concrete(asked)
     if isinstance(value, Lib):
-        return remembered(m.world, ("len", value.path), "len")
-    return Unknown("len")
+        return remembered(m.world, ("len", value.path), "len", Kind.WHOLE)
+    return Unknown.whole("len")
 
 
 def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -117,7 +116,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for index, arg in enumerate(args):
         value = concrete(arg)
         if isinstance(value, Tensor):
-            value = Unknown("number")
+            value = Unknown.number()
         if isinstance(value, Unknown):
             start = values[0] if values else 0
             if index == (0 if len(args) == 1 else 1):
@@ -171,7 +170,7 @@ def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     item = following(inner)
     return Stream(
         remaining(inner),
-        lambda index: (first + index if first is not None else Unknown("index"), item(index)),
+        lambda index: (first + index if first is not None else Unknown.whole("index"), item(index)),
         inner.sequential,
     )
 
@@ -275,11 +274,11 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (known_items(m, args[0], node) if args else None)
         if items is None:
-            return Unknown(name)
+            return Unknown.named(name)
         if not items:
             if "default" not in kwargs and m.handlers:
                 raise Signal("ValueError")
-            return kwargs.get("default", Unknown(name))
+            return kwargs.get("default", Unknown.named(name))
         # Of several largest ones it is the first: sorting keeps their order, downwards too.
         places = ordered(m, items, {"key": kwargs.get("key"), "reverse": name == "max"}, node)
         if places is not None:
@@ -296,7 +295,7 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
             if isinstance(item, (Tensor, Instance)):
                 return item
         numbers = all(isinstance(item, (int, float, Unknown)) for item in items)
-        result = derived("number" if numbers else name, name, *items)
+        result = derived(Kind.NUMBER if numbers else Kind.ANY, name, name, *items)
         known = [item for item in items if isinstance(item, (int, float))]
         if numbers and known:
             result.bounds = (-math.inf, min(known)) if name == "min" else (max(known), math.inf)
@@ -315,21 +314,22 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
         if len(args) > 1 or "base" in kwargs:
             base = concrete(args[1] if len(args) > 1 else kwargs["base"])
             if isinstance(value, str) and isinstance(base, int):
-                return computed(m, int, value, base, name="number")
-            return Unknown("number")
+                return computed(m, Kind.WHOLE, int, value, base)
+            return Unknown.number()
         if isinstance(value, Tensor):
-            return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
+            return Unknown.number(m.world.cut("item", node, value, name=value.name))
         if isinstance(value, (int, float, str)):
             try:
                 return kind(value)
             except (ValueError, OverflowError):
                 raise Signal("ValueError") from None
         if isinstance(value, Unknown) and value.node is not None:
-            return Unknown("number", None, m.world.cut("item", node, value, name=value.name))
+            return Unknown.number(m.world.cut("item", node, value, name=value.name))
         if isinstance(value, Instance):
             method = m.find_method(value, f"__{getattr(kind, '__name__', '')}__")
-            return m.call(method, [], {}, node) if method is not None else Unknown("number")
-        result = derived("number", getattr(kind, "__name__", "number"), value)
+            return m.call(method, [], {}, node) if method is not None else Unknown.number()
+        name = getattr(kind, "__name__", "number")
+        result = derived(Kind.WHOLE if kind is int else Kind.NUMBER, "number", name, value)
         result.cuts = cuts_of(value)
         return result
 
@@ -338,7 +338,7 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
 
 def _bool(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = m.known_truth(args[0]) if args else False
-    return truth if truth is not None else (args[0] if isinstance(args[0], Unknown) else Unknown("bool"))
+    return truth if truth is not None else (args[0] if isinstance(args[0], Unknown) else Unknown.plain("bool"))
 
 
 def _str(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -346,11 +346,11 @@ def _str(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _repr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return text_of(m, args[0], node, ("__repr__",)) if args else Unknown("text")
+    return text_of(m, args[0], node, ("__repr__",)) if args else Unknown.text()
 
 
 def _format(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown("text")
+    return formatted(m, args[0], args[1] if len(args) > 1 else "", -1, node) if args else Unknown.text()
 
 
 def _computed(function: Callable[..., Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
@@ -360,8 +360,8 @@ def _computed(function: Callable[..., Any]) -> Callable[[Engine, Args, Kwargs, a
         try:
             known = [plain(arg) for arg in args]
         except NotPlain:
-            return Unknown("number", None, cuts_of(*args))
-        return computed(m, function, *known)
+            return Unknown.number(cuts_of(*args))
+        return computed(m, Kind.ANY, function, *known)
 
     return run
 
@@ -372,20 +372,20 @@ def _abs(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return abs(value)
     if isinstance(value, Instance):
         method = m.find_method(value, "__abs__")
-        return m.call(method, [], {}, node) if method is not None else Unknown("number")
+        return m.call(method, [], {}, node) if method is not None else Unknown.number()
     if isinstance(value, Unknown) and value.node is None and (value.parts is not None or value.data):
-        result = derived("number", "abs", value)
+        result = derived(Kind.NUMBER, "number", "abs", value)
         result.cuts = cuts_of(value)
         return result
     if isinstance(value, (Tensor, Unknown)):
         return m.library.call("torch.abs", [value], {}, node)
-    return Unknown("number")
+    return Unknown.number()
 
 
 def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) == 3:
         return _computed(pow)(m, args, kwargs, node)
-    return m.binary(ast.Pow(), args[0], args[1], node) if len(args) == 2 else Unknown("number")
+    return m.binary(ast.Pow(), args[0], args[1], node) if len(args) == 2 else Unknown.number()
 
 
 def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -394,15 +394,15 @@ def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:
             return round(*values)
         except (TypeError, ValueError, OverflowError):
-            return Unknown("number")
-    result = derived("number", "round", *args)
+            return Unknown.number()
+    result = derived(Kind.NUMBER, "number", "round", *args)
     result.cuts = cuts_of(*args)
     return result
 
 
 def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if len(args) < 2:
-        return Unknown("isinstance")
+        return Unknown.plain("isinstance")
     wanted = list(args[1]) if isinstance(args[1], tuple) else [args[1]]
     results = [m.library.is_instance(args[0], kind) for kind in wanted]
     if any(result is True for result in results):
@@ -412,7 +412,7 @@ def _isinstance(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             names = [kind.path if isinstance(kind, Lib) else getattr(kind, "name", "?") for kind in wanted]
             kinds = tuple(kind if isinstance(kind, Class) else name for kind, name in zip(wanted, names))
             return m.unknown_test(ast.Is(), args[0], ("isinstance", *kinds))
-        return Unknown("isinstance")
+        return Unknown.plain("isinstance")
     return False
 
 
@@ -472,7 +472,7 @@ def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if isinstance(name, str) and owner.attrs and name in owner.attrs:
             return True
         return m.unknown_test(ast.Is(), owner, name)
-    return Unknown("hasattr")
+    return Unknown.plain("hasattr")
 
 
 def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -516,13 +516,13 @@ def _type(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if isinstance(value, (bool, int, float, complex, str, bytes, tuple)):
         return NAMES.get(type(value).__name__, Lib(f"builtins.{type(value).__name__}"))
     if isinstance(value, Queue):
-        return Unknown("type")
+        return Unknown.plain("type")
     if isinstance(value, (List, Dict, Set)):
         kind = "set" if isinstance(value, Set) else value.kind
         return NAMES.get(kind, Lib(f"collections.{kind}"))
     if isinstance(value, Function):
         return Lib("types.FunctionType")
-    return Lib("types.NoneType") if value is None else Unknown("type")
+    return Lib("types.NoneType") if value is None else Unknown.plain("type")
 
 
 def _issubclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -578,7 +578,7 @@ def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value
     def ask(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         source = m.stream(args[0], node) if args else None
         if source is None or source.length() is None:
-            return Unknown("any" if wanted else "all")
+            return Unknown.plain("any" if wanted else "all")
         undecided = isinstance(args[0], Generator) and not args[0].extent.whole
         # It asks no further than the first that decides.
         for item in m.elements(source, node):
@@ -586,7 +586,7 @@ def _quantified(wanted: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value
             if truth is wanted:
                 return wanted
             undecided = undecided or truth is None
-        return Unknown("any") if undecided else not wanted
+        return Unknown.plain("any") if undecided else not wanted
 
     return ask
 
@@ -636,4 +636,7 @@ NAMES: dict[str, Value] = {
         "delattr": _delattr, "exit": unknown,
     }.items()
 }  # fmt: skip
-NAMES.update({"object": Lib("builtins.object"), "NotImplemented": Unknown("NotImplemented"), "__name__": "__main__"})
+NAMES.update({
+    "object": Lib("builtins.object"), "NotImplemented": Unknown("NotImplemented", kind=Kind.NOT_IMPLEMENTED),
+    "__name__": "__main__",
+})  # fmt: skip

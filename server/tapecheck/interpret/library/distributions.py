@@ -67,7 +67,7 @@ class Distributions:
                         owner, name, [], state.at, "yes" if name in ("probs", "logits") else "may"
                     )
             return owner.attrs[name]
-        return Unknown(name) if name == "base_dist" else None
+        return Unknown.named(name) if name == "base_dist" else None
 
     def _sample(self, owner: Instance, node: ast.AST) -> Value:
         cuts: tuple[int, ...] = ()

@@ -104,7 +104,8 @@ def deepspeed_initialize(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST
         optimizer = torch.optimizers.construct("torch.optim.AdamW", [parameters], {}, node)
     engine.attrs.update({"module": model, "optimizer": optimizer})
     engine.state = EngineState(model)
-    return engine, optimizer, given.get("training_data", Unknown("loader")), given.get("lr_scheduler", Unknown("lr"))
+    scheduler = given.get("lr_scheduler", Unknown.plain("lr"))
+    return engine, optimizer, given.get("training_data", Unknown("loader")), scheduler
 
 
 def _engine_backward(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -242,7 +243,8 @@ class _Steps:
             given: Kwargs = {}
             for position, name in enumerate(names):
                 known: dict[str, Value] = {"batch_idx": index, "optimizer_idx": place}
-                given[name] = known.get(name, batch if position == 0 else (index if position == 1 else Unknown(name)))
+                by_place = batch if position == 0 else (index if position == 1 else Unknown.named(name))
+                given[name] = known.get(name, by_place)
             self.hook("on_train_batch_start", batch, index)
             method = self.machine.find_method(self.model, "training_step")
             result = self.machine.call(method, [], given, node)

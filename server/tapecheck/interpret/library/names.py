@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.values import (
+    COUNTED,
     Bound,
     Class,
     Dict,
     Function,
     Generator,
     Instance,
+    Kind,
     Lib,
     List,
     Native,
@@ -70,9 +72,9 @@ def is_instance(value: Value, kind: Value) -> bool | None:
     name = kind.path if isinstance(kind, Lib) else (kind.name if isinstance(kind, (Class, Native)) else "")
     if isinstance(value, Unknown):
         short = name.rsplit(".", 1)[-1]
-        if value.name == "text" and isinstance(kind, (Native, Lib)):
+        if value.kind is Kind.TEXT and isinstance(kind, (Native, Lib)):
             return short in ("str", "Sequence", "Iterable", "object")
-        if value.name in ("number", "len") and short in ("str", "Tensor", "list", "tuple", "dict", "NoneType"):
+        if value.kind in COUNTED and short in ("str", "Tensor", "list", "tuple", "dict", "NoneType"):
             return False
         return None
     if isinstance(value, Instance):

@@ -185,7 +185,7 @@ class Modules:
                 return None
             if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
                 return None
-            model = Unknown(name)
+            model = Unknown.named(name)
             self.torch.opaque_parameters(model, node)
             return model
         return None
@@ -480,7 +480,7 @@ class Modules:
         if name == "keys":
             return List(list(names), more)
         if name == "__len__":
-            return Unknown("len") if more else len(values)
+            return Unknown.whole("len") if more else len(values)
         return List(values, more)
 
     def item(self, owner: Instance, index: Value, node: ast.AST) -> Value:
@@ -488,7 +488,7 @@ class Modules:
         if owner.module:
             names = self.children_names(owner)
             if isinstance(index, str):
-                return owner.attrs.get(index, Unknown(index))
+                return owner.attrs.get(index, Unknown.named(index))
             if isinstance(index, int) and -len(names) <= index < len(names):
                 return owner.attrs[names[index]]
             if isinstance(index, slice):
@@ -532,9 +532,10 @@ class Modules:
         dataset = state.dataset
         if isinstance(dataset, Instance) and dataset.lib == "torch.utils.data.TensorDataset":
             return self._batch_of(dataset)
-        if isinstance(dataset, Instance) and self.machine.find_method(dataset, "__getitem__") is not None:
+        getter = self.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
+        if getter is not None:
             with_grad = list(self.world.grad_modes)
-            sample = self.machine.call(self.machine.find_method(dataset, "__getitem__"), [Unknown("index")], {}, node)
+            sample = self.machine.call(getter, [Unknown.whole("index")], {}, node)
             self.world.grad_modes[:] = with_grad
             return self._collated(sample)
         result = Unknown("batch")

@@ -9,6 +9,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.values import (
     CONSTANTS,
+    COUNTED,
     Args,
     Kwargs,
     List,
@@ -40,8 +41,8 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
     unknowns = [value for value in (left, right) if isinstance(value, Unknown)]
     if any(value.node is not None for value in unknowns):
         return torch.operator(op, left, right, node)
-    counted = all(value.name in ("number", "len") for value in unknowns)
-    result = Unknown("number" if counted else "result", None, cuts_of(*unknowns))
+    counted = all(value.kind in COUNTED for value in unknowns)
+    result = Unknown.number(cuts_of(*unknowns)) if counted else Unknown("result", None, cuts_of(*unknowns))
     # Of a list nobody knows what is in it once it has been stored to.
     result.data = all(value.data for value in unknowns) and not any(isinstance(value, List) for value in (left, right))
     result.parts = (op, left, right)
@@ -59,7 +60,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
             child = unknowns.attribute_of_unknown(owner, name)
             child.node, child.oldest, child.data = None, None, name != "grad"
             return child
-    if owner.name in ("number", "len") and name not in ("item", "mean"):
+    if owner.kind in COUNTED and name not in ("item", "mean"):
         # NumPy's numbers and arrays have these two.
         methods.expects_tensor(torch.machine, name, node)
     return unknowns.attribute_of_unknown(owner, name)
@@ -148,7 +149,7 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
         return owner
     if name in ("parameters", "named_parameters", "trainable_parameters"):
         leaf = opaque_parameters(torch, owner, node)
-        return List([(Unknown("name"), leaf) if name == "named_parameters" else leaf], more=True)
+        return List([(Unknown.plain("name"), leaf) if name == "named_parameters" else leaf], more=True)
     if name in (
         "to",
         "cuda",
@@ -164,8 +165,7 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
     ):
         return owner
     if name in ("item", "tolist", "numpy"):
-        result = Unknown(
-            "number", None, world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name)
+        result = Unknown.number(world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name)
         )
         result.data = True
         return result

@@ -105,7 +105,7 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
         and not args[0].items
     ):
         # torch would raise: the list was filled where the dry run did not see it.
-        return Unknown(name)
+        return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
     bound = bind(narrowed, args, kwargs)
     # `linspace` takes tensors too; of numbers it makes a leaf like any other factory.
@@ -459,11 +459,11 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
     if fact.outputs.startswith("("):
         return _structured(fact.outputs, output)
     if fact.outputs == "number":
-        return Unknown("number", None, result.cuts)
+        return Unknown.number(result.cuts)
     if fact.outputs == "none":
         return None
     if fact.outputs in ("bool", "str", "size", "other", "dict"):
-        return Unknown(fact.outputs)
+        return Unknown.named(fact.outputs)
     return result
 
 

@@ -44,7 +44,7 @@ class Optimizers:
         if name == "AveragedModel":
             return averaging.averaged_model(self.torch.nn, args, kwargs, node)
         if ".swa_utils." in path:
-            return Instance(None, "torch.optim.lr_scheduler") if name == "SWALR" else Unknown(name)
+            return Instance(None, "torch.optim.lr_scheduler") if name == "SWALR" else Unknown.named(name)
         owner = Instance(None, path)
         self.initialize(owner, args, kwargs, node)
         return owner
@@ -62,7 +62,9 @@ class Optimizers:
         )
         second = args[1] if len(args) > 1 else kwargs.get("defaults")
         defaults = (
-            second if isinstance(second, Dict) else Dict({"lr": kwargs.get("lr", second or Unknown("lr"))}, more=True)
+            second
+            if isinstance(second, Dict)
+            else Dict({"lr": kwargs.get("lr", second or Unknown.plain("lr"))}, more=True)
         )
         groups: list[Value] = []
         listed = isinstance(source, (List, tuple, Stream))
@@ -112,7 +114,7 @@ class Optimizers:
 
     def attribute(self, owner: Instance, name: str) -> Value:
         if owner.lib == "torch.optim.lr_scheduler":
-            return Native(name, lambda m, args, kwargs, at: Unknown(name))
+            return Native(name, lambda m, args, kwargs, at: Unknown.named(name))
         if name == "__init__":
             return Native(name, lambda m, args, kwargs, at: self.initialize(owner, args, kwargs, at))
         if name == "step":
@@ -129,7 +131,7 @@ class Optimizers:
             "register_step_post_hook",
             "register_step_pre_hook",
         ):
-            return Native(name, lambda m, args, kwargs, at: Unknown(name))
+            return Native(name, lambda m, args, kwargs, at: Unknown.named(name))
         return None
 
     def _add_group(self, owner: Instance, args: Args, node: ast.AST) -> Value:

@@ -232,7 +232,7 @@ class Libraries:
                 result.attrs[key] = self.deep_copy(item, node, memo)
             result.stores, result.stamps = dict(value.stores), dict(value.stamps)
         elif isinstance(value, Unknown):
-            result = Unknown(value.name, None, value.cuts)
+            result = Unknown(value.name, None, value.cuts, value.kind)
             result.data = value.data
             if value.leaf is not None:
                 self.torch.opaque_parameters(result, node)

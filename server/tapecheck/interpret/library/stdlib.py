@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Function,
     Generator,
     Instance,
+    Kind,
     Kwargs,
     Native,
     Signal,
@@ -44,17 +45,17 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
         values = [concrete(arg) for arg in args]
         if callable(function) and values and all(isinstance(value, (int, float)) for value in values):
             if path in ("math.factorial", "math.comb", "math.perm") and any(abs(value) > 1_000 for value in values):
-                return Unknown("number")
+                return Unknown.number()
             try:
                 return function(*values)
             except (ValueError, OverflowError, TypeError):
-                return Unknown("number")
+                return Unknown.number()
         if path in ("math.prod", "math.fsum", "math.dist") and callable(function):
             try:
-                return computed(m, function, *(plain(arg) for arg in args), name="number")
+                return computed(m, Kind.NUMBER, function, *(plain(arg) for arg in args))
             except NotPlain:
-                return Unknown("number", None, cuts_of(*args))
-        return Unknown("number", None, cuts_of(*args))
+                return Unknown.number(cuts_of(*args))
+        return Unknown.number(cuts_of(*args))
     handler = _STANDARD.get(path)
     if handler is None and path.startswith("operator."):
         handler = _operator(path[9:])
@@ -114,7 +115,7 @@ def _singledispatch(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Val
         first = given[0] if given else None
         if isinstance(first, Function):
             annotation = next((p.annotation for p in first.node.args.args), None)
-            kind = m2.eval(annotation, first.env) if annotation is not None else Unknown("type")
+            kind = m2.eval(annotation, first.env) if annotation is not None else Unknown.plain("type")
             table.append((kind, first))
             return first
         if len(given) > 1:
@@ -234,7 +235,7 @@ def _count(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     start = concrete(args[0] if args else kwargs.get("start", 0))
     step = concrete(args[1] if len(args) > 1 else kwargs.get("step", 1))
     known = isinstance(start, (int, float)) and isinstance(step, (int, float))
-    return Stream(lambda: None, lambda index: start + index * step if known else Unknown("count"))
+    return Stream(lambda: None, lambda index: start + index * step if known else Unknown.plain("count"))
 
 
 def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -272,7 +273,7 @@ def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Engine
         named = {key: concrete(value) for key, value in kwargs.items() if key != "**"}
         plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
         if not plain or not all(whole for _, whole in listed):
-            return Unknown(function.__name__)
+            return Unknown.named(function.__name__)
         made = list(itertools.islice(function(*(items for items, _ in listed), *numbers, **named), _MAX_COMBINED + 1))
         return m.stream(m.new_list(made[:_MAX_COMBINED], node, len(made) > _MAX_COMBINED), node)
 
@@ -459,7 +460,7 @@ def _truth(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _not(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     truth = machine.known_truth(args[0])
-    return Unknown("not") if truth is None else not truth
+    return Unknown.plain("not") if truth is None else not truth
 
 
 def _item(machine: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -62,7 +62,7 @@ def _extra(torch: Torch, owner: Tensor, name: str) -> Value:
     if owner.extra is None:
         owner.extra = {}
     if name not in owner.extra:
-        made = Unknown(name)
+        made = Unknown.named(name)
         made.data = True
         owner.extra[name] = made
     return owner.extra[name]
@@ -121,7 +121,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         how = "numpy" if name == "numpy" else "item"
         if name == "numpy" and owner.graph == "yes":
             torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        result = Unknown("number", None, world.cut(how, node, owner, name=owner.name))
+        result = Unknown.number(world.cut(how, node, owner, name=owner.name))
         result.data = True
         return result
     if name == "zero_":
@@ -181,7 +181,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
         if args:
             owner.hooks.append(args[0])
             torch.autograd.hooked.append((owner, args[0]))
-        return Unknown("handle")
+        return Unknown.plain("handle")
     if name in ("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"):
         return factory(torch, name, args, kwargs, node)
     if name in ("uniform_", "normal_", "zero_", "fill_", "copy_", "bernoulli_", "exponential_", "random_") and (
@@ -308,7 +308,7 @@ def to_numpy(torch: Torch, path: str, args: Args, kwargs: Kwargs, node: ast.AST)
     cuts: tuple[int, ...] = ()
     for value in [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]:
         cuts = merge_cuts(torch.world.cut("numpy", node, value, name=getattr(value, "name", "")), cuts)
-    result = Unknown("numpy", None, cuts)
+    result = Unknown.plain("numpy", cuts)
     result.data = True
     return result
 
@@ -319,7 +319,7 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
     if isinstance(target, Tensor) and name.endswith("_"):
         torch.world.change(target, node, f"init.{name}", grad_mode="no")
         return target
-    return Unknown(name) if not isinstance(target, Tensor) else target
+    return Unknown.named(name) if not isinstance(target, Tensor) else target
 
 
 def distribution_parameters(torch: Torch, value: Value) -> list[Value]:

@@ -11,6 +11,7 @@ from tapecheck.interpret.library import averaging
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState, ScalerState
 from tapecheck.interpret.values import (
+    COUNTED,
     Args,
     Bound,
     Context,
@@ -273,7 +274,7 @@ def _load(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     value = args[0] if args else None
-    if isinstance(value, Unknown) and value.name not in ("number", "len"):
+    if isinstance(value, Unknown) and value.kind not in COUNTED:
         return torch.machine.unknown_test(ast.Is(), value, "tensor")
     return isinstance(value, Tensor)
 

@@ -20,6 +20,7 @@ from tapecheck.interpret.library import (
     transforms,
 )
 from tapecheck.interpret.values import (
+    COUNTED,
     INERT,
     Args,
     Dict,
@@ -97,7 +98,7 @@ class Torch:
         if isinstance(value, Unknown):
             if value.node is not None:
                 return "tensor"
-            return "number" if value.name == "number" else "?"
+            return "number" if value.kind in COUNTED else "?"
         if isinstance(value, (List, tuple)):
             items = value.items if isinstance(value, List) else list(value)
             if any(isinstance(item, Tensor) or (isinstance(item, Unknown) and item.node is not None) for item in items):

@@ -63,7 +63,7 @@ def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, 
         if exists == "no":
             return torch.world.data(short)
         if not carriers:
-            return Unknown(short)
+            return Unknown.named(short)
         # A derivative of what is linear in its inputs has no graph.
         return torch.world.build(short, node, carriers, keeps="may", linked="may", exists="may")
 
@@ -131,7 +131,7 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     computed = [] if create is False else torch.tensors(result)
     if short in ("jacobian", "hessian"):
         if isinstance(inputs, tuple) or isinstance(result, tuple):
-            nested = Unknown(short)
+            nested = Unknown.named(short)
             nested.data = create is False
             return nested if create is False else torch.opaque_result(short, list(computed), {}, node)
         return _derivative(torch, short, computed, inputs, node)

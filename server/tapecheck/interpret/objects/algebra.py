@@ -53,7 +53,7 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         try:
             return constants.arithmetic(machine, op, operator.mod, left, constants.plain(right))
         except constants.NotPlain:
-            return Unknown("text")
+            return Unknown.text()
     return Unknown("result")
 
 
@@ -122,7 +122,7 @@ def set_operation(machine: Engine, name: str, owner: Value, others: Args, node: 
         listed = known_items(machine, other, node)
         right = None if listed is None else _as_set(Set(listed))
         if items is None or right is None:
-            return Unknown("set" if not name.startswith("is") else "test")
+            return Unknown.plain("test") if name.startswith("is") else Unknown("set")
         if name.startswith("is"):
             return bool(getattr(set(items), name)(set(right)))
         # Python keeps no order here; the dry run keeps that of the left side.
@@ -151,7 +151,7 @@ def set_update_by(name: str) -> Callable[[Engine, Set, Args, Kwargs, ast.AST], V
 def set_comparison(op: ast.cmpop, left: Value, right: Value) -> Value:
     items, others = _as_set(left), _as_set(right)
     if items is None or others is None or type(op) not in _SET_TESTS:
-        return Unknown("test")
+        return Unknown.plain("test")
     return bool(_SET_TESTS[type(op)](set(items), set(others)))
 
 
@@ -173,15 +173,15 @@ def ordering(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: as
     if isinstance(left, (List, tuple)) and isinstance(right, (List, tuple)) and type(op) in _SET_TESTS:
         ours, theirs = known_items(machine, left, node), known_items(machine, right, node)
         if ours is None or theirs is None:
-            return Unknown("test")
+            return Unknown.plain("test")
         for mine, other in zip(ours, theirs):
             same = machine.known_truth(machine.compare(ast.Eq(), mine, other, node))
             if same is None:
-                return Unknown("test")
+                return Unknown.plain("test")
             if not same:
                 return machine.compare(op, mine, other, node)
         return bool(_SET_TESTS[type(op)](len(ours), len(theirs)))
-    return Unknown("test")
+    return Unknown.plain("test")
 
 
 def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:

@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Dict,
     Generator,
     Instance,
+    Kind,
     Kwargs,
     List,
     Range,
@@ -76,8 +77,10 @@ def lifted(value: Any) -> Value:
     return Unknown("value")
 
 
-def computed(machine: Engine, function: Callable[..., Any], *args: Any, name: str = "result", **kwargs: Any) -> Value:
-    """What a function of Python's own gives for known arguments.
+def computed(
+    machine: Engine, kind: Kind, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Value:
+    """What a function of Python's own gives for known arguments; `kind` is what is known of it where it raises.
 
     Where it raises, the program raises if it looks out for exceptions; else nothing is known: an argument may only
     have been settled on.
@@ -87,7 +90,7 @@ def computed(machine: Engine, function: Callable[..., Any], *args: Any, name: st
     except _ERRORS as error:
         if machine.handlers:
             raise Signal(type(error).__name__, None, str(error)[:80]) from None
-        return Unknown(name)
+        return Unknown(kind.value, None, (), kind)
 
 
 def arithmetic(
@@ -97,21 +100,21 @@ def arithmetic(
     if function is None:
         return Unknown("result")
     if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > 1_000:
-        return Unknown("number")
+        return Unknown.number()
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
         text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
         if not isinstance(count, int) or not isinstance(text, (str, bytes)) or count * len(text) > _MAX_TEXT:
-            return Unknown("text")
+            return Unknown.text()
     if any(isinstance(side, int) and side.bit_length() > _MAX_BITS for side in (left, right)):
-        return Unknown("number")
+        return Unknown.number()
     if isinstance(op, ast.Mod) and isinstance(left, str) and _WIDE.search(left):
-        return Unknown("text")
+        return Unknown.text()
     try:
         return function(left, right)
     except (ArithmeticError, TypeError, ValueError) as error:
         if machine.handlers:
             raise Signal(type(error).__name__) from None
-        return Unknown("text" if isinstance(left, str) else "result")
+        return Unknown.text() if isinstance(left, str) else Unknown("result")
 
 
 def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -122,14 +125,14 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
         values = [plain(arg) for arg in args]
         named = {key: plain(value) for key, value in kwargs.items()}
     except NotPlain:
-        return Unknown("text")
+        return Unknown.text()
     if any(isinstance(value, int) and abs(value) > _MAX_TEXT for value in values):
-        return Unknown("text")
+        return Unknown.text()
     if sum(len(value) for value in (owner, *values) if isinstance(value, (str, bytes, list))) > _MAX_TEXT:
-        return Unknown("text")
+        return Unknown.text()
     if name not in _METHODS or (name == "format" and _WIDE.search(owner)):
-        return Unknown("text")
-    return computed(machine, getattr(type(owner), name, _missing), owner, *values, name="text", **named)
+        return Unknown.text()
+    return computed(machine, Kind.TEXT, getattr(type(owner), name, _missing), owner, *values, **named)
 
 
 def _missing(*args: Any) -> None:
@@ -147,13 +150,13 @@ def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...]
         arguments = value.args
         if arguments is not None and "__str__" in names and all(isinstance(item, CONSTANTS) for item in arguments):
             return str(arguments[0]) if len(arguments) == 1 else str(tuple(arguments))
-        return Unknown("text")
+        return Unknown.text()
     try:
         known = plain(value)
     except NotPlain:
-        return Unknown("text")
+        return Unknown.text()
     text = str(known) if "__str__" in names else repr(known)
-    return text if len(text) <= _MAX_TEXT else Unknown("text")
+    return text if len(text) <= _MAX_TEXT else Unknown.text()
 
 
 def formatted(machine: Engine, value: Value, spec: Value, conversion: int, node: ast.AST) -> Value:
@@ -165,12 +168,12 @@ def formatted(machine: Engine, value: Value, spec: Value, conversion: int, node:
     if not spec:
         return value
     if not isinstance(spec, str) or _WIDE.search(spec):
-        return Unknown("text")
+        return Unknown.text()
     try:
         known = plain(value)
     except NotPlain:
-        return Unknown("text")
-    return computed(machine, format, known, spec, name="text")
+        return Unknown.text()
+    return computed(machine, Kind.TEXT, format, known, spec)
 
 
 _METHODS = frozenset((

@@ -10,9 +10,9 @@ from tapecheck.interpret.objects import constants, windows
 from tapecheck.interpret.objects.equality import hashable, unkey, unsure_keys
 from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
-    attribute_of_unknown,
     bound_length,
     item_of_unknown,
+    length_of_unknown,
     place_of_unknown,
     settle_on,
 )
@@ -124,7 +124,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
         keys = list(value_now.items)
         return Stream(
             lambda: None if value_now.more else len(keys),
-            lambda index: unkey(keys[index]) if index < len(keys) else Unknown("key"),
+            lambda index: unkey(keys[index]) if index < len(keys) else Unknown.plain("key"),
         )
     if isinstance(value_now, Range):
         return Stream(lambda: len(value_now), lambda index: value_now.start + index * value_now.step)
@@ -137,7 +137,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
         return _generator_stream(machine, value_now)
     if isinstance(value, Unknown):
         child = value
-        size = attribute_of_unknown(child, "__len__()")
+        size = length_of_unknown(child)
         if child.truth is False and size.concrete is None:
             settle_on(size, 0)
         if bound_length(size) and child.truth is None:
@@ -153,7 +153,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
                 fresh[index] = made
             return fresh[index]
 
-        length = attribute_of_unknown(child, "__len__()")
+        length = length_of_unknown(child)
 
         def known_length() -> int | None:
             # Whoever has asked for the length reckons with it: the loop has to come to that end.
@@ -282,7 +282,7 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
             owner.items[key] = value
             return value
         if owner.kind == "counter":
-            return Unknown("number") if owner.more or unsure_keys(owner) else 0
+            return Unknown.number() if owner.more or unsure_keys(owner) else 0
         if not owner.more and isinstance(index, CONSTANTS) and not unsure_keys(owner):
             machine.wrong("KeyError", node)
         if not isinstance(index, CONSTANTS) and owner.items:
@@ -300,11 +300,11 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
         try:
             return owner[index]
         except (IndexError, TypeError):
-            return Unknown("text")
+            return Unknown.text()
     if isinstance(owner, Unknown):
         return item_of_unknown(owner, index)
     if isinstance(owner, Class) and owner.members is not None:
-        return owner.members.get(str(index), Unknown(owner.name))
+        return owner.members.get(str(index), Unknown.named(owner.name))
     if isinstance(owner, (Class, Lib, Function)):
         return owner
     return Unknown("item")

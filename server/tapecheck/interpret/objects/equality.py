@@ -255,7 +255,7 @@ class _Fields(_Identity):
 def unkey(key: Any) -> Value:
     """The value that a dict key stands for."""
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
-        return key[1].value if isinstance(key[1], _Identity) else Unknown("key")
+        return key[1].value if isinstance(key[1], _Identity) else Unknown.plain("key")
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "lib":
         return Lib(key[1])
     if isinstance(key, tuple):

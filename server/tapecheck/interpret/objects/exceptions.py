@@ -28,7 +28,7 @@ def object_of(raised: Signal) -> Value:
     """The object that `except ... as` binds, made where the exception came from torch or Python itself."""
     if raised.value is None:
         made = Instance(None, f"builtins.{raised.kind}")
-        made.args = [raised.message] if raised.message else [Unknown("text")]
+        made.args = [raised.message] if raised.message else [Unknown.text()]
         raised.value = made
     elif isinstance(raised.value, (Lib, Class)):
         # `raise ValueError` raises an object of that class.

@@ -74,7 +74,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
         if isinstance(owner, (int, float)) and name in ("real", "imag"):
             return getattr(owner, name)
         if name in ("value", "name"):
-            return owner if name == "value" else Unknown("text")
+            return owner if name == "value" else Unknown.text()
         expects_tensor(machine, name, node)
         return Native(name, lambda m, args, kwargs, at: constants.method_of_constant(m, owner, name, args, kwargs))
     if isinstance(owner, Native) and owner.name in TYPE_NAMES:
@@ -98,12 +98,12 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
         if name in ("close", "aclose"):
             return Native(name, lambda m, args, kwargs, at: m.close(owner))
     if isinstance(owner, slice):
-        return getattr(owner, name, Unknown(name))
+        return getattr(owner, name, Unknown.named(name))
     if isinstance(owner, tuple) and name in _PARTS and _PARTS[name] < len(owner):
         return owner[_PARTS[name]]
     if isinstance(owner, tuple):
         expects_tensor(machine, name, node)
-    return Unknown(name)
+    return Unknown.named(name)
 
 
 def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
@@ -136,7 +136,7 @@ def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
     """A method that is not modelled: what the container holds afterwards is not known."""
     if not name.startswith(_HARMLESS):
         owner.more = True
-    return Unknown(name)
+    return Unknown.named(name)
 
 
 def _list_sort(m: Engine, owner: List, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -250,17 +250,17 @@ def _same_as(m: Engine, owner: List | tuple[Value, ...], args: Args, node: ast.A
 def _index(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     for place, same in enumerate(_same_as(m, owner, args, node)):
         if same is None or len(args) > 1:
-            return Unknown("number")
+            return Unknown.number()
         if same:
             return place
     if not getattr(owner, "more", False) and m.handlers:
         raise Signal("ValueError")
-    return Unknown("number")
+    return Unknown.number()
 
 
 def _count(m: Engine, owner: List | tuple[Value, ...], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     same = _same_as(m, owner, args, node)
-    return Unknown("number") if None in same or getattr(owner, "more", False) else same.count(True)
+    return Unknown.number() if None in same or getattr(owner, "more", False) else same.count(True)
 
 
 def nothing(*args: Any) -> Value:
@@ -381,7 +381,7 @@ def _elements(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 def _total(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     counts = [concrete(value) for value in owner.items.values()]
     known = not owner.more and all(isinstance(count, (int, float)) for count in counts)
-    return sum(counts) if known else Unknown("number")
+    return sum(counts) if known else Unknown.number()
 
 
 def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -451,8 +451,8 @@ _METHODS: dict[tuple[type, str], Callable[..., Value]] = {
     (List, "__setitem__"): lambda m, owner, args, kwargs, node: set_item(m, owner, args[0], args[1], node),
     (Dict, "__delitem__"): lambda m, owner, args, kwargs, node: delete_item(m, owner, args[0]),
     (Dict, "__contains__"): lambda m, owner, args, kwargs, node: contains(m, owner, args[0]),
-    (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
-    (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown("len") if owner.more else len(owner.items),
+    (Dict, "__len__"): lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
+    (List, "__len__"): lambda m, owner, args, kwargs, node: Unknown.whole("len") if owner.more else len(owner.items),
     (Dict, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
     (List, "__iter__"): lambda m, owner, args, kwargs, node: stream(m, owner, node),
     (Queue, "put"): queues.put, (Queue, "put_nowait"): queues.put, (Queue, "get"): queues.get,

@@ -14,6 +14,7 @@ from tapecheck.interpret.values import (
     Field,
     Function,
     Instance,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -122,7 +123,7 @@ def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, 
     given = list(args)
     for field in fields:
         if not field.init:
-            value = Unknown(field.name)
+            value = Unknown.named(field.name)
         elif given and not field.keyword:
             values[field.name] = given.pop(0)
             continue
@@ -130,7 +131,7 @@ def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, 
             values[field.name] = kwargs[field.name]
             continue
         else:
-            value = Unknown(field.name)
+            value = Unknown.named(field.name)
         if field.factory is not None:
             value = machine.call(field.factory, [], {}, node)
         elif field.given:
@@ -163,7 +164,7 @@ def compared(owner: Instance) -> tuple[Value, ...] | None:
     cls = owner.cls
     if cls is None or cls.kind != "dataclass" or cls.options.get("eq") is False:
         return None
-    return tuple(owner.attrs.get(field.name, Unknown(field.name)) for field in cls.fields or () if field.compare)
+    return tuple(owner.attrs.get(field.name, Unknown.named(field.name)) for field in cls.fields or () if field.compare)
 
 
 def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -> Value:
@@ -171,7 +172,7 @@ def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -
     names = [field.name for field in owner.cls.fields or ()]
     if name in names:
         place = names.index(name)
-        return owner[place] if place < len(owner) else Unknown(name)
+        return owner[place] if place < len(owner) else Unknown.named(name)
     if name == "_replace":
         return Native(
             name,
@@ -182,7 +183,7 @@ def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -
     if name == "_asdict":
         return Native(name, lambda m, args, kwargs, at: Dict(dict(zip(names, owner)), born=m.world.clock))
     found = machine.class_attribute(owner.cls, name, owner, node)
-    return None if isinstance(found, Unknown) and found.name == "missing" else found
+    return None if isinstance(found, Unknown) and found.kind is Kind.MISSING else found
 
 
 def class_attribute(machine: Engine, cls: Class, name: str) -> Value:
@@ -257,7 +258,7 @@ def _is_dataclass(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     owner = args[0] if args else None
     cls = owner.cls if isinstance(owner, Instance) else owner
     if isinstance(owner, Unknown):
-        return Unknown("test")
+        return Unknown.plain("test")
     return isinstance(cls, Class) and cls.kind == "dataclass"
 
 
@@ -329,7 +330,7 @@ def member_of(machine: Engine, cls: Class, value: Value, node: ast.AST) -> Value
             return member
     if isinstance(value, CONSTANTS) and machine.handlers:
         raise Signal("ValueError")
-    return Unknown(cls.name)
+    return Unknown.named(cls.name)
 
 
 FUNCTIONS = {

@@ -9,12 +9,11 @@ from collections.abc import Hashable
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
-from tapecheck.interpret.values import CONSTANTS, List, Unknown, Value
+from tapecheck.interpret.values import CONSTANTS, Kind, List, Unknown, Value
 from tapecheck.interpret.world import World
 
 _MOST = 1_000
 _MOST_ITEMS = 16
-_WHOLE = frozenset(["len", "__len__()", "index", "int"])
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
 
@@ -31,6 +30,14 @@ def attribute_of_unknown(owner: Unknown, name: str) -> Value:
         child.owner, child.attr = owner, name
         owner.attrs[name] = child
     return owner.attrs[name]
+
+
+def length_of_unknown(owner: Unknown) -> Unknown:
+    """The length of an unknown value, the same whenever it is asked for."""
+    if owner.length is None:
+        owner.length = Unknown(f"len({owner.name})", None, owner.cuts, Kind.WHOLE)
+        owner.length.parts = ("len", owner)
+    return owner.length
 
 
 def item_of_unknown(owner: Unknown, index: Value) -> Value:
@@ -112,20 +119,19 @@ def _steady(part: Value) -> bool:
     return isinstance(part, CONSTANTS)
 
 
-def derived(name: str, what: str, *parts: Value) -> Unknown:
+def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
     """An unknown that is worked out from other values: `what` says how."""
-    result = Unknown(name)
+    result = Unknown(name, None, (), kind)
     result.parts = (what, *parts)
     result.data = True
     return result
 
 
-def remembered(world: World, key: Hashable, name: str) -> Unknown:
+def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) -> Unknown:
     """The unknown that stands for something outside the program, the same whenever it is asked for."""
     value = world.known.get(key)
     if value is None:
-        value = world.known[key] = Unknown(name)
-        value.data = True
+        value = world.known[key] = Unknown(name, None, (), kind)
     return value
 
 
@@ -139,17 +145,12 @@ def settled(value: Unknown, answer: bool) -> None:
             settle_on(owner, constant)
     elif isinstance(constant, (int, float)):
         low, high = owner.bounds or (-math.inf, math.inf)
-        whole = is_whole(owner)
+        whole = owner.kind is Kind.WHOLE
         if (kind == "Gt") == answer:
             low = max(low, _next(constant, 1, whole) if kind == "Gt" else constant)
         else:
             high = min(high, constant if kind == "Gt" else _next(constant, -1, whole))
         owner.bounds = (low, high)
-
-
-def is_whole(value: Unknown) -> bool:
-    """Whether an unknown number is known to be an int: a length, an index, what `int()` gave."""
-    return value.name in _WHOLE or value.name.rpartition(".")[2] in _WHOLE or (value.parts or ("",))[0] in _WHOLE
 
 
 def _next(constant: float, direction: int, whole: bool) -> float:

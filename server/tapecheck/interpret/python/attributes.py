@@ -14,6 +14,7 @@ from tapecheck.interpret.values import (
     Dict,
     Function,
     Instance,
+    Kind,
     Lib,
     Module,
     Native,
@@ -44,7 +45,7 @@ def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Va
         if name in owner.env.vars:
             return owner.env.vars[name]
         if not owner.folders:
-            return Unknown(name)
+            return Unknown.named(name)
         inner = machine.submodule(owner, name)
         return inner if inner is not None else machine.library.constant(Lib(f"{owner.name}.{name}"))
     if isinstance(owner, Class):
@@ -65,7 +66,7 @@ def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Va
         if isinstance(owner, Wrapped) and owner.kind == "cache" and name == "cache_clear":
             memory: Dict = owner.extra
             return Native(name, lambda m, args, kwargs, at: memory.items.clear())
-        return Unknown(name)
+        return Unknown.named(name)
     return methods.attribute(machine, owner, name, node)
 
 
@@ -81,7 +82,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
         return owner.cls if owner.cls is not None else Lib(owner.lib)
     if owner.cls is not None:
         value = class_attribute(machine, owner.cls, name, owner, node)
-        if not isinstance(value, Unknown) or value.name != "missing":
+        if not isinstance(value, Unknown) or value.kind is not Kind.MISSING:
             return value
     inner = owner.inner
     if inner is not None:
@@ -99,7 +100,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
             return machine.call(fallback, [name], {}, node)
     if complete(machine, owner):
         machine.wrong("AttributeError", node)
-    value = Unknown(name)
+    value = Unknown.named(name)
     attrs[name] = value
     return value
 
@@ -134,8 +135,8 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
     if known is not None:
         return known
     if isinstance(receiver, Class):
-        return Unknown(name)
-    return Unknown("missing")
+        return Unknown.named(name)
+    return Unknown("missing", kind=Kind.MISSING)
 
 
 def bind(machine: Engine, value: Value, receiver: Value, node: ast.AST) -> Value:

@@ -15,6 +15,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Kind,
     List,
     Queue,
     Range,
@@ -163,7 +164,7 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
         except TypeError:
             if machine.handlers:
                 raise Signal("TypeError") from None
-            return Unknown("comparison")
+            return Unknown.plain("comparison")
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return unknown_test(machine, op, left, right)
     if isinstance(left, Instance) or isinstance(right, Instance):
@@ -173,7 +174,7 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
     if isinstance(op, (ast.Eq, ast.NotEq)):
         same = equality.equal(left, right, machine)
         if same is None:
-            return Unknown("test")
+            return Unknown.plain("test")
         return same if isinstance(op, ast.Eq) else not same
     if isinstance(left, Set) or isinstance(right, Set):
         return algebra.set_comparison(op, left, right)
@@ -189,7 +190,7 @@ def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, 
         method = machine.find_method(owner, wanted)
         if method is not None:
             result = machine.call(method, [other], {}, node)
-            if not (isinstance(result, Unknown) and result.name == "NotImplemented"):
+            if not (isinstance(result, Unknown) and result.kind is Kind.NOT_IMPLEMENTED):
                 return result
     if isinstance(op, ast.NotEq):
         same = _compare_objects(machine, ast.Eq(), left, right, node)
@@ -212,7 +213,7 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
     key = (positive.__name__, unknowns.expression(left), unknowns.expression(right))
     value = machine.world.known.get(key)
     if value is None:
-        value = machine.world.known[key] = Unknown("test")
+        value = machine.world.known[key] = Unknown.plain("test")
         # The parts keep what the key speaks of alive.
         value.parts = (f"test {positive.__name__}", left, right)
         if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
@@ -226,6 +227,6 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
             value.truth = False
     if positive is kind:
         return value
-    result = Unknown("not")
+    result = Unknown.plain("not")
     result.negated = value
     return result

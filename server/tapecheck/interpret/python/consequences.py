@@ -15,8 +15,8 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
-from tapecheck.interpret.objects.unknowns import expression, is_whole
-from tapecheck.interpret.values import CONSTANTS, Class, List, Unknown, Value
+from tapecheck.interpret.objects.unknowns import expression
+from tapecheck.interpret.values import CONSTANTS, COUNTED, Class, Kind, List, Unknown, Value
 from tapecheck.interpret.world import World
 
 _MOST_FACTS = 10
@@ -152,13 +152,6 @@ def _all_hold(facts: list[Fact], given: dict[int, Any]) -> bool:
         return False
 
 
-def _parts(value: Unknown) -> tuple[Any, ...] | None:
-    """What an unknown is worked out from, the length of an unknown included."""
-    if value.parts is None and value.owner is not None and value.attr == "__len__()":
-        return ("len", value.owner)
-    return value.parts
-
-
 def _atoms(value: Value) -> dict[int, Unknown]:
     """The unknowns that a test is about in the end, by id."""
     found: dict[int, Unknown] = {}
@@ -167,7 +160,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
     while stack:
         current = stack.pop()
         if isinstance(current, Unknown):
-            parts = _parts(current)
+            parts = current.parts
             if parts is None:
                 # What follows from a part that a test has settled on is found from that part's own parts.
                 if current.concrete is None:
@@ -196,7 +189,7 @@ def _worked_out(value: Value, given: dict[int, Any]) -> Any:
         return tuple(_worked_out(item, given) for item in (value if isinstance(value, tuple) else value.items))
     if not isinstance(value, Unknown):
         return value
-    parts = _parts(value)
+    parts = value.parts
     if parts is None:
         return given[id(value)] if value.concrete is None else value.concrete
     name = parts[0]
@@ -248,7 +241,7 @@ class _Constants:
     def _collect(self, value: Value) -> None:
         if isinstance(value, Unknown):
             self._collect(value.concrete)
-            parts = _parts(value)
+            parts = value.parts
             self.combined = self.combined or (parts is not None and parts[0] in _ARITHMETIC)
             self.divided = self.divided or (parts is not None and parts[0] in ("Mod", "FloorDiv"))
             if parts is not None and parts[0] == "test In" and isinstance(parts[1], CONSTANTS):
@@ -270,11 +263,11 @@ class _Constants:
 
     def examples(self, atom: Unknown) -> list[Any]:
         """Values that an unknown may have."""
-        numbers = list(dict.fromkeys(self._numbers(is_whole(atom))))
+        numbers = list(dict.fromkeys(self._numbers(atom.kind is Kind.WHOLE)))
         if atom.bounds is not None:
             low, high = atom.bounds
             numbers = [number for number in numbers if low <= number <= high]
-        if atom.name in ("number", "len") or is_whole(atom):
+        if atom.kind in COUNTED:
             found: list[Any] = numbers
         else:
             found = [*numbers, *dict.fromkeys(self._texts()), *self.others, *self._kinds(), *self._containers()]

@@ -17,6 +17,7 @@ from tapecheck.interpret.values import (
     Dict,
     Env,
     Instance,
+    Kind,
     Kwargs,
     Lib,
     List,
@@ -65,7 +66,7 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
                 return found
     if env.globals.starred is None:
         machine.wrong("NameError" if env is env.globals else "UnboundLocalError", node)
-    value = Unknown(name)
+    value = Unknown.named(name)
     env.globals.vars[name] = value
     return value
 
@@ -137,7 +138,7 @@ def _bin_op(machine: Engine, node: ast.BinOp, env: Env) -> Value:
 def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         if isinstance(left, str) and isinstance(op, ast.Mod):
-            return Unknown("text")
+            return Unknown.text()
         if isinstance(left, Instance) or isinstance(right, Instance):
             result = _dunder(machine, op, left, right, node)
             if result is not None:
@@ -148,7 +149,7 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
         return constants.arithmetic(machine, op, _BINARY.get(type(op)), left, right)
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         if isinstance(left, str) or isinstance(right, str):
-            return Unknown("text")
+            return Unknown.text()
         if isinstance(op, ast.Mult) and _repeats(left, right):
             return algebra.container_operator(machine, op, left, right, node)
         return machine.library.unknown_operator(type(op).__name__, left, right, node)
@@ -183,7 +184,7 @@ def _dunder(machine: Engine, op: ast.operator, left: Value, right: Value, node: 
             method = machine.find_method(owner, f"{prefix}{name}__")
             if method is not None:
                 result = machine.call(method, [other], {}, node)
-                if not (isinstance(result, Unknown) and result.name == "NotImplemented"):
+                if not (isinstance(result, Unknown) and result.kind is Kind.NOT_IMPLEMENTED):
                     return result
     return None
 
@@ -194,7 +195,7 @@ def _unary_op(machine: Engine, node: ast.UnaryOp, env: Env) -> Value:
         truth = machine.known_truth(value)
         if truth is not None:
             return not truth
-        result = Unknown("not")
+        result = Unknown.plain("not")
         result.negated = value if isinstance(value, Unknown) else None
         return result
     if isinstance(value, Tensor):
@@ -245,7 +246,7 @@ def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
         if truth is None:
             undecided.append(result)
     # Where several pairs are open, the answer of the whole says nothing of one of them.
-    return result if not undecided else (undecided[0] if len(undecided) == 1 else Unknown("test"))
+    return result if not undecided else (undecided[0] if len(undecided) == 1 else Unknown.plain("test"))
 
 
 def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
@@ -316,7 +317,7 @@ def _lambda(machine: Engine, node: ast.Lambda, env: Env) -> Value:
 
 def _joined(machine: Engine, node: ast.JoinedStr, env: Env) -> Value:
     parts = [machine.eval(part, env) for part in node.values]
-    return "".join(parts) if all(isinstance(part, str) for part in parts) else Unknown("text")
+    return "".join(parts) if all(isinstance(part, str) for part in parts) else Unknown.text()
 
 
 def _formatted(machine: Engine, node: ast.FormattedValue, env: Env) -> Value:

@@ -88,7 +88,7 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
         elif index >= first_default:
             values[parameter.arg] = function.defaults[index - first_default]
         else:
-            values[parameter.arg] = Unknown(parameter.arg)
+            values[parameter.arg] = Unknown.named(parameter.arg)
     for parameter, default in zip(arguments.kwonlyargs, function.kw_defaults):
         values[parameter.arg] = kwargs.pop(parameter.arg) if parameter.arg in kwargs else default
     if arguments.kwarg is not None:

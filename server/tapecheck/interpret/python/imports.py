@@ -74,7 +74,7 @@ class Imports:
         if module is not None:
             for name, value in module.env.vars.items():
                 if isinstance(value, Unknown):
-                    fresh = Unknown(value.name, None, value.cuts)
+                    fresh = Unknown(value.name, None, value.cuts, value.kind)
                     fresh.data = value.data
                     module.env.vars[name] = fresh
         return module

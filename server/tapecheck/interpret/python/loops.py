@@ -162,7 +162,7 @@ def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:
     if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
         return
     length = stream.length()
-    last: Value = Unknown("number")
+    last: Value = Unknown.number()
     if length is not None and length > 0 and not stream.sequential:
         last = stream.item(length - 1)
     if isinstance(last, (int, float, Unknown)):
@@ -214,7 +214,7 @@ def _forget_counters(
     for name in syntax.counted_names(node):
         value = env.vars.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
-            env.vars[name] = Unknown("number")
+            env.vars[name] = Unknown.number()
 
 
 def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
@@ -288,5 +288,5 @@ def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
     """What a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
     steps = {after - before for before, after in zip(values, values[1:])}
     if left is None or done < 2 or len(steps) != 1 or len(values) % done:
-        return Unknown("number")
+        return Unknown.number()
     return values[-1] + steps.pop() * left * (len(values) // done)

@@ -408,7 +408,7 @@ def _import_from(machine: Engine, node: ast.ImportFrom, env: Env) -> None:
                 if value is None:
                     value = machine.import_module(f"{base}.{alias.name}".lstrip("."), node, node.level)
         else:
-            value = Lib(f"{owner.path}.{alias.name}") if isinstance(owner, Lib) else Unknown(alias.name)
+            value = Lib(f"{owner.path}.{alias.name}") if isinstance(owner, Lib) else Unknown.named(alias.name)
             value = machine.library.constant(value)
         machine.store_name(alias.asname or alias.name, value, env, node)
 

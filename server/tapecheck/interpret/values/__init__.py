@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tapecheck.interpret.values.kinds import (
     CONSTANTS,
+    COUNTED,
     HOLDERS,
     INERT,
     OPEN,
@@ -18,6 +19,7 @@ from tapecheck.interpret.values.kinds import (
     Function,
     Generator,
     Instance,
+    Kind,
     Kwargs,
     Layer,
     Lib,
@@ -43,8 +45,8 @@ from tapecheck.interpret.values.kinds import (
 )  # fmt: skip
 
 __all__ = [
-    "CONSTANTS", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context", "Dict", "Env", "Extent", "Field",
-    "Function", "Generator", "Instance", "Kwargs", "Layer", "Lib", "List", "Module", "Native", "Queue", "Range",
-    "Record", "Run", "Set", "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View", "Wrapped",
-    "concrete", "unwrapped",
+    "CONSTANTS", "COUNTED", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context", "Dict", "Env", "Extent",
+    "Field", "Function", "Generator", "Instance", "Kind", "Kwargs", "Layer", "Lib", "List", "Module", "Native", "Queue",
+    "Range", "Record", "Run", "Set", "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View",
+    "Wrapped", "concrete", "unwrapped",
 ]  # fmt: skip

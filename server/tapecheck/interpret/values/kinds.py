@@ -12,8 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
+from tapecheck.interpret.values.vocabulary import PLAIN_NAMES
 from tapecheck.tape import Fact, Site
 from tapecheck.torchfacts import ModuleFact
 
@@ -119,36 +121,55 @@ class Tensor:
         return f"<tensor {self.name} node={self.node} graph={self.graph}>"
 
 
-_PLAIN = frozenset((
-    "number", "len", "text", "index", "key", "bool", "size", "count", "shape", "dtype", "device", "test", "not",
-    "comparison", "name", "isinstance", "hasattr", "any", "all", "type", "item()", "ndim", "layout", "lr", "numpy",
-    "handle",
-))  # fmt: skip
-"""Names of unknown values that are no tensors."""
+class Kind(Enum):
+    """What is known of the type of an unknown value."""
+
+    ANY = "any"
+    """Anything: a tensor, a model, a container."""
+    PLAIN = "plain"
+    """No tensor, and nothing with a tensor in it."""
+    NUMBER = "number"
+    WHOLE = "whole"
+    """A whole number: a length, an index."""
+    TEXT = "text"
+    MISSING = "missing"
+    """What a class has under a name that it does not define."""
+    NOT_IMPLEMENTED = "NotImplemented"
+    """Python's constant of that name."""
+
+
+COUNTED = (Kind.NUMBER, Kind.WHOLE)
+"""The kinds of numbers."""
+_DATA = frozenset((Kind.PLAIN, Kind.NUMBER, Kind.WHOLE, Kind.TEXT))
 
 
 class Unknown:
     """A value nobody can know.
 
-    `node` is set where it may carry a graph (the result of an unknown call on tensors). `concrete` is set once
-    the dry run has settled on a value for it (a loop bound). `leaf` stands for the parameters of an unknown
-    model, which is trained as one opaque differentiable module. `data` says that it is data: no graph.
-    `owner` and `attr` say which attribute of which unknown value it is; `certain` whether it surely carries the
-    graph of `node`. `parts` is what it was worked out from: the name of an operation and its operands. For the result
-    of a test `compared` says what was compared with what; `bounds` is what tests have shown of a number. `key` is
-    its expression and `unresolved` that it follows from nothing, as of how many settlings. `returned` says that it
-    came out of a call that was given values, so that what is in it need not be data.
+    `name` is for people; `kind` says what is known of its type. `node` is set where it may carry a graph (the
+    result of an unknown call on tensors). `concrete` is set once the dry run has settled on a value for it (a loop
+    bound). `leaf` stands for the parameters of an unknown model, which is trained as one opaque differentiable
+    module. `data` says that it is data: no graph. `owner` and `attr` say which attribute of which unknown value it
+    is; `certain` whether it surely carries the graph of `node`. `parts` is what it was worked out from: the name of
+    an operation and its operands. For the result of a test `compared` says what was compared with what; `bounds` is
+    what tests have shown of a number. `key` is its expression and `unresolved` that it follows from nothing, as of
+    how many settlings. `returned` says that it came out of a call that was given values, so that what is in it need
+    not be data. `length` is what `len` of it gave.
     """
 
     __slots__ = (
-        "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "leaf", "name",
-        "negated", "node", "oldest", "owner", "parts", "returned", "storage", "trained", "truth", "unresolved",
+        "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "kind", "leaf",
+        "length", "name", "negated", "node", "oldest", "owner", "parts", "returned", "storage", "trained", "truth",
+        "unresolved",
     )  # fmt: skip
 
-    def __init__(self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, name: str = "", node: int | None = None, cuts: tuple[int, ...] = (), kind: Kind = Kind.ANY
+    ) -> None:
         self.name = name
         self.node = node
         self.cuts = cuts
+        self.kind = kind
         self.oldest: int | None = None
         self.attrs: dict[str, Value] | None = None
         self.items: dict[Any, Value] | None = None
@@ -161,13 +182,39 @@ class Unknown:
         self.leaf: Tensor | None = None
         self.trained = False
         self.storage: Storage | None = None
-        self.data = name in _PLAIN
+        self.length: Unknown | None = None
+        self.data = kind in _DATA
         self.certain = True
         self.owner: Unknown | None = None
         self.attr = ""
         self.key: tuple[int, tuple[Any, ...]] | None = None
         self.unresolved = -1
         self.returned = False
+
+    @classmethod
+    def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:
+        """Return a number nobody can know."""
+        return cls("number", None, cuts, Kind.NUMBER)
+
+    @classmethod
+    def whole(cls, name: str) -> Unknown:
+        """Return a whole number nobody can know."""
+        return cls(name, None, (), Kind.WHOLE)
+
+    @classmethod
+    def text(cls) -> Unknown:
+        """Return a text nobody can know."""
+        return cls("text", None, (), Kind.TEXT)
+
+    @classmethod
+    def plain(cls, name: str, cuts: tuple[int, ...] = ()) -> Unknown:
+        """Return something that is no tensor."""
+        return cls(name, None, cuts, Kind.PLAIN)
+
+    @classmethod
+    def named(cls, name: str) -> Unknown:
+        """Return what a program has under a name, of which nothing else is known."""
+        return cls(name, None, (), Kind.PLAIN if name in PLAIN_NAMES else Kind.ANY)
 
     def __repr__(self) -> str:
         return f"<unknown {self.name}>"

@@ -25,3 +25,9 @@ SAYING = RECORDING | frozenset((
     "savefig", "show", "warn",
 ))  # fmt: skip
 """Calls that only tell, show or store: nothing of a graph hangs on whether they are made."""
+
+PLAIN_NAMES = frozenset((
+    "bool", "comparison", "count", "device", "dtype", "handle", "index", "key", "layout", "len", "lr", "name", "ndim",
+    "number", "numpy", "shape", "size", "test", "text", "type",
+))  # fmt: skip
+"""What programs call by these names is seldom a tensor."""
