@@ -1430,4 +1430,10 @@ assert_shown([
     (1, 2, 1, False),
 ])
 """,
+    "format with fields of any name": """
+show("{name} {kind} {0}".format(1, name=3, kind=4))
+assert_shown([
+    ("3 4 1",),
+])
+""",
 }
