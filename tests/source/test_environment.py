@@ -63,6 +63,7 @@ def test_what_an_environment_adds(tmp_path: Path) -> None:
             f"{site}/mine-1.0.dist-info/direct_url.json": (
                 '{"url": "file://ROOT/my%20project", "dir_info": {"editable": true}}'
             ),
+            f"{site}/x-1.0.dist-info/direct_url.json": '{"url": "file://ROOT/x", "dir_info": {"editable": true}}',
             f"{site}/copied-1.0.dist-info/direct_url.json": '{"url": "file://ROOT/copied", "dir_info": {}}',
             f"{site}/web-1.0.dist-info/direct_url.json": '{"url": "https://x/y", "dir_info": {"editable": true}}',
             f"{site}/odd-1.0.dist-info/direct_url.json": "[1, 2",
@@ -97,6 +98,14 @@ def test_files_that_are_no_text_or_too_long(tmp_path: Path) -> None:
         os.mkfifo(site / "waiting.pth")
     (site / "marked.pth").write_bytes(b"\xef\xbb\xbf" + os.fsencode(tmp_path) + b"\n")
     assert Place(str(tmp_path), True) in read_environment(str(tmp_path), View()).places
+
+
+def test_a_path_has_an_end(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.12" / "site-packages"
+    for number in range(300):
+        (tmp_path / "far" / str(number)).mkdir(parents=True)
+    write(site, {"many.pth": "".join(f"{tmp_path / 'far' / str(number)}\n" for number in range(300))})
+    assert len(read_environment(str(tmp_path), View()).places) == 250
 
 
 def test_the_system_under_an_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

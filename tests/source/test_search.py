@@ -584,3 +584,12 @@ def test_an_installed_program_sees_its_own_package_only(tmp_path: Path, prefix: 
     search = Search(str(site / "mine/a.py"))
     assert told(search.find("mine.b", 0, str(site / "mine/a.py")), site) == "mine/b.py"
     assert search.find("theirs", 0, str(site / "mine/a.py")) is None
+
+
+def test_an_editable_project_whose_finder_is_not_understood(tmp_path: Path, prefix: Path) -> None:
+    site = prefix / "lib" / VERSION / "site-packages"
+    url = (tmp_path / "far").as_uri()
+    lay(site, {"far-1.0.dist-info/direct_url.json": f'{{"url": "{url}", "dir_info": {{"editable": true}}}}'})
+    lay(tmp_path, {"far/flat.py": "", "far/src/deep/__init__.py": "", "p/train.py": ""})
+    found = ask_us(tmp_path / "p", "train.py", ["flat", "deep", "none"])
+    assert [told(answer, tmp_path) for answer in found.values()] == ["far/flat.py", "far/src/deep/__init__.py", None]

@@ -21,8 +21,10 @@ from urllib.request import url2pathname
 from tapecheck.source.disk import read_regular
 from tapecheck.source.folders import Listing, View
 
-_MOST_TEXT = 1_000_000
+_MOST_TEXT = 250_000
 _MOST_PROJECTS = 200
+_MOST_LINES = 1_000
+_MOST_PLACES = 250
 _IN_PROJECT = (".venv", "venv", "env", ".env")
 _INSTALLED = ("site-packages", "dist-packages")
 _FINDER = re.compile(r"^import[ \t]+([A-Za-z_]\w*)\s*(?:;|$)")
@@ -42,8 +44,8 @@ class Environment:
     """What an environment adds to the import path, in Python's order.
 
     `mapping` are modules and packages that editable projects keep elsewhere, `namespaces` the folders of their
-    namespace packages; both by dotted name. `projects` are the folders of editable projects: nothing says which of
-    the folders inside are on the path.
+    namespace packages; both by dotted name. `projects` are the folders of editable projects of which nothing says
+    what inside is on the path, as where a finder of another build backend looks for it.
     """
 
     prefix: str
@@ -144,6 +146,12 @@ def read_environment(prefix: str, view: View) -> Environment:
             if home == site:
                 _read_pth(site, _text(file) or "", found)
         _read_projects(site, listing, found)
+    known_of = [place.folder for place in found.places if place.own]
+    known_of += [*found.mapping.values(), *(folder for folders in found.namespaces.values() for folder in folders)]
+    found.projects = [
+        project for project in found.projects
+        if not any((folder + os.sep).startswith(project + os.sep) for folder in known_of)
+    ]  # fmt: skip
     _read[prefix] = (stamp, listings, found)
     return found
 
@@ -190,7 +198,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 def _read_pth(site: str, text: str, found: Environment) -> None:
     """Take in a `.pth` file of a folder of installed packages, line by line."""
-    for line in text.splitlines():
+    for line in text.splitlines()[:_MOST_LINES]:
         line = line.strip()
         if not line or line.startswith("#"):
             continue
@@ -200,6 +208,8 @@ def _read_pth(site: str, text: str, found: Environment) -> None:
                 _read_finder(_text(os.path.join(site, f"{finder[1]}.py")), found)
             continue
         folder = os.path.abspath(os.path.join(site, line))
+        if len(found.places) >= _MOST_PLACES:
+            return
         known = any(place.folder == folder for place in found.places)
         if not known and "\0" not in folder and os.path.isdir(folder):
             found.places.append(Place(folder, not installed(folder)))

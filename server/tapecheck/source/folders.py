@@ -99,7 +99,7 @@ class View:
         if found is None:
             found = self._folders.listing(folder)
             shown = self._shown.get(folder)
-            if shown:
+            if shown and not shown <= found.names:
                 found = Listing(found.names | shown, found.folders, found.compiled, found.complete)
             self._seen[folder] = found
         return found

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from tapecheck.source.configuration import configuration_for
 from tapecheck.source.environment import Environment, Place, installed, prefix_for, read_environment
 from tapecheck.source.files import SKIPPED
-from tapecheck.source.folders import MARKS, View
+from tapecheck.source.folders import MARKS, Listing, View
 
 _MOST_UP = 8
 _MOST_ABOVE = 4
 _MOST_DEPTH = 3
-_MOST_FOLDERS = 2_000
+_MOST_FOLDERS = 800
+_KEPT_PROJECTS = 8
 _MOST_PARTS = 32
 _INIT = "__init__.py"
 _STDLIB = sys.stdlib_module_names
@@ -43,6 +44,10 @@ class Found:
 
 
 _LIBRARY = Found(None)
+
+
+_projects: dict[str, tuple[dict[str, Listing], dict[str, list[str]]]] = {}
+"""By the roots of projects: the folders that were looked through, and where each name was seen."""
 
 
 @dataclass(slots=True)
@@ -382,16 +387,18 @@ class Search:
 
     def _modules_of(self, root: str) -> dict[str, list[str]]:
         """Where in a project a module or package of each name lies, some folders deep."""
+        known = _projects.get(root)
+        if known is not None and all(self.view.listing(folder) is listing for folder, listing in known[0].items()):
+            return known[1]
         homes: dict[str, list[str]] = {}
+        seen: dict[str, Listing] = {}
         level = [root]
-        seen = 0
         for depth in range(_MOST_DEPTH + 1):
             below: list[str] = []
             for folder in level:
-                seen += 1
-                if seen > _MOST_FOLDERS:
-                    return homes
-                listing = self.view.listing(folder)
+                if len(seen) >= _MOST_FOLDERS:
+                    break
+                listing = seen[folder] = self.view.listing(folder)
                 if "pyvenv.cfg" in listing.names:
                     continue
                 for name in listing.names:
@@ -403,6 +410,9 @@ class Search:
                         if not name.startswith(".") and name not in SKIPPED
                     ]
             level = below
+        while len(_projects) >= _KEPT_PROJECTS:
+            _projects.pop(next(iter(_projects), root), None)
+        _projects[root] = (seen, homes)
         return homes
 
     def _holds_modules(self, folders: Sequence[str]) -> bool:
