@@ -15,6 +15,7 @@ from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Evidence, Finding
+from tapecheck.source import environment
 from tapecheck.tape import Span
 from tests.lsp import fake_server
 
@@ -374,3 +375,36 @@ def test_a_backward_highlights_what_it_walks() -> None:
 
 def _finding(line: int) -> Finding:
     return Finding("TAPE101", "backward-twice", "error", Span(PATH, line, 1, line, 2), "m", "h")
+
+
+def test_imports_are_looked_for_in_the_environment_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "_chosen", {})
+    net = "import torch\nclass Net(torch.nn.Linear):\n    pass\n"
+    program = (
+        "import torch\nfrom editable import Net\n"
+        "loss = Net(3, 1)(torch.randn(2, 3)).mean()\nloss.backward()\nloss.backward()\n"
+    )
+    site = tmp_path / "environment" / "lib" / "python3.11" / "site-packages"
+    for path, text in (
+        (site / "mine.pth", str(tmp_path / "far")),
+        (tmp_path / "environment" / "pyvenv.cfg", ""),
+        (tmp_path / "environment" / "bin" / "python", ""),
+        (tmp_path / "far" / "editable.py", net),
+        (tmp_path / "one" / "train.py", program),
+        (tmp_path / "two" / "train.py", program),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    session = Session()
+    python = str(tmp_path / "environment" / "bin" / "python")
+    session.configure(Settings(), {str(tmp_path / "one"): Settings(interpreter=(python,))})
+
+    def imports(folder: str) -> frozenset[str]:
+        path = tmp_path / folder / "train.py"
+        session.open(path.as_uri(), str(path), program, 1)
+        return again(session, path.as_uri()).imports
+
+    assert imports("one") == {str(tmp_path / "far" / "editable.py")}
+    assert imports("two") == frozenset()

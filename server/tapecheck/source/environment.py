@@ -112,7 +112,7 @@ def _interpreter_for(folder: str) -> str | None:
         if len(chosen) > len(best) and (folder == chosen or folder.startswith(chosen.rstrip(os.sep) + os.sep)):
             best = chosen
     python = _chosen.get(best)
-    if python is None or os.sep not in python:
+    if python is None or not os.path.dirname(python):
         return None
     home = os.path.dirname(os.path.abspath(python))
     if os.path.isfile(os.path.join(home, "pyvenv.cfg")) or os.path.basename(home).lower() not in ("bin", "scripts"):
