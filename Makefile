@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The programs under test are small: more threads than one only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types pytest client vsix bench cuda docs clean
+.PHONY: help demo test lint types pytest client vsix dist bench cuda docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make test    install what the tests need and run all of them"
 	@echo "make lint    ruff and mypy only"
 	@echo "make vsix    build the VS Code extension; TARGET=linux-x64 (or another platform) brings libcst along"
+	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
 	@echo "make bench   measure the speed of check and of the page of a long run"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
 	@echo "make clean   remove .venv, node_modules and what was built"
@@ -40,6 +41,9 @@ client: node_modules/.stamp $(VENV)/.test
 
 vsix: node_modules/.stamp $(VENV)/.installed
 	$(NPM) run vsix
+
+dist:
+	PYTHON=$(PYTHON) .ci/dist
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/check_speed.py
