@@ -29,11 +29,11 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 
-from tapecheck.torchfacts.general import measure_general  # noqa: E402
-from tapecheck.torchfacts.measure import bind_sample  # noqa: E402
-from tapecheck.torchfacts.reduce import owners  # noqa: E402
-from tapecheck.torchfacts.samples import Sample, from_opinfo, own  # noqa: E402
-from tapecheck.torchfacts.signatures import bind, of_python  # noqa: E402
+from tools.torchlab.general import measure_general  # noqa: E402
+from tools.torchlab.measure import bind_sample  # noqa: E402
+from tools.torchlab.reduce import owners  # noqa: E402
+from tools.torchlab.samples import Sample, from_opinfo, own  # noqa: E402
+from tools.torchlab.signatures import bind, of_python  # noqa: E402
 
 FACTS = torchfacts.load()
 SEED = int(os.environ.get("TAPECHECK_FACTS_SEED", "0"))

@@ -1,6 +1,6 @@
 """What torch's ops, modules and optimizers do to the autograd graph: measured data, read without torch.
 
-``load()`` reads ``facts.json``, which ``python -m tapecheck.torchfacts.measure`` writes by running torch.
+``load()`` reads ``facts.json``, which ``python -m tools.torchlab.measure`` writes by running torch.
 
 Names. ``torch.mul`` and ``Tensor.mul`` are ``"mul"``; functions of a submodule keep its path after ``torch.``
 (``"nn.functional.relu"``, ``"linalg.norm"``, ``"fft.fft"``); the in-place method is ``"relu_"``. Attributes

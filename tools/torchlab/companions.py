@@ -15,7 +15,7 @@ import torch
 import torch.distributions as D
 from torch import nn
 
-from tapecheck.torchfacts.samples import Sample
+from tools.torchlab.samples import Sample
 
 METHODS = ("log_prob", "cdf", "entropy", "rsample", "sample", "mean")
 OF_A_VALUE = ("log_prob", "cdf")

@@ -11,8 +11,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tapecheck.torchfacts.model import OpFact, Overload, Tri, coarse, join
-from tapecheck.torchfacts.probe import Observation
-from tapecheck.torchfacts.signatures import Bound, Signature
+from tools.torchlab.probe import Observation
+from tools.torchlab.signatures import Bound, Signature
 
 _NEVER_DECIDES = frozenset({"equation"})
 """Parameters whose every value is another case."""

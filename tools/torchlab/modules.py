@@ -22,11 +22,11 @@ from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_leaves
 
 from tapecheck.torchfacts.model import ModuleFact
-from tapecheck.torchfacts.probe import Call, Prober, Unusable, nested_structure
-from tapecheck.torchfacts.reduce import Measured, fact_of, owners, summarise
-from tapecheck.torchfacts.samples import UNCLEAR
-from tapecheck.torchfacts.signatures import Bound, Signature, bind, of_python
 from tapecheck.torchfacts.stored import write_fact, write_op
+from tools.torchlab.probe import Call, Prober, Unusable, nested_structure
+from tools.torchlab.reduce import Measured, fact_of, owners, summarise
+from tools.torchlab.samples import UNCLEAR
+from tools.torchlab.signatures import Bound, Signature, bind, of_python
 
 PER_MODULE = 36
 """Configurations measured for one class."""

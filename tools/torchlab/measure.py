@@ -1,4 +1,4 @@
-"""Measure torch and write ``facts.json``: ``python -m tapecheck.torchfacts.measure``.
+"""Measure torch and write ``facts.json``: ``python -m tools.torchlab.measure``.
 
 Prints what changed against the file in place, field by field; `--against FILE` compares with another file, of another
 torch version say, and `--compare` only compares, measuring nothing. Needs torch and expecttest; uses only the CPU.
@@ -22,16 +22,17 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from tapecheck.torchfacts.changes import changes
-from tapecheck.torchfacts.companions import companions
-from tapecheck.torchfacts.general import measure_general
-from tapecheck.torchfacts.modules import measure_modules
-from tapecheck.torchfacts.optimizers import measure_optimizers
-from tapecheck.torchfacts.probe import Call, Prober, Unusable
-from tapecheck.torchfacts.reduce import Measured, fact_of, owners, summarise
-from tapecheck.torchfacts.samples import PARAMS, Sample, aliases, borrowers, from_opinfo, own
-from tapecheck.torchfacts.signatures import Bound, Signature, bind, of_schema, signatures
+from tapecheck import torchfacts
 from tapecheck.torchfacts.stored import write_op
+from tools.torchlab.changes import changes
+from tools.torchlab.companions import companions
+from tools.torchlab.general import measure_general
+from tools.torchlab.modules import measure_modules
+from tools.torchlab.optimizers import measure_optimizers
+from tools.torchlab.probe import Call, Prober, Unusable
+from tools.torchlab.reduce import Measured, fact_of, owners, summarise
+from tools.torchlab.samples import PARAMS, Sample, aliases, borrowers, from_opinfo, own
+from tools.torchlab.signatures import Bound, Signature, bind, of_schema, signatures
 
 PER_KINDS = 3
 """Calls measured for each combination of argument kinds and shapes."""
@@ -209,8 +210,8 @@ def dump(data: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tapecheck.torchfacts.measure", description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("facts.json"))
+    parser = argparse.ArgumentParser(prog="tools.torchlab.measure", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(torchfacts.__file__).with_name("facts.json"))
     parser.add_argument("--against", type=Path, help="the file to compare with (default: the one that is replaced)")
     parser.add_argument("--compare", action="store_true", help="measure nothing: print how the two files differ")
     parser.add_argument(

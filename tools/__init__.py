@@ -1,0 +1,1 @@
+"""What is run to make Tapecheck, and is no part of it."""
