@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Union
 
+from tapecheck.tape.frozen import built_directly
+
 if TYPE_CHECKING:
     from tapecheck.tape.ledger import Ledger
 
@@ -31,6 +33,7 @@ def either(left: Fact, right: Fact) -> Fact:
     return "no" if left == right == "no" else "may"
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Span:
     """A piece of source text: `file` is the path as the user gave it, the end column is exclusive."""
@@ -48,6 +51,7 @@ class Span:
         return self.line == self.column == self.end_line == self.end_column == 1
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where and when an event happened.
@@ -70,6 +74,7 @@ class Site:
         return self.span.line
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`.
@@ -85,6 +90,7 @@ class Leaf:
     copy_of: int | None = None
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Named:
     """A leaf has a better name from here on: the path of attributes that leads to it, "model.fc.weight"."""
@@ -93,6 +99,7 @@ class Named:
     name: str
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A tensor that a node saved for its backward, at the version its storage had then.
@@ -108,6 +115,7 @@ class Saved:
     fact: Fact = "yes"
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of the autograd graph, built by one differentiable op.
@@ -128,6 +136,7 @@ class Node:
     cuts: tuple[int, ...] = ()
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A value that left its graph: it carries no gradient back although what it was made of could.
@@ -150,6 +159,7 @@ class Cut:
     off_at: Span | None = None
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Root:
     """One tensor that a backward starts from.
@@ -167,6 +177,7 @@ class Root:
     constant_terms: tuple[int, ...] = ()
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Backward:
     """A call of `.backward()`, `autograd.backward` or `autograd.grad`.
@@ -193,6 +204,7 @@ class Backward:
     succeeded: bool = False
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class InPlace:
     """A tensor was changed in place.
@@ -215,6 +227,7 @@ class InPlace:
     lost: tuple[int, ...] = ()
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Optimizer:
     """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole."""
@@ -226,6 +239,7 @@ class Optimizer:
     complete: Fact = "yes"
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Step:
     """A call of `optimizer.step()`; the in-place changes it makes follow as `InPlace` events.
@@ -238,6 +252,7 @@ class Step:
     call: str = ""
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class GradientCleared:
     """The `.grad` of a leaf was dropped (`to_none` "yes") or filled with zeros in place ("no").
@@ -252,6 +267,7 @@ class GradientCleared:
     detached: Fact = "no"
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class GradientSet:
     """The program itself gave a leaf a `.grad`: `parameter.grad = value`."""
@@ -260,6 +276,7 @@ class GradientSet:
     leaf: int
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Loop:
     """A loop was entered; `inside_forward` where it runs within a module's forward."""
@@ -269,6 +286,7 @@ class Loop:
     inside_forward: bool = False
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Iteration:
     """An iteration of a loop begins."""
@@ -277,6 +295,7 @@ class Iteration:
     index: int
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class LoopEnd:
     """A loop was left after `iterations` iterations; `more` says whether the real loop would go on."""
@@ -286,6 +305,7 @@ class LoopEnd:
     more: Fact = "may"
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Hold:
     """At the end of an iteration a value that outlives it keeps graph nodes alive.
@@ -304,6 +324,7 @@ class Hold:
     inside: bool = False
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Bind:
     """A name was bound to a tensor; for hovers and for naming things in messages.
@@ -318,6 +339,7 @@ class Bind:
     item: int | None = None
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Escape:
     """Graph nodes left what this tape sees (returned to an unknown caller, stored by unknown code)."""
@@ -327,6 +349,7 @@ class Escape:
     to: str
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A condition that the dry run could not decide, and the way this tape took.
@@ -340,6 +363,7 @@ class Decision:
     end_line: int = 0
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Raised:
     """An exception; `backward` is the backward that raised it, `caught` where the program goes on.
@@ -357,6 +381,7 @@ class Raised:
     left: bool = False
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A measured quantity at a point of a real run (bytes, nodes, seconds, ...)."""
@@ -370,6 +395,7 @@ class Measure:
 LEFT_OVER = "left over"
 
 
+@built_directly
 @dataclass(frozen=True, slots=True)
 class End:
     """The tape ends: finished, raised, budget (the dry run gave up), stopped (a limit of the recorded run).
