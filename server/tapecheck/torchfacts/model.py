@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 OTHER = ".other"
@@ -188,6 +189,16 @@ class OpFact:
     backward_raises: Tri = "no"
     samples: int = 0
     overloads: tuple[Overload, ...] = ()
+
+    @cached_property
+    def plans(self) -> dict[Any, Any]:
+        """What whoever applies this fact has worked out of it, by what it depends on besides."""
+        return {}
+
+    @cached_property
+    def starred(self) -> bool:
+        """Whether a parameter takes the remaining positional arguments."""
+        return any(name.startswith("*") for name in self.params)
 
     @property
     def inplace(self) -> bool:

@@ -11,11 +11,12 @@ import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
+    INERT,
     Args,
     Kwargs,
     List,
@@ -28,7 +29,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import Fact, Raised, Saved, both, either
-from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact
+from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
 
 _ELEMENTWISE = frozenset((
     "add", "sub", "mul", "div", "neg", "pow", "sqrt", "abs", "exp", "log", "square", "mean", "sum", "norm", "clamp",
@@ -58,6 +59,13 @@ _SAME_RANK = frozenset((
     "clamp_min", "clamp_max", "masked_fill", "triu", "tril", "renorm", "maximum", "minimum", "lerp", "bfloat16", "cpu",
     "cuda", "type_as", "permute", "mT", "T", "swapaxes", "movedim",
 ))  # fmt: skip
+_RANK_FOLLOWS = _SAME_RANK | _RANKED | frozenset((
+    "view", "reshape", "unsqueeze", "sum", "mean", "mm", "outer", "ger", "nn.functional.linear", "linear", "cat",
+    "concat", "stack",
+))  # fmt: skip
+"""Ops of which `_rank` can tell the rank of the result."""
+_JOINS = frozenset(("cat", "stack", "concat", "hstack", "vstack"))
+_SPACES = frozenset(("linspace", "logspace"))
 _ACROSS = frozenset(("t", "transpose", "T", "mT", "swapaxes", "swapdims"))
 """Views whose elements no longer lie in order; a second one lays them in order again."""
 _COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))
@@ -82,11 +90,13 @@ _NARROWED: dict[tuple[Any, ...], OpFact] = {}
 
 
 def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> OpFact:
-    kinds = tuple(torch.kind(arg) for arg in args)
+    kinds = tuple([torch.kind(arg) for arg in args])
     if fact.name in _RANKED:
-        kinds = tuple(_rank_kind(arg, kind) for arg, kind in zip(args, kinds))
-    named = {key: torch.kind(value) for key, value in kwargs.items() if key not in ("**", "out")}
-    key = (fact.name, kinds, tuple(named.items()))
+        kinds = tuple([_rank_kind(arg, kind) for arg, kind in zip(args, kinds)])
+    named: dict[str, str] = {}
+    if kwargs:
+        named = {key: torch.kind(value) for key, value in kwargs.items() if key not in ("**", "out")}
+    key = (fact.name, kinds, tuple(named.items()) if named else ())
     narrowed = _NARROWED.get(key)
     if narrowed is None:
         narrowed = _NARROWED[key] = fact.for_call(kinds, named)
@@ -98,20 +108,16 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
     fact = torch.facts.op(name)
     if fact is None:
         return torch.opaque_result(name, args, kwargs, node)
-    if (
-        name in ("cat", "stack", "concat", "hstack", "vstack")
-        and args
-        and isinstance(args[0], List)
-        and not args[0].items
-    ):
+    if name in _JOINS and args and isinstance(args[0], List) and not args[0].items:
         # torch would raise: the list was filled where the dry run did not see it.
         return Unknown.named(name)
     narrowed = narrow(torch, fact, args, kwargs)
     bound = bind(narrowed, args, kwargs)
     # `linspace` takes tensors too; of numbers it makes a leaf like any other factory.
-    given = any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
-    factory = narrowed.factory or (name in ("linspace", "logspace") and not given)
-    if factory and not any(isinstance(value, Tensor) and name == "tensor" for value in args):
+    factory = narrowed.factory or (
+        name in _SPACES and not any(isinstance(value, Tensor) for value in (*args, *kwargs.values()))
+    )
+    if factory and not (name == "tensor" and any(isinstance(value, Tensor) for value in args)):
         return torch.factory(name, args, kwargs, node)
     if narrowed.returns_input == "yes" and not narrowed.mutates and narrowed.view_of in bound:
         return bound[narrowed.view_of]
@@ -125,7 +131,7 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
             if inner is not None:
                 return op(torch, inner.name, args[:1], {}, node)
     result = apply(torch, narrowed, bound, node, target)
-    if isinstance(result, Tensor) and result.rank is None and target is None:
+    if name in _RANK_FOLLOWS and target is None and isinstance(result, Tensor) and result.rank is None:
         result.rank = _rank(torch, name, args)
     if name == "unsqueeze" and isinstance(result, Tensor) and concrete(bound.get("dim")) == 0:
         result.length = 1
@@ -150,29 +156,23 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     world.spend(OP_WORK)
     inputs: dict[str, list[Value]] = {}
     for name, value in bound.items():
-        found = torch.tensors(value)
-        if found:
-            inputs[name] = found
+        kind = type(value)
+        if kind is Tensor or kind is Unknown:
+            inputs[name] = [value]
+        elif kind not in INERT:
+            found = torch.tensors(value)
+            if found:
+                inputs[name] = found
+    every = [value for values in inputs.values() for value in values]
     if isinstance(target, (Tensor, Unknown)):
         if isinstance(target, Tensor) and target.extra is not None and world.grad_mode == "yes":
             _check_view(torch, target, inputs, node)
-        others = [value for values in inputs.values() for value in values if value is not target]
-        change(torch, target, node, fact.name, others if world.grad_mode == "no" else ())
-    exists: Fact = "no"
-    carriers: list[Value] = []
-    for name, values in inputs.items():
-        if name in fact.carries or name in fact.may_carry or name not in fact.inputs:
-            sure: Fact = "yes" if name in fact.carries or name not in fact.inputs else "may"
-            if name not in fact.inputs and fact.differentiable == "no":
-                continue
-            for value in values:
-                required = both(torch.requires(value), sure)
-                if required != "no" and not (name not in fact.inputs and required == "may"):
-                    carriers.append(value)
-                    exists = either(exists, required)
-    exists = both(exists, world.grad_mode)
-    every = [value for values in inputs.values() for value in values]
-    cuts = cuts_of(*[value for value in every if value.node is None])
+        others = [value for value in every if value is not target] if world.grad_mode == "no" else ()
+        change(torch, target, node, fact.name, others)
+    plan = _planned(fact, bound, inputs)
+    carriers = [every[index] for index in plan.carriers]
+    exists = both(plan.exists, world.grad_modes[-1])
+    cuts = merge_cuts(*[value.cuts for value in every if value.node is None and value.cuts])
     # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
     if fact.name in _COPIES_ACROSS and fact.view == "may" and lies_across(bound.get(fact.view_of or "")):
         fact = dataclasses.replace(fact, view="no", view_of=None)
@@ -208,20 +208,20 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
                 target.graph = "no"
             return target
         return _outputs(torch, fact, result, bound, node)
-    operands = [value for name, values in inputs.items() if name in fact.inputs for value in values]
-    if any(isinstance(value, Unknown) and value.node is None and torch.requires(value) == "may" for value in operands):
+    if plan.open:
         # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
         carriers.append(world.unknown_source(node))
-    saved, keeps = _saves(torch, fact, bound, inputs, target, storage)
+    saved = _saves(torch, fact, plan, every, target, storage)
     built = world.build(
-        fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=keeps,
+        fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=plan.keeps,
         storage=storage, cuts=cuts, exists=exists,
     )  # fmt: skip
-    if _moves_leaf(torch, name, every):
-        # A step from a parameter is a place to compute at, no term of a loss.
-        built.extra = {**(built.extra or {}), "moved leaf": True}
-    else:
-        built.constant_terms = _constant_terms(torch, name, every)
+    if world.gradients_cut:
+        if _moves_leaf(torch, name, every):
+            # A step from a parameter is a place to compute at, no term of a loss.
+            built.extra = {**(built.extra or {}), "moved leaf": True}
+        else:
+            built.constant_terms = _constant_terms(torch, name, every)
     place = torch.pending_storage or storage or built.storage
     torch.autograd.remember_gradient(built.node, fact, inputs, place)
     if "result" in fact.saves or "result" in fact.may_save:
@@ -274,7 +274,7 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     target.changed = whole.changed = (world.clock, world.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
-    for view in list(whole.storage.views or ())[:_MAX_VIEWS]:
+    for view in _views_alive(whole)[:_MAX_VIEWS]:
         if view is not whole and view.base is whole and not view.is_leaf:
             _adopt(torch, view, world.build("AsStridedBackward0", node, [whole], exists=whole.graph))
 
@@ -292,8 +292,15 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
         view.base = viewed.base or viewed
         views = view.base.storage.views
         if views is None:
-            views = view.base.storage.views = weakref.WeakSet()
-        views.add(view)
+            views = view.base.storage.views = []
+        elif len(views) > 4 * _MAX_VIEWS:
+            views[:] = [known for known in views if known() is not None]
+        views.append(weakref.ref(view))
+
+
+def _views_alive(tensor: Tensor) -> list[Tensor]:
+    """The views of a tensor's memory that are still alive, in the order in which they were made."""
+    return [view for known in tensor.storage.views or () if (view := known()) is not None]
 
 
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
@@ -356,73 +363,153 @@ def _result_storage(torch: Torch, fact: OpFact, bound: Kwargs, target: Value) ->
     return storage_of(torch.world, source) if isinstance(source, (Tensor, Unknown)) else None
 
 
-def _saves(
-    torch: Torch, fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]], target: Value, storage: Any
-) -> tuple[list[Saved], Fact]:
-    """What the node saves and whether it holds anything that a backward frees."""
+class _Plan:
+    """What follows of a fact alone, for arguments of which each carries a graph, or not, as those of one call do.
+
+    `carriers` are the places of the tensors that the result has its graph from, `exists` says whether there is one
+    where gradients are recorded, `open` whether some operand may bring along a graph nobody knows. `saves` is what is
+    saved, in order: name, place of the tensor, whether surely, and whether the op changes it; where the place is
+    negative it is a further result. `result` says whether the first result is, `keeps` whether a backward frees any.
+    """
+
+    __slots__ = ("carriers", "exists", "keeps", "open", "result", "saves")
+
+    def __init__(self, fact: OpFact, bound: Kwargs, shape: dict[str, list[Fact | Literal["open"]]]) -> None:
+        requires: dict[str, list[Fact]] = {
+            name: ["may" if one == "open" else one for one in facts] for name, facts in shape.items()
+        }
+        places: dict[str, int] = {}
+        before = 0
+        for name, facts in requires.items():
+            places[name] = before
+            before += len(facts)
+        self.exists: Fact = "no"
+        self.carriers: list[int] = []
+        self.open = any("open" in facts for name, facts in shape.items() if name in fact.inputs)
+        for name, facts in requires.items():
+            measured = name in fact.inputs
+            if measured and name not in fact.carries and name not in fact.may_carry:
+                continue
+            if not measured and fact.differentiable == "no":
+                continue
+            sure: Fact = "yes" if name in fact.carries or not measured else "may"
+            for position, required in enumerate(facts):
+                required = both(required, sure)
+                if required != "no" and not (not measured and required == "may"):
+                    self.carriers.append(places[name] + position)
+                    self.exists = either(self.exists, required)
+        self.saves: list[tuple[str, int, Fact, bool]] = []
+        self.keeps: Fact = "no"
+        self.result: Fact = "no"
+        certain = fact.saves
+        for name, table in fact.scalar_saves.items():
+            if name in bound and name not in requires:
+                certain = table
+        self._settle(fact, certain, "yes", requires, places)
+        self._settle(fact, fact.may_save, "may", requires, places)
+        if self.keeps == "may":  # type: ignore[comparison-overlap]
+            # A call may save this or that, and always something.
+            for name in fact.frees:
+                for required in requires.get(name, ()):
+                    self.keeps = either(self.keeps, required)
+
+    def _settle(
+        self, fact: OpFact, table: Saves, sure: Fact, requires: dict[str, list[Fact]], places: dict[str, int]
+    ) -> None:
+        """Add what one table of the fact says is saved."""
+        for thing, triggers in table.items():
+            base = thing if thing in requires else thing.partition(".")[0]
+            for position in range(len(requires[base]) if base in requires else 1):
+                fired: Fact = "no"
+                for trigger in triggers:
+                    # A dot is a part of some parameters' names (self_attn.in_proj_weight).
+                    name, _, which = (trigger, "", "") if trigger in requires else trigger.partition(".")
+                    for other, required in enumerate(requires.get(name, ())):
+                        if name == thing and len(requires[name]) > 1:
+                            if (which == "other") == (other == position):
+                                continue
+                        fired = either(fired, required)
+                fired = both(fired, sure)
+                if fired == "no":
+                    continue
+                self.keeps = either(self.keeps, fired)
+                if thing.startswith("result.") and thing != "result.0":
+                    self.saves.append((thing, -int(thing.removeprefix("result.")), fired, False))
+                elif thing.startswith("result"):
+                    self.result = either(self.result, fired)
+                elif base in requires:
+                    self.saves.append((thing, places[base] + position, fired, thing in fact.mutates))
+
+
+def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]]) -> _Plan:
+    """The plan for a call, worked out once for each fact and for what its arguments carry."""
+    shape: list[str] = []
+    for name, values in inputs.items():
+        shape.append(name)
+        shape += [value.graph if type(value) is Tensor else _borne(value) for value in values]
+    if fact.scalar_saves:
+        shape += [f"{name}=" for name in fact.scalar_saves if name in bound and name not in inputs]
+    key = tuple(shape)
+    plan: _Plan | None = fact.plans.get(key)
+    if plan is None:
+        carried = {
+            name: [value.graph if type(value) is Tensor else _borne(value) for value in values]
+            for name, values in inputs.items()
+        }
+        plan = fact.plans[key] = _Plan(fact, bound, carried)
+    return plan
+
+
+def _borne(value: Unknown) -> Fact | Literal["open"]:
+    """Whether an unknown value carries a graph; "open" where it may have one that no node stands for."""
+    if value.node is not None:
+        return "yes" if value.certain else "may"
+    return "no" if value.data or value.concrete is not None else "open"
+
+
+def _saves(torch: Torch, fact: OpFact, plan: _Plan, every: list[Value], target: Value, storage: Any) -> list[Saved]:
+    """What the node saves."""
     world = torch.world
     saved: list[Saved] = []
-    keeps: Fact = "no"
-    certain, possible = dict(fact.saves), dict(fact.may_save)
+    if world.recomputed:
+        return saved
     lowered: Fact = "no"
     if world.autocast != "no":
         within = fact.name.startswith(_LOWERED_WITHIN)
         lowered = world.autocast if fact.name in _LOWERED else "may" if within else "no"
-    for name, table in fact.scalar_saves.items():
-        if name in bound and name not in inputs:
-            certain = dict(table)
-    result_saved: Fact = "no"
-    for table, sure in ((certain, "yes"), (possible, "may")):
-        for thing, triggers in table.items():
-            for position, value in enumerate(inputs.get(thing if thing in inputs else thing.partition(".")[0], [None])):
-                fired: Fact = "no"
-                for trigger in triggers:
-                    # A dot is a part of some parameters' names (self_attn.in_proj_weight).
-                    name, _, which = (trigger, "", "") if trigger in inputs else trigger.partition(".")
-                    for other, candidate in enumerate(inputs.get(name, ())):
-                        if name == thing and len(inputs[name]) > 1:
-                            if (which == "other") == (other == position):
-                                continue
-                        fired = either(fired, torch.requires(candidate))
-                fired = both(fired, sure)  # type: ignore[arg-type]
-                if fired == "no":
-                    continue
-                keeps = either(keeps, fired)
-                if world.recomputed:
-                    continue
-                if thing.startswith("result.") and thing != "result.0":
-                    own = torch.pending_others.setdefault(int(thing.removeprefix("result.")), world.new_storage())
-                    saved.append(Saved(own.id, world.ledger.version(own.id), "result", None, fired))
-                elif thing.startswith("result"):
-                    result_saved = either(result_saved, fired)
-                elif value is not None and value is not target:
-                    if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
-                        continue
-                    # What is no parameter may be of lower precision already, and is then saved itself.
-                    saved.append(world.save(value, thing, both(fired, "may") if lowered != "no" else fired))
-                elif value is not None and thing not in fact.mutates and target is not None:
-                    # `h *= h` saves h before it changes it.
-                    before = world.save(value, thing, fired)
-                    saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
-    if keeps == "may":
-        # A call may save this or that, and always something.
-        for name in fact.frees:
-            for value in inputs.get(name, ()):
-                keeps = either(keeps, torch.requires(value))
-    if result_saved != "no":
-        place = storage or world.new_storage()
-        saved.append(Saved(place.id, world.ledger.version(place.id), "result", None, result_saved))
-        torch.pending_storage = place
-    return saved, keeps
+    for thing, place, fired, changed in plan.saves:
+        if place < 0:
+            own = torch.pending_others.setdefault(-place, world.new_storage())
+            saved.append(Saved(own.id, world.ledger.version(own.id), "result", None, fired))
+            continue
+        value = every[place]
+        if value is not target:
+            if lowered == "yes" and isinstance(value, Tensor) and value.parameter:
+                continue
+            # What is no parameter may be of lower precision already, and is then saved itself.
+            saved.append(world.save(value, thing, both(fired, "may") if lowered != "no" else fired))
+        elif not changed:
+            # `h *= h` saves h before it changes it.
+            before = world.save(value, thing, fired)
+            saved.append(dataclasses.replace(before, version=max(before.version - 1, 0)))
+    if plan.result != "no":
+        memory = storage or world.new_storage()
+        saved.append(Saved(memory.id, world.ledger.version(memory.id), "result", None, plan.result))
+        torch.pending_storage = memory
+    return saved
 
 
 def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST) -> Value:
     """The value an op returns, in the structure the fact says."""
-    others, torch.pending_others = torch.pending_others, {}
-    locked = torch.world.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
+    others = torch.pending_others
+    if others:
+        torch.pending_others = {}
     if torch.pending_storage is not None:
         result.storage = torch.pending_storage
         torch.pending_storage = None
+    if fact.outputs == "tensor":
+        return result
+    locked = torch.world.grad_mode != "no" and torch.facts.general.get(f"parts_of_{fact.name}_locked", False)
 
     def output(number: int) -> Tensor:
         """One of several: a view like all of them, or a tensor of its own."""
@@ -636,8 +723,10 @@ def _index_op(torch: Torch, name: str, index: Value) -> str:
 
 def bind(fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> Kwargs:
     """Arguments by the parameter names of a fact."""
-    bound: Kwargs = {}
     params = fact.params
+    if not kwargs and len(args) <= len(params) and not fact.starred:
+        return dict(zip(params, args))
+    bound: Kwargs = {}
     for index, value in enumerate(args):
         if index < len(params) and params[index].startswith("*"):
             bound[params[index].lstrip("*")] = tuple(args[index:])

@@ -90,8 +90,11 @@ class Torch:
 
     def kind(self, value: Value) -> str:
         """The kind of an argument as `torchfacts` names kinds."""
-        if type(value) is Tensor:
+        kind = type(value)
+        if kind is Tensor:
             return "tensor"
+        if kind in INERT:
+            return kind_of(value)
         value = concrete(value)
         if isinstance(value, Tensor):
             return "tensor"

@@ -35,14 +35,15 @@ Kwargs = dict[str, Value]
 class Storage:
     """The memory that a tensor and its views share, with one version counter.
 
-    `views` are the differentiable views still alive: an in-place change of one gives all of them a new history.
+    `views` are the differentiable views still alive, oldest first: an in-place change of one gives all of them a new
+    history.
     """
 
     __slots__ = ("id", "views")
 
     def __init__(self, number: int) -> None:
         self.id = number
-        self.views: weakref.WeakSet[Tensor] | None = None
+        self.views: list[weakref.ref[Tensor]] | None = None
 
 
 class Tensor:
