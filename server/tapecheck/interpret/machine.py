@@ -27,6 +27,10 @@ from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Run, 
 from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Span
 
+_EVALUATE = expressions.EVALUATE
+_SIMPLE = statements.SIMPLE
+_COMPOUND = statements.COMPOUND
+
 
 class Machine:
     """Runs the statements of one program in one world."""
@@ -58,11 +62,24 @@ class Machine:
             if suspends:
                 for part in syntax.yields_of(node):
                     yield from self.suspend(part, env)
-            simple = statements.SIMPLE.get(type(node))
+            simple = _SIMPLE.get(type(node))
             if simple is not None:
                 simple(self, node, env)
                 continue
-            compound = statements.COMPOUND.get(type(node))
+            if isinstance(node, ast.If):
+                answered = len(world.answered)
+                taken = self.test(node.test, env, node)
+                if world.watcher is not None and len(world.answered) != answered:
+                    signal = yield from statements.watched_if(self, node, taken, answered, env)
+                else:
+                    body = node.body if taken else node.orelse
+                    signal = (yield from self.block(body, env)) if body else None
+                if signal is not None:
+                    return signal
+                continue
+            if isinstance(node, ast.Return):
+                return flow.Returned(self.eval(node.value, env) if node.value is not None else None)
+            compound = _COMPOUND.get(type(node))
             if compound is not None:
                 signal = yield from compound(self, node, env)
                 if signal is not None:
@@ -87,7 +104,7 @@ class Machine:
             self.envs.pop()
 
     def eval(self, node: ast.expr, env: Env) -> Value:
-        handler = expressions.EVALUATE.get(type(node))
+        handler = _EVALUATE.get(type(node))
         if handler is None:
             return Unknown(type(node).__name__)
         return handler(self, node, env)

@@ -150,9 +150,9 @@ class World:
         self._cuts = 0
         self.optimizers = 0
         self._unknown_source: Tensor | None = None
-        self._sites: dict[tuple[int, int, int], Site] = {}
-        self._frame_stamp = 0
-        self._frame_stamps: list[int] = []
+        self._sites: dict[int, Site] = {}
+        """The sites of this frame since the last iteration began, by their nodes."""
+        self._outer_sites: list[tuple[int, dict[int, Site]]] = []
         self._stack_spans: list[tuple[Span, ...]] = [()]
         self.gradients_cut = False
         self.cut_site: Site | None = None
@@ -182,22 +182,23 @@ class World:
 
     def push(self, frame: Frame) -> None:
         self.frames.append(frame)
-        self._frame_stamps.append(self._frame_stamp)
+        self._outer_sites.append((self.clock, self._sites))
+        self._sites = {}
         self.stamp += 1
-        self._frame_stamp = self.stamp
         above = self._stack_spans[-1]
         self._stack_spans.append((frame.call, *above) if frame.call is not None else above)
 
     def pop(self) -> None:
         self.frames.pop()
-        self._frame_stamp = self._frame_stamps.pop()
+        clock, sites = self._outer_sites.pop()
+        self._sites = sites if clock == self.clock else {}
         self._stack_spans.pop()
 
     def span(self, node: ast.AST) -> Span:
         frame = self.frames[-1]
-        known = getattr(node, "_tapecheck_span", None)
+        known: Span | None = getattr(node, "_tapecheck_span", None)
         if known is not None and known.file == frame.file:
-            return known  # type: ignore[no-any-return]
+            return known
         line = getattr(node, "lineno", 1)
         end_line = getattr(node, "end_lineno", None) or line
         column = getattr(node, "col_offset", 0)
@@ -209,11 +210,10 @@ class World:
         return span
 
     def site(self, node: ast.AST) -> Site:
-        key = (id(node), self._frame_stamp, self.clock)
-        site = self._sites.get(key)
+        site = self._sites.get(id(node))
         if site is None:
             site = Site(self.span(node), self.frames[-1].function, self._stack_spans[-1], self.iteration)
-            self._sites[key] = site
+            self._sites[id(node)] = site
         return site
 
     @property
@@ -241,6 +241,7 @@ class World:
         self.clock += 1
         if not self.inside_forward:
             self._iteration_starts[loop] = self._ids
+        self._sites = {}
         self.emit(Iteration(loop, index))
 
     @property
@@ -377,13 +378,13 @@ class World:
             sources.append(number)
             if value.oldest is not None and (oldest is None or value.oldest < oldest):
                 oldest = value.oldest
-        number = self.new_id()
-        self.emit(
-            Node(
-                number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
-                cuts[:MAX_CUTS],
-            )
+        self._ids = number = self._ids + 1
+        node = Node(
+            number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
+            cuts[:MAX_CUTS],
         )  # fmt: skip
+        self.tape.events.append(node)
+        self.ledger.nodes[number] = node
         return Tensor(
             storage or self.new_storage(), number, exists, oldest=number if oldest is None else oldest, cuts=cuts
         )
@@ -398,8 +399,10 @@ class World:
 
     def save(self, value: Value, name: str, fact: Fact) -> Saved:
         """A saved tensor entry for a tensor as it is now."""
-        storage = storage_of(self, value)
-        return Saved(storage.id, self.ledger.version(storage.id), name, value.node, fact)
+        storage: Storage | None = value.storage
+        if storage is None:
+            storage = value.storage = self.new_storage()
+        return Saved(storage.id, self.ledger.versions.get(storage.id, 0), name, value.node, fact)
 
     def change(
         self,

@@ -16,14 +16,28 @@ from typing import Literal
 
 from tapecheck.tape.events import (
     Backward,
+    Bind,
     Cut,
+    Decision,
+    End,
+    Escape,
     Event,
     Fact,
+    GradientCleared,
+    GradientSet,
+    Hold,
     InPlace,
+    Iteration,
     Leaf,
+    Loop,
+    LoopEnd,
+    Measure,
     Named,
     Node,
+    Optimizer,
+    Raised,
     Saved,
+    Step,
     Tape,
     both,
     either,
@@ -34,6 +48,11 @@ UNKNOWN_SOURCE = "UnknownSource"
 GRAPH_OF = "graph of "
 """What the op of a node begins with that stands for the whole graph of one value nobody knows."""
 _EARLIER = 8
+_UNREAD = frozenset((
+    Bind, Decision, End, Escape, GradientCleared, GradientSet, Hold, Iteration, Loop, LoopEnd, Measure, Optimizer,
+    Raised, Step,
+))  # fmt: skip
+"""Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)
 
 
@@ -96,6 +115,8 @@ class Ledger:
         self._retained_by: dict[int, list[int]] = {}
 
     def feed(self, event: Event) -> Traversal | None:
+        if type(event) in _UNREAD:
+            return None
         if isinstance(event, Node):
             self.nodes[event.id] = event
         elif isinstance(event, Leaf):

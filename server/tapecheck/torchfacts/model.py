@@ -196,6 +196,11 @@ class OpFact:
         return {}
 
     @cached_property
+    def wide(self) -> bool:
+        """Whether some inputs are known by the last part of their name only."""
+        return any(name.startswith("*.") for name in self.inputs)
+
+    @cached_property
     def starred(self) -> bool:
         """Whether a parameter takes the remaining positional arguments."""
         return any(name.startswith("*") for name in self.params)
@@ -300,6 +305,8 @@ class Overload:
         return chosen or [fact for _, fact in self.cases]
 
 
+_MOST_NARROWED = 256
+"""So many narrowed facts of a module are kept: there are as many as ways to construct it."""
 _IGNORED_KEYWORDS = frozenset(
     {"out", "dtype", "device", "layout", "pin_memory", "memory_format", "requires_grad", "generator", "names"}
 )
@@ -344,13 +351,31 @@ class ModuleFact:
     loss: bool = False
     inplace_flag: bool = False
 
+    @cached_property
+    def deciding(self) -> tuple[str, ...]:
+        """Those of forward's optional parameters that a fact was measured by."""
+        params = {param for overload in self.train.overloads for param in overload.params}
+        return tuple(name for name in self.forward_defaults if f"forward.{name}" in params)
+
+    @cached_property
+    def narrowed(self) -> dict[Any, ModuleFact]:
+        """The facts for calls, by the kinds of their arguments."""
+        return {}
+
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> ModuleFact:
         """The fact for a module constructed with arguments of these kinds.
 
         Where the call of the module is known too, pass the kind of each of forward's optional parameters as
         ``"forward.NAME"`` (``{"forward.need_weights": "False"}``; not passed: its kind in `forward_defaults`).
         """
-        return replace(self, train=self.train.for_call(args, kwargs), eval=self.eval.for_call(args, kwargs))
+        key = (tuple(args), tuple(kwargs.items()) if kwargs else ())
+        known = self.narrowed.get(key)
+        if known is None:
+            known = replace(self, train=self.train.for_call(args, kwargs), eval=self.eval.for_call(args, kwargs))
+            if len(self.narrowed) >= _MOST_NARROWED:
+                self.narrowed.clear()
+            self.narrowed[key] = known
+        return known
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tapecheck.interpret.library import averaging, frameworks
 from tapecheck.interpret.library.contract import Torch
@@ -204,27 +205,11 @@ class Modules:
 
     def named_parameters(
         self, owner: Value, prefix: str = "", seen: set[int] | None = None
-    ) -> Iterator[tuple[str, Tensor]]:
+    ) -> list[tuple[str, Tensor]]:
         """The parameters of a module and its children, each once."""
-        seen = set() if seen is None else seen
-        if id(owner) in seen or len(seen) > 5_000:
-            return
-        seen.add(id(owner))
-        if isinstance(owner, Unknown):
-            if owner.leaf is not None:
-                yield f"{prefix}{owner.name}", owner.leaf
-            return
-        if not isinstance(owner, Instance):
-            return
-        for name, value in list(owner.attrs.items()):
-            if isinstance(value, Tensor):
-                if value.parameter and id(value) not in seen:
-                    seen.add(id(value))
-                    yield prefix + name, value
-            elif (isinstance(value, Instance) and value.module) or (
-                isinstance(value, Unknown) and value.leaf is not None
-            ):
-                yield from self.named_parameters(value, f"{prefix}{name}.", seen)
+        found: list[tuple[str, Tensor]] = []
+        _gather_parameters(owner, prefix, set() if seen is None else seen, found)
+        return found
 
     def name_parameters(self, owner: Instance, name: str) -> None:
         """Name the parameters of a module by the paths that lead to them, from what it was stored under first."""
@@ -571,13 +556,13 @@ class Modules:
             return self.machine.call(owner.state.model, args, kwargs, node)
         if not owner.module:
             return self.torch.opaque_result(owner.lib or "object", args, kwargs, node)
-        for kind, hook in list(owner.hooks):
+        for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "before":
                 changed = self.machine.call(hook, [owner, tuple(args)], {}, node)
                 if changed is not None and not isinstance(changed, Unknown):
                     args = list(changed) if isinstance(changed, tuple) else [changed]
         result = self.forward(owner, args, kwargs, node)
-        for kind, hook in list(owner.hooks):
+        for kind, hook in list(owner.hooks) if owner.hooks else ():
             if kind == "forward":
                 changed = self.machine.call(hook, [owner, tuple(args), result], {}, node)
                 if changed is not None and not isinstance(changed, Unknown):
@@ -595,6 +580,9 @@ class Modules:
         if method is not None:
             return self.machine.call(method, args, kwargs, node)
         kwargs.pop("**", None)
+        fact = _layer(owner).fact
+        if fact is not None:
+            return self._run_fact(owner, fact, args, kwargs, node)
         name = owner.lib.rsplit(".", 1)[-1]
         if name == "Sequential":
             value: Value = args[0] if args else Unknown("input")
@@ -605,28 +593,20 @@ class Modules:
             return value
         if owner.lib == averaging.AVERAGED:
             return self.machine.call(owner.attrs["module"], args, kwargs, node)
-        fact = _layer(owner).fact
-        if fact is not None:
-            return self._run_fact(owner, fact, args, kwargs, node)
         return self._run_opaque(owner, args, kwargs, node)
 
     def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         torch = self.torch
         training = concrete(owner.attrs.get("training", True))
-        bound: Kwargs = {}
-        for name, value in zip(fact.forward_params, args):
-            bound[name] = value
-        for name, value in kwargs.items():
-            bound[name] = value
+        bound: Kwargs = dict(zip(fact.forward_params, args))
+        bound.update(kwargs)
         fact = self._of_call(owner, fact, bound)
         what: OpFact = fact.eval if training is False else fact.train
         groups: dict[str, list[Value]] = {}
-        # Of a module of very many parameters the facts know the last part of the name only.
-        wide = any(name.startswith("*.") for name in what.inputs)
         for name, value in owner.attrs.items():
-            if isinstance(value, Tensor):
-                # The facts speak of all layers of a recurrent module at once: weight_ih for weight_ih_l0, _l1 ...
-                short = f"*.{name.rsplit('.', 1)[-1]}" if wide and "." in name else _LAYER.sub("", name)
+            if type(value) is Tensor:
+                # Of a module of very many parameters the facts know the last part of the name only.
+                short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else _without_layer(name)
                 groups.setdefault(short, []).append(value)
         for name in _layer(owner).parametrized:
             groups[name] = [self.computed_weight(owner, name, node)]
@@ -657,11 +637,9 @@ class Modules:
         layer = _layer(owner)
         kinds = layer.kinds or ([], {})
         given, named = kinds
-        params = {param for overload in fact.train.overloads for param in overload.params}
         more = {
             f"forward.{name}": self.torch.kind(bound[name]) if name in bound else fact.forward_defaults[name]
-            for name in fact.forward_defaults
-            if f"forward.{name}" in params
+            for name in fact.deciding
         }
         first = bound.get("input")
         if isinstance(first, Tensor) and first.length == 1 and "batch_first" in fact.params:
@@ -782,6 +760,35 @@ def _layer(owner: Instance) -> Layer:
     """What torch.nn keeps in a module."""
     assert owner.layer is not None
     return owner.layer
+
+
+@lru_cache(maxsize=4_096)
+def _without_layer(name: str) -> str:
+    """The name of a parameter as the facts have it, which speak of all layers of a recurrent module at once.
+
+    It is weight_ih for weight_ih_l0, weight_ih_l1 ...
+    """
+    return _LAYER.sub("", name)
+
+
+def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tuple[str, Tensor]]) -> None:
+    if id(owner) in seen or len(seen) > 5_000:
+        return
+    seen.add(id(owner))
+    if isinstance(owner, Unknown):
+        if owner.leaf is not None:
+            found.append((f"{prefix}{owner.name}", owner.leaf))
+        return
+    if not isinstance(owner, Instance):
+        return
+    for name, value in owner.attrs.items():
+        kind = type(value)
+        if kind is Tensor:
+            if value.parameter and id(value) not in seen:
+                seen.add(id(value))
+                found.append((prefix + name, value))
+        elif (kind is Instance and value.module) or (isinstance(value, Unknown) and value.leaf is not None):
+            _gather_parameters(value, f"{prefix}{name}.", seen, found)
 
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:

@@ -35,37 +35,25 @@ from tapecheck.tape import Raised
 _CONTAINER_TYPES = ("dict", "list", "set")
 
 
-def _expr(machine: Engine, node: ast.Expr, env: Env) -> Run:
+def _expr(machine: Engine, node: ast.Expr, env: Env) -> None:
     machine.eval(node.value, env)
-    return None
-    yield
 
 
-def _assign(machine: Engine, node: ast.Assign, env: Env) -> Run:
+def _assign(machine: Engine, node: ast.Assign, env: Env) -> None:
     value = machine.eval(node.value, env)
     for target in node.targets:
         machine.assign(target, value, env, node)
         if isinstance(node.value, ast.BinOp):
             loops.note_count(machine, target, value, env)
-    return None
-    yield
 
 
-def _return(machine: Engine, node: ast.Return, env: Env) -> Run:
-    return flow.Returned(machine.eval(node.value, env) if node.value is not None else None)
-    yield
-
-
-def _if(machine: Engine, node: ast.If, env: Env) -> Run:
+def watched_if(machine: Engine, node: ast.If, taken: bool, answered: int, env: Env) -> Run:
+    """Run a branch of an `if`, its effects watched; `answered` is how many answers there were before it."""
     world = machine.world
-    answered = len(world.answered)
-    taken = machine.test(node.test, env, node)
-    body = node.body if taken else node.orelse
-    if len(world.answered) == answered or world.watcher is None:
-        return (yield from machine.block(body, env))
+    assert world.watcher is not None
     watch = world.watcher.decided(world, node, taken, world.answered[answered:], env)
     try:
-        signal = yield from machine.block(body, env)
+        signal = yield from machine.block(node.body if taken else node.orelse, env)
     except Signal:
         world.watcher.broken(watch)
         raise
@@ -425,14 +413,13 @@ SIMPLE: dict[type[ast.stmt], Callable[[Engine, Any, Env], None]] = {
     ast.FunctionDef: _function_def, ast.AsyncFunctionDef: _function_def, ast.ClassDef: _class_def,
     ast.Delete: _delete, ast.AugAssign: _aug_assign, ast.AnnAssign: _ann_assign, ast.Raise: _raise,
     ast.Assert: _assert, ast.Import: _import, ast.ImportFrom: _import_from, ast.Global: _global,
-    ast.Nonlocal: _nonlocal, ast.Pass: lambda machine, node, env: None,
+    ast.Nonlocal: _nonlocal, ast.Expr: _expr, ast.Assign: _assign, ast.Pass: lambda machine, node, env: None,
 }  # fmt: skip
-"""What to do with each statement that holds no other."""
+"""What to do with each statement that holds no other; `return`, `break` and `continue` aside."""
 COMPOUND: dict[type[ast.stmt], Callable[[Engine, Any, Env], Run]] = {
-    ast.If: _if, ast.For: loops.run_for, ast.AsyncFor: loops.run_for, ast.While: loops.run_while,
+    ast.For: loops.run_for, ast.AsyncFor: loops.run_for, ast.While: loops.run_while,
     ast.With: _with, ast.AsyncWith: _with, ast.Try: _try, ast.Match: _match,
-    ast.Return: _return, ast.Expr: _expr, ast.Assign: _assign,
 }  # fmt: skip
-"""What to do with those that do, and with those that may hold a `yield`."""
+"""What to do with those that do; `if` aside, which is the most frequent."""
 if hasattr(ast, "TryStar"):
     COMPOUND[ast.TryStar] = _try
