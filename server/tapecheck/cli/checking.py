@@ -51,7 +51,7 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None, data: by
     """
     try:
         use(wanted.config, isolated=wanted.isolated)
-        if wanted.edit and not (data is None and _is_tape(path)):
+        if wanted.edit and not (data is None and is_tape(path)):
             return _edit_file(path, wanted, data)
         checked, source = check_program(path, wanted, source, comments=True)
         return checked if source is None or source.cells is None else by_cell(checked, source.cells)
@@ -69,7 +69,7 @@ def check_program(
     from tapecheck.check import check
     from tapecheck.source import SourceError, read_source
 
-    if source is None and _is_tape(path):
+    if source is None and is_tape(path):
         return _check_tape(path, wanted), None
     checked = Checked(path)
     try:
@@ -170,7 +170,8 @@ def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:
     return checked if cells is None else by_cell(checked, cells)
 
 
-def _is_tape(path: str) -> bool:
+def is_tape(path: str) -> bool:
+    """Return whether a file is a recorded tape."""
     if not is_file(path):
         return False
     try:

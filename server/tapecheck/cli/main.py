@@ -72,6 +72,10 @@ def _verb(options: argparse.Namespace) -> int:
         from tapecheck.cli.explain import explain_rule
 
         return explain_rule(options.rule, options.output_format, everything=options.all)
+    if options.verb == "graph":
+        from tapecheck.cli.graph import draw_graph
+
+        return draw_graph(options)
     if options.verb == "version":
         from tapecheck.cli.about import print_version
 
@@ -192,6 +196,16 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("a", metavar="A.tape", help="a tape that `run --tape` kept")
     diff.add_argument("b", metavar="B.tape", help="another one")
     diff.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
+
+    graph = verbs.add_parser(
+        "graph", help="a picture of the graphs that a program's backward calls walk",
+        description="Draw the graphs that backward calls walk, by source line: what each frees, keeps, walks again. "
+        "Nothing is executed; a recorded tape is drawn as it was recorded.",
+    )  # fmt: skip
+    graph.add_argument("file", metavar="FILE", help="a script, a notebook or a recorded tape")
+    graph.add_argument("--output-format", choices=("svg", "html"), default="svg", help="(default: svg)")
+    graph.add_argument("-o", "--output-file", metavar="FILE", help="write the picture to FILE")
+    graph.add_argument("--line", type=_positive, metavar="N", help="draw the backward calls on line N only")
 
     for name, said in (("rule", "the page of a rule, or all of them"), ("explain", "the same as `rule`")):
         rule = verbs.add_parser(name, help=said, description="Print the page of a rule, or the list of all rules.")

@@ -41,13 +41,14 @@ class Run:
 
 def render(run: Run) -> str:
     """Return the whole page."""
-    data = json.dumps(_data(run), separators=(",", ":"), ensure_ascii=False)
+    data = json.dumps(data_of(run), separators=(",", ":"), ensure_ascii=False)
     # Nothing within the data may end the element it stands in, or begin a comment.
     safe = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return _TEMPLATE.read_text(encoding="utf-8").replace(_DATA, safe)
 
 
-def _data(run: Run) -> dict[str, Any]:
+def data_of(run: Run) -> dict[str, Any]:
+    """Return what a page or a picture shows of a run: calls, graphs by source line, findings, sources."""
     reading = Reading(run.tape)
     files = _Files(run)
     raised = {event.backward: event for event in run.tape.events if isinstance(event, Raised)}

@@ -1,0 +1,48 @@
+"""`tapecheck graph`: a picture of what a program's backward calls walk."""
+
+from __future__ import annotations
+
+import argparse
+
+from tapecheck.check import check
+from tapecheck.cli.checking import is_tape
+from tapecheck.cli.diff import load
+from tapecheck.cli.shared import NOTHING_FOUND, UsageError, say, write, write_file
+from tapecheck.report import Checked, graph, html
+from tapecheck.rules import Reading
+from tapecheck.source import SourceError, read_source
+from tapecheck.tape import Tape
+
+
+def draw_graph(options: argparse.Namespace) -> int:
+    """Write the picture of a program or of a recorded tape; raises UsageError where it cannot be read."""
+    if is_tape(options.file):
+        run = html.Run(Checked(options.file), load(options.file), None, "recorded run")
+    else:
+        try:
+            report = check(read_source(options.file))
+        except SourceError as error:
+            raise UsageError(str(error)) from error
+        if report.error is not None:
+            say(f"{options.file}: {report.error}: the rest is drawn")
+        tape, said = _chosen(report.interpretation.tapes)
+        run = html.Run(Checked(options.file, report.findings), tape, report.source, said)
+    if options.output_format == "html":
+        picture = html.render(run)
+    else:
+        picture = graph.render(run, line=options.line)
+    if options.output_file is not None:
+        write_file(options.output_file, picture)
+    else:
+        write(picture)
+    return NOTHING_FOUND
+
+
+def _chosen(tapes: list[Tape]) -> tuple[Tape, str]:
+    """Return the way through the program to draw, the likeliest one or the first that fails, and what it is."""
+    failing = [number for number, tape in enumerate(tapes)
+               if any(run.traversal.problem is not None for run in Reading(tape).runs)]  # fmt: skip
+    number = failing[0] if failing else 0
+    if not tapes:
+        return Tape("dry run"), "dry run"
+    return tapes[number], "dry run" if len(tapes) == 1 else f"dry run, way {number + 1} of {len(tapes)}"

@@ -1,0 +1,192 @@
+"""The graphs that backward calls walk, as one SVG picture: nodes by source line, in the order of the program.
+
+A box stands for what one line built. It says what happens to the saved tensors of its nodes: freed by this call, kept
+(`retain_graph=True`), walked again, or needed after they were freed or changed, which is drawn in red.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+from tapecheck.report.excerpt import printable, width
+from tapecheck.report.html import Run, data_of
+
+_BOX, _HIGH, _GAP, _LAYER, _EDGE, _HEAD = 340, 62, 28, 46, 24, 58
+_LETTERS = 43
+"""How many characters of code fit into a box."""
+_MOST_CALLS = 60
+_STATES = {
+    "": ("#f6f8fa", "#8c959f", "saves nothing"),
+    "freed": ("#ddf4ff", "#0969da", "freed by this call"),
+    "kept": ("#dafbe1", "#1a7f37", "kept: retain_graph=True"),
+    "reused": ("#fff8c5", "#9a6700", "walked before"),
+    "gone": ("#ffebe9", "#cf222e", "already freed: this call raises"),
+    "stale": ("#ffebe9", "#cf222e", "changed in place: this call raises"),
+}
+_STYLE = (
+    "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1f2328}"
+    ".t{font-weight:bold;font-size:14px}.s{fill:#59636e}.r{fill:#cf222e}"
+)
+
+
+def render(run: Run, *, line: int | None = None) -> str:
+    """Return the picture; `line` leaves out all backward calls but those on one line.
+
+    Calls whose graphs look the same are drawn once, with the iterations that they belong to.
+    """
+    data = data_of(run)
+    panels = _panels(data, line)
+    drawn: list[str] = []
+    top, wide = 44, 560
+    for calls in panels[:_MOST_CALLS]:
+        picture, high, broad = _panel(calls, data)
+        drawn.append(f'<g transform="translate(0,{top})">{picture}</g>')
+        top += high
+        wide = max(wide, broad)
+    if not panels:
+        drawn.append('<text class="s" x="24" y="64">No backward call was reached.</text>')
+        top += 40
+    elif len(panels) > _MOST_CALLS:
+        drawn.append(f'<text class="s" x="24" y="{top + 10}">and {len(panels) - _MOST_CALLS} more graphs</text>')
+        top += 30
+    title = f"{data['title']}: {data['ending']}" if data["ending"] else data["title"]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{top}" viewBox="0 0 {wide} {top}" role="img">'
+        f"<title>{_text(title)}</title><style>{_STYLE}</style>"
+        '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#59636e"/></marker></defs>'
+        f'<rect width="{wide}" height="{top}" fill="#ffffff"/>'
+        f'<text class="t" x="24" y="28">{_text(title)}</text>{"".join(drawn)}</svg>\n'
+    )
+
+
+def _panels(data: dict[str, Any], line: int | None) -> list[list[dict[str, Any]]]:
+    """Return the calls in their order, those of one line whose graphs look the same together."""
+    found: dict[tuple[int, int, int | None, bool], list[dict[str, Any]]] = {}
+    for call in data["calls"]:
+        if call["shape"] is None or (line is not None and call["at"][1] != line):
+            continue
+        key = (call["at"][0], call["at"][1], call["shape"], call["raised"] is not None)
+        found.setdefault(key, []).append(call)
+    return list(found.values())
+
+
+def _panel(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> tuple[str, int, int]:
+    """Return the picture of some calls with the same graph, its height and its width."""
+    call, shape = calls[0], data["shapes"][calls[0]["shape"]]
+    groups: list[dict[str, Any]] = shape["groups"]
+    layers = _layers(len(groups), [(source, target) for source, target, _ in shape["edges"]], groups)
+    places: dict[int, tuple[int, int]] = {}
+    for depth, layer in enumerate(layers):
+        for column, group in enumerate(layer):
+            places[group] = (_EDGE + column * (_BOX + _GAP), _HEAD + depth * (_HIGH + _LAYER))
+    high = _HEAD + max(len(layers), 1) * (_HIGH + _LAYER)
+    broad = 2 * _EDGE + max((len(layer) for layer in layers), default=1) * (_BOX + _GAP) - _GAP
+    parts = [_heading(calls, data)]
+    parts += [
+        _arrow(places[source], places[target], count)
+        for source, target, count in shape["edges"]
+        if source in places and target in places
+    ]
+    parts += [_box(groups[group], *places[group], call["at"][0], data) for group in sorted(places)]
+    return "".join(parts), high, max(broad, 760)
+
+
+def _heading(calls: Sequence[dict[str, Any]], data: dict[str, Any]) -> str:
+    call = calls[0]
+    when = [f"iteration {one['when'][-1][1]}" for one in calls if one["when"]]
+    several = when[0] if len(when) == 1 else f"iterations {when[0].split()[1]} to {when[-1].split()[1]}" if when else ""
+    what = f"line {call['at'][1]}: {call['call']}" + (f", {several}" if several else "")
+    counts = [f"walks {call['nodes']} nodes"]
+    counts += [f"frees {call['freed']}"] if call["freed"] else []
+    counts += [f"keeps {call['kept']}"] if call["kept"] else []
+    counts += [f"{call['reused']} walked before"] if call["reused"] else []
+    said = f'<text x="{_EDGE}" y="20" class="t">{_text(what)}</text>'
+    if call["raised"]:
+        first = call["raised"].partition("\n")[0].partition(". ")[0]
+        return said + f'<text x="{_EDGE}" y="40" class="r">raises: {_text(_cut(first, 100))}</text>'
+    return said + f'<text x="{_EDGE}" y="40" class="s">{_text(", ".join(counts))}</text>'
+
+
+def _box(group: dict[str, Any], x: int, y: int, home: int, data: dict[str, Any]) -> str:
+    fill, stroke, meaning = _STATES[group["state"]]
+    file, line = group["at"][0], group["at"][1]
+    lines = data["files"][file]["lines"]
+    code = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    where = f"{line}" if file == home else f"{data['files'][file]['name'].rsplit('/', 1)[-1]}:{line}"
+    ops = ", ".join(f"{op} ×{count}" if count > 1 else op for op, count in group["ops"])
+    leaves = f"uses {', '.join(group['leaves'])}" if group["leaves"] else ""
+    hover = "\n".join(part for part in (f"{data['files'][file]['name']}:{line}", code, ops, leaves, meaning) if part)
+    rows = [f"{where}  {code}", ops, " · ".join(part for part in (meaning, leaves) if part)]
+    texts = "".join(
+        f'<text x="{x + 10}" y="{y + 18 + 17 * number}"{"" if number == 0 else " class=" + chr(34) + "s" + chr(34)}>'
+        f"{_text(_cut(row, _LETTERS))}</text>"
+        for number, row in enumerate(rows)
+    )
+    return (
+        f"<g><title>{_text(hover)}</title>"
+        f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="6" fill="{fill}" stroke="{stroke}" '
+        f'stroke-width="{2.5 if group["state"] in ("gone", "stale") else 1.2}"/>{texts}</g>'
+    )
+
+
+def _arrow(source: tuple[int, int], target: tuple[int, int], count: int) -> str:
+    x1, y1 = source[0] + _BOX // 2, source[1] + _HIGH
+    x2, y2 = target[0] + _BOX // 2, target[1]
+    thick = min(1 + count / 4, 3)
+    if y2 > y1:
+        bend = (y2 - y1) // 2
+        path = f"M{x1} {y1}C{x1} {y1 + bend} {x2} {y2 - bend} {x2} {y2 - 1}"
+    else:
+        # Back to a line above: a loop builds on what it built before.
+        side = max(source[0], target[0]) + _BOX + _GAP // 2
+        path = f"M{source[0] + _BOX} {source[1] + _HIGH // 2}H{side}V{target[1] + _HIGH // 2}H{target[0] + _BOX}"
+    return f'<path d="{path}" fill="none" stroke="#59636e" stroke-width="{thick:.1f}" marker-end="url(#a)"/>'
+
+
+def _layers(count: int, edges: Sequence[tuple[int, int]], groups: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """Return the boxes of each layer: a box stands below all that it is built from, apart from loops."""
+    after: dict[int, list[int]] = defaultdict(list)
+    for source, target in edges:
+        after[source].append(target)
+    depth = dict.fromkeys(range(count), 0)
+    state = dict.fromkeys(range(count), 0)
+    order: list[int] = []
+    for start in range(count):
+        # Depth first without recursion: graphs may be deep.
+        stack = [(start, iter(after[start]))] if not state[start] else []
+        state[start] = state[start] or 1
+        while stack:
+            node, following = stack[-1]
+            child = next((one for one in following if not state[one]), None)
+            if child is None:
+                state[node] = 2
+                order.append(node)
+                stack.pop()
+            else:
+                state[child] = 1
+                stack.append((child, iter(after[child])))
+    place = {node: number for number, node in enumerate(reversed(order))}
+    for node in reversed(order):
+        for target in after[node]:
+            if place[target] > place[node]:
+                depth[target] = max(depth[target], depth[node] + 1)
+    layers: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for node in sorted(range(count), key=lambda one: (groups[one]["at"][0], groups[one]["at"][1])):
+        layers[depth[node]].append(node)
+    return layers
+
+
+def _cut(text: str, most: int) -> str:
+    if width(text) <= most:
+        return text
+    while width(text) >= most:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

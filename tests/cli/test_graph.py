@@ -1,0 +1,103 @@
+"""`tapecheck graph`: the picture is well-formed and says of each line what the ledger says of its nodes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.cli import main
+from tapecheck.source import from_text
+from tapecheck.tape import write_tape
+from tests.cli.test_check import TWICE, notebook
+from tests.cli.test_fix import here  # noqa: F401
+
+SHARED = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+a = torch.tanh(w * 2)
+first = (a * a).sum()
+second = (a < 0).sum() + a.exp().sum()  # a & "b" ]]>
+first.backward(retain_graph=True)
+second.backward()
+first.backward()
+"""
+LOOP = """\
+import torch
+
+cell = torch.nn.GRUCell(3, 3)
+h = torch.zeros(1, 3)
+for step in range(4):
+    h = cell(torch.ones(1, 3), h)
+    h.sum().backward(retain_graph=True)
+"""
+NAME = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(capsys: pytest.CaptureFixture[str], *arguments: str) -> ElementTree.Element:
+    assert main(["graph", *arguments]) == 0
+    return ElementTree.fromstring(capsys.readouterr().out)
+
+
+def boxes(picture: ElementTree.Element) -> list[list[tuple[str, str]]]:
+    """The first row of each box and what it says of its tensors, one list for each call."""
+    panels = []
+    for panel in picture.iter(f"{NAME}g"):
+        if "transform" in panel.attrib:
+            texts = [[row.text or "" for row in box.iter(f"{NAME}text")] for box in panel.findall(f"{NAME}g")]
+            panels.append([(rows[0], rows[2].partition(" · ")[0]) for rows in texts])
+    return panels
+
+
+def test_lines_say_what_each_call_does_to_their_tensors(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "train.py").write_text(SHARED)
+    first, second, third = boxes(drawn(capsys, "train.py"))
+    assert first == [
+        ("4  a = torch.tanh(w * 2)", "kept: retain_graph=True"),
+        ("5  first = (a * a).sum()", "kept: retain_graph=True"),
+    ]
+    assert [(row.split()[0], what) for row, what in second] == [("4", "walked before"), ("6", "freed by this call")]
+    # The third call finds freed what the second one walked.
+    assert {row.split()[0]: what for row, what in third}["4"] == "already freed: this call raises"
+    assert [len(panel) for panel in boxes(drawn(capsys, "train.py", "--line", "8"))] == [2]
+
+
+def test_a_loop_that_builds_on_itself_is_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "train.py").write_text(LOOP)
+    picture = drawn(capsys, "train.py")
+    headings = [text.text or "" for text in picture.iter(f"{NAME}text") if text.get("class") == "t"]
+    assert headings[0] == "train.py: dry run" and headings[1].startswith("line 7: backward, iteration")
+    height = float(picture.attrib["height"])
+    assert all(float(box.attrib["y"]) < height for box in picture.iter(f"{NAME}rect") if "y" in box.attrib)
+
+
+def test_a_recorded_tape_and_a_notebook_are_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "train.py").write_text(TWICE)
+    (tape, *_) = check(from_text(TWICE, "train.py")).interpretation.tapes
+    with (here / "run.tape").open("w") as file:
+        write_tape(tape, file)
+    recorded = boxes(drawn(capsys, "run.tape"))
+    assert recorded == boxes(drawn(capsys, "train.py")) and len(recorded) == 2
+    (here / "train.ipynb").write_text(notebook(TWICE))
+    assert len(boxes(drawn(capsys, "train.ipynb"))) == 2
+
+
+def test_a_page_instead_of_a_picture_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "train.py").write_text(TWICE)
+    assert main(["graph", "--output-format", "html", "-o", "out/graph.html", "train.py"]) == 0
+    assert re.match(r"<!doctype html>", (here / "out" / "graph.html").read_text(), re.IGNORECASE)
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_to_draw_and_nothing_to_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "empty.py").write_text("x = 1\n")
+    said = [text.text for text in drawn(capsys, "empty.py").iter(f"{NAME}text")]
+    assert said == ["empty.py: dry run", "No backward call was reached."]
+    assert main(["graph", "gone.py"]) == 2
+    assert "gone.py" in capsys.readouterr().err
