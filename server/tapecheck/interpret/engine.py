@@ -49,6 +49,8 @@ class Engine(Protocol):
     depth: int
     entered: dict[tuple[int, tuple[Span, ...]], int]
     """How often each loop was entered, by its node and the calls that led to it."""
+    loop_work: dict[tuple[int, tuple[Span, ...]], int]
+    """The work that earlier entries of each loop took, by the same."""
     running: list[int]
     """The functions being run: ids of their nodes."""
     handlers: int

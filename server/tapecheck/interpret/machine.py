@@ -44,6 +44,7 @@ class Machine:
         self.called_names: set[str] = set()
         self.depth = 0
         self.entered: dict[tuple[int, tuple[Span, ...]], int] = {}
+        self.loop_work: dict[tuple[int, tuple[Span, ...]], int] = {}
         self.running: list[int] = []
         self.handlers = 0
         self.gathering: list[tuple[ast.AST, List | Dict]] = []

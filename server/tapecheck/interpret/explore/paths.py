@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tapecheck.interpret.explore.effects import Effect, index_of
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
@@ -27,12 +28,35 @@ from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
 
-MAX_RUNS = 12
-MAX_ENTRY_RUNS = 8
-MAX_TURNED = 2
 RUN_BUDGET = 250_000
+"""Work of one way through the program: a statement is a unit, a second of CPU time about 150,000."""
 TOTAL_BUDGET = 400_000
+"""Work of a file: all ways from the module and from each function that is started."""
+FURTHER_WORK = 20_000
+"""Work that further ways of one start may always take, however short the first way is."""
+FURTHER_TIMES = 5
+"""How many times the work of the first way the further ways may take where that is more."""
+RUN_WORK = 50
+"""What a way costs besides its statements."""
+MAX_TURNED = 2
+"""Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody."""
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """Where the work limit ended an analysis before everything was looked at.
+
+    `kind` is "way" where the program itself was not followed to its end (`line` is the last line that was), "paths"
+    where conditions were not tried both ways, "start" where a function was not started. `name` is the function that was
+    started, empty for the module. `count` says how many conditions were left.
+    """
+
+    kind: Literal["way", "paths", "start"]
+    name: str = ""
+    file: str = ""
+    line: int = 0
+    count: int = 0
 
 
 @dataclass(slots=True)
@@ -49,6 +73,8 @@ class Interpretation:
     imported: frozenset[str] = frozenset()
     mistakes: set[tuple[str, Span]] = field(default_factory=set)
     """Exceptions of Python's own that some way went on past, and where."""
+    cut_short: list[CutShort] = field(default_factory=list)
+    """What the work limit left out."""
 
 
 Lines = set[tuple[str, int]]
@@ -153,11 +179,16 @@ def interpret(
         wanted = _Wanted(ask)
         called: set[int] = set()
         project = Imports(Project(source.path, SOURCES, open_files=open_files or {}))
-        _explore_beyond(source, project, None, result, budget, called, cancelled, MAX_RUNS, wanted)
+        _explore_beyond(source, project, None, result, budget, called, cancelled, wanted)
         for entry in _entries(source):
-            if id(entry.node) not in called and budget.left > 0:
+            if id(entry.node) in called:
+                continue
+            if budget.left <= 0:
+                result.exhausted = True
+                result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
+            else:
                 result.entries.append(entry.name)
-                _explore_beyond(source, project, entry, result, budget, called, cancelled, MAX_ENTRY_RUNS, wanted)
+                _explore_beyond(source, project, entry, result, budget, called, cancelled, wanted)
         result.imported = project.imported
     return result
 
@@ -208,17 +239,16 @@ def _explore_beyond(
     budget: _Budget,
     called: set[int],
     cancelled: Callable[[], bool] | None,
-    max_runs: int,
     wanted: _Wanted,
 ) -> None:
     """Explore, and where a failing backward cuts a way off that retained a graph, explore what lies beyond."""
     before = len(result.tapes)
-    _explore(source, project, entry, result, budget, called, cancelled, max_runs, wanted)
+    _explore(source, project, entry, result, budget, called, cancelled, wanted)
     cut_off = [tape for tape in result.tapes[before:] if _cut_off(tape)]
     if cut_off and budget.left > 0:
         beyond = Interpretation()
         # What is called there alone still wants a start of its own: hence no `called`.
-        _explore(source, project, entry, beyond, budget, set(), cancelled, max_runs, wanted, passes_failures=True)
+        _explore(source, project, entry, beyond, budget, set(), cancelled, wanted, passes_failures=True)
         for tape in cut_off:
             tape.beyond = beyond.tapes
 
@@ -243,7 +273,6 @@ def _explore(
     budget: _Budget,
     called: set[int],
     cancelled: Callable[[], bool] | None,
-    max_runs: int,
     wanted: _Wanted,
     *,
     passes_failures: bool = False,
@@ -255,25 +284,35 @@ def _explore(
     dull: set[Place] = set()
     met: set[Place] = set()
     deferred: list[tuple[_Way, Watched | None]] = []
-    runs = 0
-    while queue and runs < max_runs and budget.left > 0:
+    done: set[Place] = set()
+    further = FURTHER_WORK
+    while queue and budget.left > 0 and further > 0:
         way = queue.popleft()
         if way.turned in dull and len(way.policy.patterns) > 1:
             continue
         policy = way.policy
+        if way.turned is not None:
+            done.add(way.turned)
         world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
         world.passes_failures = passes_failures
         watcher = world.watcher = Watcher()
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         machine = _run(source, project, entry, world, "" if started == RUN_BUDGET else LEFT_OVER)
-        budget.left -= started - world.work + 50
-        runs += 1
+        work = started - world.work + RUN_WORK
+        budget.left -= work
+        if way.turned is None:
+            further = max(further, FURTHER_TIMES * work)
+        else:
+            further -= work
         result.runs += 1
         called |= machine.called
         result.mistakes |= world.mistakes
         if world.work < 0:
             result.exhausted = True
+            if way.turned is None and not passes_failures:
+                file, line = _last_place(world.tape)
+                result.cut_short.append(CutShort("way", entry.name if entry is not None else "", file, line))
         following = _following(way, world, dull, _names_that_matter(machine))
         # A first way that nothing follows has no other to be told from.
         signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
@@ -307,6 +346,19 @@ def _explore(
             elif watched is not None and watched.stake is Stake.CERTAINTY:
                 deferred.append((one, watched))
         queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))
+    left = {way.turned for way in queue if way.turned is not None and way.turned not in dull} - done
+    if left and not passes_failures:
+        name = entry.name if entry is not None else ""
+        result.cut_short.append(CutShort("paths", name, source.path, min(line for _, line, _ in left), len(left)))
+
+
+def _last_place(tape: Tape) -> tuple[str, int]:
+    """The file and line of the last event that has a place."""
+    for event in reversed(tape.events):
+        at = getattr(event, "at", None)
+        if at is not None:
+            return at.span.file, at.span.line
+    return "", 0
 
 
 @dataclass(frozen=True, slots=True)

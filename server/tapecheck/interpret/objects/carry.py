@@ -89,12 +89,14 @@ def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> Non
     """Note what the iteration that ends leaves behind."""
     if machine.world.inside_forward or not machine.world.tape_has_nodes:
         return
+    events = len(machine.world.tape.events)
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
         scan.namespace(env)
     for node, kept in machine.gathering:
         scan.gathered(node, kept)
-    machine.world.spend(max(len(scan.seen) - _SEEN_FREE, 0) // _SEEN_A_UNIT)
+    held = len(machine.world.tape.events) - events
+    machine.world.spend(max(len(scan.seen) + scan.looked - _SEEN_FREE, 0) // _SEEN_A_UNIT + held)
 
 
 class _Scan:
@@ -106,6 +108,8 @@ class _Scan:
         self.clock = clock
         self.first = first
         self.seen: set[int] = set()
+        self.looked = 0
+        """Elements of mappings that were looked at."""
         self.running = {id(env) for env in machine.envs}
 
     def namespace(self, env: Env | None) -> None:
@@ -187,6 +191,7 @@ class _Scan:
         if id(value) in self.seen:
             return
         self.seen.add(id(value))
+        self.looked += len(value.items)
         kept: list[Tensor | Unknown] = []
         last: Site | None = None
         for key, item in list(value.items.items()):

@@ -23,7 +23,7 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.tape import Fact
+from tapecheck.tape import Fact, Span
 
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
@@ -37,13 +37,15 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     outside = world.iteration
     counted = len(world.counted)
     feeding = env.sent is not None and syntax.has_yield(node)
-    enough = _enough_iterations(machine, node)
+    key = (id(node), world.call_stack)
+    enough = _enough_iterations(machine, key)
     varying = world.varying
     loop = world.enter_loop(node)
     signal: Any = None
     done = 0
     index = stream.next
-    work = world.work
+    # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
+    begun, work = world.work, world.work + machine.loop_work.get(key, 0)
     while True:
         length = stream.length()
         if length is not None and index >= length:
@@ -87,6 +89,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         _end_of(machine, node, stream, env)
     if not outside:
         del world.counted[:]
+    machine.loop_work[key] = machine.loop_work.get(key, 0) + begun - world.work
     world.leave_loop(loop, outside, done, more)
     if isinstance(signal, flow.Returned):
         return signal
@@ -100,12 +103,13 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     outside = world.iteration
     counted = len(world.counted)
     feeding = env.sent is not None and syntax.has_yield(node)
-    enough = _enough_iterations(machine, node)
+    key = (id(node), world.call_stack)
+    enough = _enough_iterations(machine, key)
     varying = world.varying
     loop = world.enter_loop(node)
     signal: Any = None
     done = 0
-    work = world.work
+    begun, work = world.work, world.work + machine.loop_work.get(key, 0)
     known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
@@ -141,6 +145,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         _forget_counters(machine, node, env, counted, done, None)
     if not outside:
         del world.counted[:]
+    machine.loop_work[key] = machine.loop_work.get(key, 0) + begun - world.work
     world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
     if isinstance(signal, flow.Returned):
         return signal
@@ -149,9 +154,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     return None
 
 
-def _enough_iterations(machine: Engine, node: ast.AST) -> int:
+def _enough_iterations(machine: Engine, key: tuple[int, tuple[Span, ...]]) -> int:
     """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
-    key = (id(node), machine.world.call_stack)
     entered = machine.entered[key] = machine.entered.get(key, 0) + 1
     return max(MIN_ITERATIONS + 1 - entered, 1)
 
