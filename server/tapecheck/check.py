@@ -37,6 +37,39 @@ class Report:
         return self.source.error
 
 
+INCOMPLETE = "incomplete-analysis"
+"""The code under which a note says that the work limit ended an analysis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What was not analysed because the work limit was reached, and the line of the file where that begins."""
+
+    message: str
+    line: int
+
+
+def limits_of(report: Report) -> list[Limit]:
+    """Return what the work limit left out of a file's analysis, in one line each."""
+    found: list[Limit] = []
+    cut = report.interpretation.cut_short
+    for one in cut:
+        inside = f"`{one.name}`" if one.name else "the module"
+        line = one.line if one.file == report.source.path else 1
+        if one.kind == "way":
+            message = f"analysis of {inside} stopped here: work limit reached; later code was not checked"
+            found.append(Limit(message, line))
+        elif one.kind == "paths":
+            conditions = "condition was" if one.count == 1 else "conditions were"
+            found.append(Limit(f"work limit reached: {one.count} {conditions} not tried both ways in {inside}", line))
+    started = [one for one in cut if one.kind == "start"]
+    if started:
+        names = ", ".join(f"`{one.name}`" for one in started[:3])
+        more = f" and {len(started) - 3} more" if len(started) > 3 else ""
+        found.append(Limit(f"work limit reached: {names}{more} not checked on their own", started[0].line))
+    return found
+
+
 def check(
     source: Source,
     *,

@@ -28,6 +28,7 @@ class Interpretation:
     tapes: list[Any] = field(default_factory=list)
     imported: frozenset[str] = frozenset()
     exhausted: bool = False
+    cut_short: list[Any] = field(default_factory=list)
 
 
 @dataclass

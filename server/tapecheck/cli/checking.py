@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
+from tapecheck.report.checked import Incomplete
 from tapecheck.source import Source
 from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
@@ -114,6 +115,8 @@ def _add_unused(checked: Checked, report: Report, wanted: Wanted) -> None:
 
 def _tell(checked: Checked, report: Report) -> None:
     """Take over what a report says of a file."""
+    from tapecheck.check import limits_of
+
     source = report.source
     if report.error is not None:
         line = source.error_line or 1
@@ -123,6 +126,7 @@ def _tell(checked: Checked, report: Report) -> None:
         checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere
+    checked.incomplete = [Incomplete(limit.message, limit.line) for limit in limits_of(report)]
 
 
 def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.check import UNUSED
+from tapecheck.check import INCOMPLETE, UNUSED, Limit
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
@@ -129,7 +129,25 @@ class Converter:
         for one in self.session.unused(analysis):
             location, diagnostic = self.unused(one, analysis)
             found.setdefault(location.uri, []).append(diagnostic)
+        for limit in self.session.limits(analysis):
+            location, diagnostic = self.incomplete(limit, analysis)
+            found.setdefault(location.uri, []).append(diagnostic)
         return found
+
+    def incomplete(self, limit: Limit, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
+        """Return a note that the work limit ended the analysis, where what it left out begins."""
+        source = analysis.report.source
+        line = min(limit.line, len(source.lines))
+        text = source.lines[line - 1] if source.lines else ""
+        first = len(text) - len(text.lstrip()) + 1
+        where = self.at(Span(source.path, line, first, line, max(len(text.rstrip()), first) + 1), analysis)
+        return where, t.Diagnostic(
+            range=where.range,
+            severity=t.DiagnosticSeverity.Information,
+            code=INCOMPLETE,
+            source="tapecheck",
+            message=limit.message,
+        )
 
     def unused(self, one: Unused, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
         """Return a comment that switches nothing off, as a hint."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tapecheck.check import unused_ignores
+from tapecheck.check import Limit, limits_of, unused_ignores
 from tapecheck.lsp import runs
 from tapecheck.lsp.calls import calls, training_loops, walked_lines
 from tapecheck.lsp.document import Document
@@ -396,6 +396,10 @@ class Session:
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
         return self.evidence.shown(analysis.report.findings, analysis.report.source, analysis.snapshot.settings)
+
+    def limits(self, analysis: Analysis) -> list[Limit]:
+        """Return what the work limit left out of an analysis."""
+        return limits_of(analysis.report)
 
     def unused(self, analysis: Analysis) -> list[Unused]:
         """Return the comments of a file that switch nothing off, as far as that is certain."""

@@ -33,6 +33,14 @@ class Problem:
     file: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """What a work limit left out of the analysis of a file, and the line where that begins."""
+
+    message: str
+    line: int = 1
+
+
 class Tried(Protocol):
     """What running a fix showed."""
 
@@ -69,6 +77,7 @@ class Checked:
     `fail_on` is the least severity that makes the command fail; where the findings were held against a run
     (`recorded`), only what it confirmed or found itself does. `rewrite` is what fixing the file changes: the findings
     are those that are left then. `known` counts findings that a baseline has and that are not among them.
+    `incomplete` is what was not analysed: it makes no command fail.
     """
 
     path: str
@@ -82,6 +91,7 @@ class Checked:
     recorded: bool = False
     rewrite: Rewrite | None = None
     known: int = 0
+    incomplete: list[Incomplete] = field(default_factory=list)
 
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding makes the command fail."""

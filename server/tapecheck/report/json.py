@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tapecheck.report.checked import Checked, Problem, Tried
+from tapecheck.report.checked import Checked, Incomplete, Problem, Tried
 from tapecheck.rules.finding import Finding
 from tapecheck.source.notebook import split_cell
 from tapecheck.tape import Span
@@ -40,7 +40,14 @@ def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
             _finding(finding, file.fixes_of(index), file.trial_of(index), evidence=evidence)
             for index, finding in enumerate(file.findings)
         )
+        rows.extend(_incomplete(file.path, limit, evidence=evidence) for limit in file.incomplete)
     return rows
+
+
+def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, Any]:
+    """Return what was not analysed in the shape of a problem, as a hint."""
+    row = _problem(path, Problem("internal-error", limit.message, limit.line), evidence=evidence)
+    return {**row, "code": "incomplete-analysis", "name": "incomplete-analysis", "severity": "hint"}
 
 
 def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidence: bool) -> dict[str, Any]:

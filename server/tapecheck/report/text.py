@@ -62,6 +62,9 @@ def render(
                     recorded=recorded,
                 )
             )
+        for limit in file.incomplete:
+            where = f"{printable(_shown(file.path))}:{limit.line}"
+            pieces.append(f"{paint('info', 'note[incomplete-analysis]')}: {where}: {printable(limit.message)}\n")
     told = "".join(f"{piece}\n" for piece in pieces)
     return told if quiet else told + summary(files, paint)
 

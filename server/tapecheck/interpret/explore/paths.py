@@ -286,7 +286,7 @@ def _explore(
     deferred: list[tuple[_Way, Watched | None]] = []
     done: set[Place] = set()
     further = FURTHER_WORK
-    while queue and budget.left > 0 and further > 0:
+    while queue and budget.left > 0 and (further > 0 or queue[0].turned is None):
         way = queue.popleft()
         if way.turned in dull and len(way.policy.patterns) > 1:
             continue
