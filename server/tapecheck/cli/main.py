@@ -30,8 +30,8 @@ exit status:
 
 _RUN_EXIT = """\
 exit status, whatever the script's own:
-  0  the run confirmed nothing
-  1  the run confirmed or found something, or the script cannot be parsed
+  0  every finding was refuted or not reached
+  1  a finding was confirmed, found by the run or left undecided, or the script cannot be parsed
   2  wrong usage, or an internal error
 """
 

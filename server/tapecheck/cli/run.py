@@ -43,15 +43,14 @@ _FOR_SERVICES = ("github", "gitlab", "sarif", "junit")
 class _Program:
     """What is run: its findings, its source where it can be read, and the request that runs it.
 
-    `sources` are those of all its own files by the names that the findings have; `asked` are the files whose findings
-    are shown whatever the run says of them, `unwanted` are codes of rules to leave out.
+    `sources` are those of all its own files by the names that the findings have, `unwanted` are codes of rules to leave
+    out.
     """
 
     checked: Checked
     source: Source | None
     request: RunRequest
     sources: dict[str, Source] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
     unwanted: frozenset[str] = frozenset()
 
 
@@ -143,7 +142,6 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
     program.unwanted = frozenset(rule.code for rule in ALL if rule.code not in told)
     if source is not None:
         program.sources[checked.path] = source
-        program.asked.add(checked.path)
     _check_others(program, [file] if file is not None else [], options, wanted)
     request = RunRequest(
         script=options.script,
@@ -222,7 +220,6 @@ def _check_others(program: _Program, first: list[str], options: argparse.Namespa
         program.sources[name] = source
         elsewhere += other.elsewhere
         if real_path(name) in asked:
-            program.asked.add(name)
             checked.problems += [dataclasses.replace(problem, file=name) for problem in other.problems]
         checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
         checked.findings = [*checked.findings, *other.findings]
@@ -288,9 +285,7 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
     checked = program.checked
     known = {finding.key: checked.fixes_of(index) for index, finding in enumerate(checked.findings)}
     findings = judge(checked.findings, result.tape, directory=program.request.cwd)
-    checked.findings = [
-        finding for finding in findings if not _switched_off(finding, program) and _is_shown(finding, program)
-    ]
+    checked.findings = [finding for finding in findings if not _switched_off(finding, program)]
     checked.fixes = [known.get(finding.key, []) for finding in checked.findings]
 
 
@@ -353,13 +348,6 @@ def _switched_off(finding: Finding, program: _Program) -> bool:
     return source is not None and not apart([finding], suppressions(source))[0]
 
 
-def _is_shown(finding: Finding, program: _Program) -> bool:
-    """Whether a finding concerns who asked: of files that were only brought in, what the run reached."""
-    if not program.asked or finding.span.file in program.asked:
-        return True
-    return finding.evidence is not None and finding.evidence.verdict != "not-reached"
-
-
 def _is_so(finding: Finding) -> bool:
     return finding.evidence is not None and finding.evidence.verdict in ("confirmed", "found-by-run")
 
@@ -367,6 +355,8 @@ def _is_so(finding: Finding) -> bool:
 def _ending(result: RunResult, request: RunRequest) -> str:
     iterations = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
     backwards = f"{result.backwards} backward call{'s' * (result.backwards != 1)}"
+    if request.max_iterations and result.backwards and not result.iterations:
+        iterations += ": no loop was seen for --max-iterations to end"
     device = mean_time(result.tape)
     seen = f"{iterations}, {backwards}, {result.seconds:.1f} s" + (f", {device}" if device else "")
     if result.how_ended == "finished":

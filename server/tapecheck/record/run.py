@@ -515,7 +515,12 @@ class _Follower:
             elif line.startswith(b'{"event":"Loop"'):
                 entry = json.loads(line)
                 if entry["at"] in self._sites:
-                    self._loops[entry["id"]] = self._sites[entry["at"]][0]
+                    place, outer = self._sites[entry["at"]]
+                    self._loops[entry["id"]] = place
+                    if entry.get("hidden") and outer is not None and self._loops.get(outer) in self._training:
+                        # What was taken for the loop that trains is the one around it.
+                        self._training.discard(self._loops[outer])
+                        self.iterations -= self._counts.get(self._loops[outer], 0)
             elif line.startswith(b'{"event":"Iteration"'):
                 place = self._loops[json.loads(line)["loop"]]
                 self._counts[place] = self._counts.get(place, 0) + 1

@@ -16,6 +16,8 @@ from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, 
 _LONGEST = 240
 CONSECUTIVE = 5
 """So many first iterations of a loop are all looked at for held values; the later ones only now and then."""
+CONSECUTIVE_OF_HIDDEN = 7
+"""The same of a loop that no line shows: its first two iterations ran before it was found."""
 MIN_RUNS = 3
 """So often a line must have run for what did not happen to be told."""
 RAISING = ("TAPE101", "TAPE102", "TAPE103", "TAPE104")
@@ -98,6 +100,7 @@ class Story:
         self.directory = directory
         self._files: dict[str, str] = {}
         events = _told_once(tape.events)
+        self._hidden = {event.id for event in events if isinstance(event, Loop) and event.hidden}
         self.view = Tape(tape.producer, [event for event in events if not self._sparse(event)])
         self.reading = Reading(self.view)
         # Nothing comes after the view's last event: the rules need not replay it once more.
@@ -128,7 +131,9 @@ class Story:
             self.by_file.setdefault(self.file(item.at.file), []).append(item)
 
     def _sparse(self, event: Any) -> bool:
-        return isinstance(event, Hold) and event.index > CONSECUTIVE
+        if not isinstance(event, Hold):
+            return False
+        return event.index > (CONSECUTIVE_OF_HIDDEN if event.loop in self._hidden else CONSECUTIVE)
 
     def _measure(self, event: Measure, hold: Hold | None) -> None:
         name, _, about = event.name.partition(":")

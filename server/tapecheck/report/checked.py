@@ -96,7 +96,7 @@ class Checked:
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding makes the command fail."""
         verdict = finding.evidence.verdict if finding.evidence is not None else None
-        if self.recorded and verdict not in ("confirmed", "found-by-run"):
+        if self.recorded and verdict in ("refuted", "not-reached"):
             return False
         return self.fail_on != "never" and LEVELS.index(finding.severity) <= LEVELS.index(self.fail_on)
 

@@ -279,11 +279,15 @@ class GradientSet:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop was entered; `inside_forward` where it runs within a module's forward."""
+    """A loop was entered; `inside_forward` where it runs within a module's forward.
+
+    `hidden` where no line of the user's shows its iterations: it is on one line, or in a library.
+    """
 
     id: int
     at: Site
     inside_forward: bool = False
+    hidden: bool = False
 
 
 @built_directly

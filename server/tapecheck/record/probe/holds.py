@@ -30,6 +30,8 @@ _ALLOWANCE_SECONDS = 0.3
 _ALLOWANCE_FOR_KEPT = 2.5
 _SHARE = 0.01
 _SEEN_BEFORE_TRAINING = 3
+# The first two iterations of a loop that no line event shows ran before it was found.
+_FIRST_OF_HIDDEN = 7
 
 
 def _fibonacci() -> List[int]:
@@ -82,7 +84,8 @@ class HoldFinder:
 
     def iteration_ended(self, recorder: Any, lines: ThreadLines, loop: RunningLoop, frame: FrameType) -> None:
         """Write what is alive, and who keeps it, after a sampled iteration."""
-        if loop.index not in SAMPLED or loop.entry not in SAMPLED or _inside_forward(loop.place):
+        looked_at = loop.index in SAMPLED or (loop.hidden and loop.index <= _FIRST_OF_HIDDEN)
+        if not looked_at or loop.entry not in SAMPLED or _inside_forward(loop.place):
             return
         if loop.entry > 1 and _within_training(recorder.training_loops, lines, loop):
             return
@@ -285,7 +288,7 @@ class HoldFinder:
                 scopes.append((step.f_globals, "<module>"))
         for scope, function in scopes:
             for name, value in list(scope.items()):
-                if not name.startswith("__") and not _plain(value):
+                if not name.startswith("__") and not self._plain(value):
                     queue.append((value, Holder(name, name, False, False, function, None), 0))
         while queue and budget:
             budget -= 1
@@ -298,7 +301,7 @@ class HoldFinder:
                 continue
             seen.add(id(value))
             queue.extend(
-                (child, inner, depth + 1) for child, inner in self._children(value, holder) if not _plain(child)
+                (child, inner, depth + 1) for child, inner in self._children(value, holder) if not self._plain(child)
             )
         queue.clear()
         scopes.clear()
@@ -334,6 +337,8 @@ class HoldFinder:
                 yield from _cell(name, cell)
         elif issubclass(kind, MethodType):
             yield value.__self__, holder
+        elif issubclass(kind, type):
+            yield from self._of_class(value, holder)
         elif issubclass(kind, self.torch.nn.Module) or self._is_user(kind):
             for name, item in list(members(value).items()):
                 if name == "_backward_hooks":
@@ -354,6 +359,21 @@ class HoldFinder:
                     yield object.__getattribute__(value, slot), _attribute(holder, slot)
                 except AttributeError:
                     continue
+            yield from self._of_class(kind, holder)
+
+    def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[Any, Holder]]:
+        """What the program's own classes keep themselves, for all of their objects."""
+        for base in kind.__mro__:
+            if self._is_user(base):
+                for name, item in list(vars(base).items()):
+                    if isinstance(item, (list, dict, set, tuple, collections.deque, self.torch.Tensor)):
+                        yield item, _attribute(holder, name)
+
+    def _plain(self, value: Any) -> bool:
+        """Whether nothing can be found in a value."""
+        if isinstance(value, type):
+            return not self._is_user(value)
+        return value is None or isinstance(value, (int, float, str, bytes, complex))
 
     def _is_user(self, kind: type) -> bool:
         known = self._user_types.get(kind)
@@ -405,10 +425,6 @@ def _cell(name: str, cell: CellType) -> Iterator[Tuple[Any, Holder]]:
         yield cell.cell_contents, Holder(name, name, False, False, "", None)
     except ValueError:
         return
-
-
-def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, (int, float, str, bytes, complex, type))
 
 
 def _inside_forward(place: Place) -> bool:

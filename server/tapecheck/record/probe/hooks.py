@@ -37,8 +37,11 @@ class Engine:
                 frame = sys._getframe(1)
                 lines = tracer.only
                 calls = None if lines is None else recorder.passing.regular.get(lines.place)
+                hidden = recorder.hidden.by_backward
                 if calls is None or not recorder.passing.passes_regular(calls, lines, frame):
                     _announce(recorder, frame)
+                if hidden:
+                    recorder.hidden.walked()
         except Exception:
             recorder.failed()
         if paused:
@@ -118,6 +121,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
             paused = tracer.trace is not None and tracer.pause()
         try:
             changes.after_step(optimizer)
+            recorder.hidden.stepped(optimizer)
         except Exception:
             recorder.failed()
         if paused:

@@ -22,6 +22,7 @@ from .graph import (
     raise_stack_limit,
     version_of,
 )
+from .hidden import HiddenLoops
 from .holds import SAMPLED, HoldFinder, next_sample
 from .hooks import install, nodes_of, roots_of
 from .inplace import Changes
@@ -85,6 +86,7 @@ class Recorder(Listener):
         self.changes = Changes(self)
         self.passing = Passing(self)
         self.retained = Retained(self)
+        self.hidden = HiddenLoops(self)
         self.last_backward = threading.local()
         self.first_sequence = -1
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
@@ -248,9 +250,9 @@ class Recorder(Listener):
             while step is not None:
                 inside = inside or step.context.function.code.co_name == "forward"
                 step = step.context.caller
-            self.writer.event(
-                "Loop", id=loop.id, at=self.site(place, tuple(around), loop.text.extent), inside_forward=inside
-            )
+            at = self.site(place, tuple(around), loop.text.extent)
+            hidden = {"hidden": True} if loop.hidden else {}
+            self.writer.event("Loop", id=loop.id, at=at, inside_forward=inside, **hidden)
         if loop.index and loop.written_index != loop.index:
             loop.written_index = loop.index
             loop.declared += 1
@@ -469,6 +471,20 @@ class Recorder(Listener):
         loop.look, loop.settled = 0, loop.index - 1
         loop.declared = int(loop.written_index == loop.index)
 
+    def found_loop(self, lines: ThreadLines, loop: RunningLoop) -> None:
+        """A loop was found that no line event shows, in its second iteration: it is the one that trains."""
+        for outer in lines.running():
+            if outer is not loop and outer.text in self.training_loops:
+                # Nothing was walked in it but by this one.
+                self.training_loops.discard(outer.text)
+                self.training_iterations.pop(outer.text, None)
+                outer.count = None
+        self.training_loops.add(loop.text)
+        self.count_iterations(loop)
+        loop.settled = loop.declared = 0
+        with self.group():
+            self.declare_loops(lines)
+
     def _device_times(self, lines: ThreadLines, loop: RunningLoop) -> None:
         """Mark the end of an iteration on the device, and write how long those took that the device is done with."""
         device: DeviceTimes = self.device
@@ -482,6 +498,10 @@ class Recorder(Listener):
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
+        if loop.hidden and lines.seen == loop.began and loop.index > 1:
+            # The last end of an iteration was the loop's own.
+            loop.index -= 1
+            loop.waiting = True
         self.passing.settle(loop, loop.index if loop.waiting else loop.index - 1)
         if (lines.seen != loop.began and not loop.waiting) or loop.written:
             with self.group():
@@ -667,6 +687,8 @@ class Recorder(Listener):
                     self.had_gradient.add(key)
             if self.passing.count != self.passing.told:
                 self.passing.write_passes(lines)
+        if accumulates and not self.changes.optimizers and not self.hidden.by_backward:
+            self.hidden.walked()
 
     def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
         """Return what a Backward event says of `retain_graph` and `create_graph`."""

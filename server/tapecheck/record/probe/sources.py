@@ -18,12 +18,16 @@ _MAX_BYTES = 4_000_000
 
 
 class LoopText(NamedTuple):
-    """A loop statement: its header lines, its body lines, the extent of its header, and the name of its function."""
+    """A loop statement: its header lines, its body lines, the extent of its header.
+
+    `hidden` is a statement that only a run shows to be a loop: on one line, or in what it calls of a library.
+    """
 
     first: int
     body: int
     last: int
     extent: Extent
+    hidden: bool = False
 
 
 class Store(NamedTuple):
@@ -69,6 +73,7 @@ class SourceText:
         self.clears: FrozenSet[int] = frozenset()
         self.names_gradients = False
         self.keys: Set[str] = set()
+        self.statements: Dict[int, Tuple[int, int]] = {}
         try:
             if given is not None:
                 text = "".join(given)
@@ -92,6 +97,10 @@ class SourceText:
             return (line, 1, line, 1)
         text = self.lines[line - 1]
         return (line, len(text) - len(text.lstrip()) + 1, line, max(len(text.rstrip()), 0) + 1)
+
+    def statement_at(self, line: int) -> Tuple[int, int]:
+        """The first and last line of the statement at a line, of a loop or an `if` those of its header."""
+        return self.statements.get(line, (line, line))
 
     def call_at(self, line: int, end: Optional[Tuple[int, int]]) -> Optional[CallText]:
         """Return the call that runs at a line: the one that ends at `end` where that is known, else the likeliest."""
@@ -133,6 +142,8 @@ class _Reader:
                 called.add(node.func)
             elif node not in called and _names_gradient(node):
                 self.text.names_gradients = True
+            if isinstance(node, ast.stmt):
+                self._statement(node)
             for path in _written(node):
                 inplace.setdefault(node.lineno, []).append(path)  # type: ignore[attr-defined]
             if _clears_gradient(node):
@@ -154,6 +165,15 @@ class _Reader:
                     extent = (node.lineno, self._column(node), end, len(self.text.lines[end - 1].rstrip()) + 1)
                     loops.append(LoopText(node.lineno, start, last, extent))
             self._stores(node, function)
+
+    def _statement(self, node: ast.stmt) -> None:
+        last = node.end_lineno or node.lineno
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and body[0].lineno > node.lineno:
+            last = body[0].lineno - 1
+        if last > node.lineno:
+            for line in range(node.lineno, last + 1):
+                self.text.statements[line] = (node.lineno, last)
 
     def _stores(self, node: ast.AST, function: str) -> None:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):

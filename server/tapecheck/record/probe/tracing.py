@@ -83,6 +83,11 @@ class Function:
             known = self._at[line] = (self._around.setdefault(loops, loops), header)
         return known
 
+    def add_loop(self, text: LoopText) -> None:
+        """A loop that the text does not show to be one."""
+        self.loops = [*self.loops, text]
+        self._at.clear()
+
 
 class Context:
     """A function reached through one chain of calls; its places are created once and kept."""
@@ -120,8 +125,8 @@ class RunningLoop:
     """
 
     __slots__ = (
-        "began", "count", "declared", "entered", "entry", "header", "id", "index", "look", "place", "plain", "sample",
-        "settled", "text", "waiting", "written", "written_index",
+        "began", "count", "declared", "entered", "entry", "header", "hidden", "id", "index", "look", "place", "plain",
+        "sample", "settled", "text", "waiting", "written", "written_index",
     )  # fmt: skip
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
@@ -130,6 +135,8 @@ class RunningLoop:
         self.place = place
         self.index = self.look = self.sample = self.settled = self.declared = 0
         self.waiting = True
+        # Whether no line event tells of its iterations.
+        self.hidden = text.hidden
         self.header = place
         self.plain = _NONE_PLAIN
         self.began = began
@@ -675,6 +682,41 @@ class Tracer:
             if now <= slept and not loop.waiting:
                 loop.index += 1
                 loop.began = lines.seen
+
+    # Loops that no line event shows
+
+    def hide_loop(self, owner: Activation, line: int) -> Tuple[LoopText, bool]:
+        """Take the statement at a line of a running call for a loop, and say whether it runs as one already."""
+        function = owner.context.function
+        first, last = function.text.statement_at(line)
+        text = next((loop for loop in function.loops if loop[:3] == (first, first, last)), None)
+        if text is not None and any(loop.text is text for loop in owner.loops):
+            return text, True
+        if text is None:
+            text = LoopText(first, first, last, function.text.line_extent(first), hidden=True)
+            function.add_loop(text)
+        for number in range(first, last + 1):
+            for place in self.places_at.get((function.code.co_filename, number), ()):
+                if place.context.function is function:
+                    place.loops, place.header = function.loops_at(number)
+                    for plain in place.context.plain.values():
+                        plain.pop(number, None)
+        for lines in list(self.threads.values()):
+            for call in lines.stack:
+                if call.context.function is function:
+                    call.settled, call.turning, call.plain = None, None, _NONE_PLAIN
+        return text, False
+
+    def begin_hidden(
+        self, lines: ThreadLines, owner: Activation, text: LoopText, line: int, began: int
+    ) -> RunningLoop:
+        """Have a loop run that was seen to be one at the end of its second iteration, which began at `began`."""
+        place = owner.context.places.get(line) or self.new_place(owner.context, line)
+        loop = self._start(lines, owner, text, place)
+        loop.waiting = False
+        loop.index, loop.began = 2, began
+        lines.mark_loops()
+        return loop
 
     def start(self, frames: Sequence[FrameType] = ()) -> None:
         """Begin to observe; `frames` are user frames that run already, outermost first."""
