@@ -14,17 +14,28 @@ _OPTIMIZED = 0x1
 _OWN_REFERENCES = 4
 
 
-def _forget_snapshots() -> Callable[[FrameType], Dict[str, Any]]:
-    """Return how to read a frame's local variables so that `release` may drop the snapshot that Python leaves on the
-    frame."""
-    if sys.version_info[:2] != (3, 11):
+# Where a frame's snapshot of its variables is stored: past the head of the interpreter's own frame, which the frame
+# object refers to past its head and its first field.
+_SNAPSHOT_AT = {(3, 11): 24, (3, 12): 40}
+
+
+def _reader() -> Callable[[FrameType], Dict[str, Any]]:
+    """How to read a frame's local variables so that `release` may drop what was read.
+
+    In 3.11 and 3.12 what is read is the snapshot that `locals()` gave the function, filled anew: it is put aside for
+    as long as that takes, so that neither the function nor who traces it sees one of its own change.
+    """
+    at = _SNAPSHOT_AT.get(sys.version_info[:2])
+    if at is None or sys.implementation.name != "cpython":
         return lambda frame: frame.f_locals
     import ctypes
 
-    written_back = ctypes.pythonapi.PyFrame_LocalsToFast
-    wrap, zero = ctypes.py_object, ctypes.c_int(0)
+    written_back, drop = ctypes.pythonapi.PyFrame_LocalsToFast, ctypes.pythonapi.Py_DecRef
+    wrap, zero, pointer = ctypes.py_object, ctypes.c_int(0), ctypes.c_void_p
+    drop.argtypes, drop.restype = [ctypes.py_object], None
+    first = object.__basicsize__ + ctypes.sizeof(pointer)
 
-    def read(frame: FrameType) -> Dict[str, Any]:
+    def plainly(frame: FrameType) -> Dict[str, Any]:
         # Once its snapshot was read, Python 3.11 fills it anew at the next line, writes it back into the variables and
         # keeps it. Writing it back at once, with no chance for another thread in between, spares it all of that.
         argument = wrap(frame)
@@ -32,30 +43,45 @@ def _forget_snapshots() -> Callable[[FrameType], Dict[str, Any]]:
         written_back(argument, zero)
         return local
 
-    return read
+    def aside(frame: FrameType) -> Dict[str, Any]:
+        argument = wrap(frame)
+        snapshot = pointer.from_address((pointer.from_address(id(frame) + first).value or 0) + at)
+        own, snapshot.value = snapshot.value, None
+        local = frame.f_locals
+        written_back(argument, zero)
+        snapshot.value = own
+        drop(local)
+        return local
+
+    return aside if _is_there(first, at) else plainly
 
 
-_read = _forget_snapshots()
+def _is_there(first: int, at: int) -> bool:
+    """Whether this Python keeps snapshots where that is expected: a build may have other frames."""
+    import ctypes
+
+    if hasattr(sys, "gettotalrefcount"):
+        return False
+    own = locals()
+    inner = ctypes.c_size_t.from_address(id(sys._getframe()) + first).value
+    return bool(inner) and ctypes.c_size_t.from_address(inner + at).value == id(own)
+
+
+_read = _reader()
 
 
 def locals_of(frame: FrameType) -> Dict[str, Any]:
-    """Return the local variables of a frame; call `release` afterwards.
-
-    None of a function that asks for them itself: up to Python 3.12 it would see its own snapshot change.
-    """
-    code = frame.f_code
-    if code.co_flags & _OPTIMIZED:
-        if sys.version_info < (3, 13) and ("locals" in code.co_names or "vars" in code.co_names):
-            return {}
+    """The local variables of a frame; call `release` afterwards."""
+    if frame.f_code.co_flags & _OPTIMIZED:
         return _read(frame)
     return frame.f_locals
 
 
 def release(frame: FrameType, local: Any) -> None:
-    """Drop the snapshot of locals that Python 3.11 and 3.12 leave on a frame: it would keep old tensors alive.
+    """Empty what `locals_of` read in Python 3.11 and 3.12: it would keep old tensors alive.
 
-    Up to 3.10 the running trace function makes Python refresh it at the next line; from 3.13 there is none. One that
-    somebody else keeps stays as it is: the caller must have no reference to it but the variable it passes.
+    Up to 3.10 the running trace function makes Python refresh the snapshot at the next line; from 3.13 there is none.
+    One that somebody else keeps stays as it is: the caller must have no reference to it but the variable it passes.
     """
     version = sys.version_info[:2]
     if not frame.f_code.co_flags & _OPTIMIZED or local is frame.f_globals:
