@@ -16,8 +16,6 @@ from tapecheck.report.formats import FORMATS
 from tapecheck.source.configuration import LEVELS
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "tcsh")
-DEFAULT_TIMEOUT = 50.0
-"""Seconds after which a run is stopped where nothing else is asked for: with the report it answers within a minute."""
 
 _DESCRIPTION = "A borrow checker for PyTorch's autograd graph."
 _EXIT = """\
@@ -33,6 +31,7 @@ exit status, whatever the script's own:
   0  every finding was refuted or not reached
   1  a finding was confirmed, found by the run or left undecided, or the script cannot be parsed
   2  wrong usage, or an internal error
+  3  nothing found, but the run was cut short or trained nothing
 """
 
 
@@ -170,12 +169,16 @@ def _parser() -> argparse.ArgumentParser:
         help="start the script by this command, which is put before it: \"torchrun --nproc-per-node 2\"",
     )  # fmt: skip
     run.add_argument(
-        "--timeout", type=_limit, default=DEFAULT_TIMEOUT, metavar="S",
-        help=f"stop the script after S seconds, 0 for never (default: {DEFAULT_TIMEOUT:g})",
-    )  # fmt: skip
+        "--timeout", type=_limit, metavar="S", help="stop the script after S seconds (default: 0, never)"
+    )
     run.add_argument(
         "--max-iterations", type=_positive, metavar="N", help="stop after N iterations of the training loop"
     )
+    run.add_argument(
+        "--grace", type=_seconds, default=10.0, metavar="S",
+        help="let the script end by itself for S seconds after Ctrl+C or SIGTERM (default: 10)",
+    )  # fmt: skip
+    run.add_argument("--stdin", action="store_true", help="let the script read standard input")
     run.add_argument("--max-backward", type=_positive, metavar="N", help="stop after N backward calls")
     run.add_argument(
         "--confirm", action="append", default=[], metavar="FILE",

@@ -8,7 +8,6 @@ import dataclasses
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pathlib import Path
 from tapecheck.check import apart
 from tapecheck.cli.check import apply_configuration, exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import Wanted, by_cell, check_program
-from tapecheck.cli.shared import INTERRUPTED, UsageError, real_path, say, write, write_file
+from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
@@ -37,6 +36,7 @@ from tapecheck.source.notebook import SUFFIX
 _LONGEST = 120
 _CHECK_SECONDS = 10.0
 _FOR_SERVICES = ("github", "gitlab", "sarif", "junit")
+_LAST_LINES = 3
 
 
 @dataclass(slots=True)
@@ -67,11 +67,16 @@ def run_script(options: argparse.Namespace) -> int:
 
     def pass_on(event: Output | Progress) -> None:
         if isinstance(event, Output):
-            write(event.text, sys.stderr if aside or event.stream == "stderr" else sys.stdout)
+            try:
+                write(event.text, sys.stderr if aside or event.stream == "stderr" else sys.stdout)
+            except (UsageError, BrokenPipeError):
+                # A terminal that was closed is no reason to end the program before its handler has run.
+                if not interrupted.number:
+                    raise
 
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
-        say(*_ending(result, program.request).splitlines())
+        say(*_ending(result, program.request).splitlines(), *_last_words(result))
         for line in memory_ran_out(result.tape):
             say(line)
         _with_evidence(program, result)
@@ -85,20 +90,44 @@ def run_script(options: argparse.Namespace) -> int:
     page = html.Run(checked, result.tape, program.source, _ending(result, program.request))
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
-    if options.output_format == "html":
-        if options.output_file is not None:
-            _write_page(options.output_file, page)
+    cut_short = _cut_short(result)
+    # The page is written even where the report cannot be (a terminal that was closed).
+    with contextlib.ExitStack() as last:
+        if options.html is not None:
+            last.callback(_write_page, options.html, page)
+        if options.output_format == "html":
+            if options.output_file is not None:
+                _write_page(options.output_file, page)
+            else:
+                write(html.render(page))
         else:
-            write(html.render(page))
-    else:
-        shown = _without_refuted(checked) if options.output_format in _FOR_SERVICES else checked
-        write_report([shown], Sources(), options, evidence=True, run=True)
-    # After the report, which is not lost where the page cannot be written.
-    if options.html is not None:
-        _write_page(options.html, page)
-    if result.how_ended == "cancelled":
-        return INTERRUPTED
-    return exit_status([checked], exit_zero=options.exit_zero)
+            shown = _without_refuted(checked) if options.output_format in _FOR_SERVICES else checked
+            write_report([shown], Sources(), options, evidence=True, run=True)
+            if cut_short and not aside:
+                write(f"{cut_short}\n")
+    if result.interrupted or result.how_ended == "cancelled":
+        return 128 + (result.interrupted or signal.SIGINT)
+    status = exit_status([checked], exit_zero=options.exit_zero)
+    return CUT_SHORT if status == NOTHING_FOUND and cut_short and not options.exit_zero else status
+
+
+def _cut_short(result: RunResult) -> str:
+    """Return what a run that did not come to its end, or trained nothing, leaves open, nothing for a whole one."""
+    if result.how_ended != "finished":
+        return "The run was cut short: what would have come later was not seen."
+    if result.lost:
+        return "The recording was cut short: what came later was not seen."
+    if not result.backwards:
+        return "Nothing was trained: no backward ran."
+    return ""
+
+
+def _last_words(result: RunResult) -> list[str]:
+    """Return the last lines of standard error of a program that failed before any backward."""
+    if result.backwards or result.exit_code in (0, None) or result.how_ended == "raised":
+        return []
+    lines = [line for line in result.stderr.splitlines() if line.strip()][-_LAST_LINES:]
+    return [f"  {line}" for line in lines]
 
 
 def _without_refuted(checked: Checked) -> Checked:
@@ -158,6 +187,8 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
         tape=options.tape,
         module=options.module is not None,
         launcher=options.launcher,
+        grace=options.grace,
+        stdin=options.stdin,
     )
     if source is not None and source.cells is not None:
         # As Jupyter has it: cells run where the notebook lies, and figures need no display.
@@ -255,29 +286,53 @@ def _file_of(module: str) -> str | None:
 
 
 def _run(
-    request: RunRequest, pass_on: Callable[[Output | Progress], None], interrupted: threading.Event
+    request: RunRequest, pass_on: Callable[[Output | Progress], None], interrupted: _Interrupted
 ) -> RunResult:
     try:
-        return run(request, pass_on, interrupted.is_set)
+        return run(request, pass_on, interrupted.is_twice, lambda: interrupted.number)
     except RunError as error:
         raise UsageError(str(error)) from error
 
 
+@dataclass(slots=True)
+class _Interrupted:
+    """The signal that came, 0 for none, and how often one did."""
+
+    number: int = 0
+    times: int = 0
+
+    def is_set(self) -> bool:
+        return bool(self.times)
+
+    def is_twice(self) -> bool:
+        return self.times > 1
+
+
 @contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """The first Ctrl+C ends the script and still reports what was seen of it; the next one ends Tapecheck."""
-    interrupted = threading.Event()
+def _interruptible() -> Iterator[_Interrupted]:
+    """Pass the first Ctrl+C, SIGTERM or SIGHUP on to the script; the second one ends it, the third one Tapecheck.
 
-    def interrupt(*_: object) -> None:
-        if interrupted.is_set():
+    What was seen of it is reported in each case but the last.
+    """
+    interrupted = _Interrupted()
+
+    def interrupt(number: int, frame: object) -> None:
+        interrupted.times += 1
+        interrupted.number = interrupted.number or number
+        if interrupted.times > 2:
             raise KeyboardInterrupt
-        interrupted.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # One that is ignored (by nohup) stays so.
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _with_evidence(program: _Program, result: RunResult) -> None:
@@ -289,7 +344,7 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
     checked.fixes = [known.get(finding.key, []) for finding in checked.findings]
 
 
-def _trials(program: _Program, interrupted: threading.Event) -> list[Trial | None]:
+def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     """Run the program once more with a seed, and once with the preferred fix of each finding that the run showed."""
     checked = program.checked
     # A test's file is compiled by pytest itself, unless told otherwise.
@@ -353,15 +408,19 @@ def _is_so(finding: Finding) -> bool:
 
 
 def _ending(result: RunResult, request: RunRequest) -> str:
+    """How the program ended and how far it had come."""
     iterations = f"{result.iterations} iteration{'s' * (result.iterations != 1)}"
     backwards = f"{result.backwards} backward call{'s' * (result.backwards != 1)}"
     if request.max_iterations and result.backwards and not result.iterations:
         iterations += ": no loop was seen for --max-iterations to end"
     device = mean_time(result.tape)
-    seen = f"{iterations}, {backwards}, {result.seconds:.1f} s" + (f", {device}" if device else "")
+    least = "at least " * (result.lost and bool(result.backwards))
+    seen = f"{least}{iterations}, {backwards}, {result.seconds:.1f} s" + (f", {device}" if device else "")
     if result.how_ended == "finished":
         code = f", exit code {result.exit_code}" if result.exit_code else ""
-        return f"the script ran to its end ({seen}{code})"
+        ended = "ran to its end" if result.backwards or not result.exit_code else "ended before it trained anything"
+        lost = f"; {result.detail}" if result.lost else ""
+        return f"the script {ended} ({seen}{code}){lost}"
     ways = {
         "raised": "the script ended with an exception",
         "stopped": "the script was stopped",
@@ -372,7 +431,7 @@ def _ending(result: RunResult, request: RunRequest) -> str:
     said = result.detail.removesuffix(": ")  # an exception without a message
     detail = said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
     if result.how_ended == "timeout":
-        detail = f"after {request.timeout:g} seconds (--timeout 0 runs it to its end)"
-    if result.how_ended == "cancelled":
+        detail = f"after {request.timeout:g} seconds (--timeout)"
+    if result.how_ended == "cancelled" and not result.interrupted:
         return f"{ways[result.how_ended]} ({seen})"
     return f"{ways[result.how_ended]}: {detail} ({seen})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -12,7 +13,7 @@ from typing import TextIO
 from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 
-NOTHING_FOUND, FOUND, FAILED, INTERRUPTED = 0, 1, 2, 130
+NOTHING_FOUND, FOUND, FAILED, CUT_SHORT, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class UsageError(Exception):
@@ -53,7 +54,9 @@ def write(report: str, stream: TextIO | None = None) -> None:
 
 def say(message: str, *more: str) -> None:
     """Write lines to standard error; what would steer a terminal (in a file's name, say) is replaced."""
-    print("\n".join(map(printable, (f"tapecheck: {message}", *more))), file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        # The terminal may have been closed.
+        print("\n".join(map(printable, (f"tapecheck: {message}", *more))), file=sys.stderr, flush=True)
 
 
 def _discard_output() -> None:

@@ -22,6 +22,7 @@ from tapecheck.record.probe import PRODUCER
 from tapecheck.record.probe.recorder import Limits, Recorder
 from tapecheck.record.probe.sources import Sources
 from tapecheck.record.probe.writer import Writer
+from tapecheck.record.run import whole_file
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Tape, read_tape, write_tape
 
@@ -46,7 +47,7 @@ class RecordedTape(Tape):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tape to a file that `tapecheck check` and `tapecheck diff` read."""
-        with Path(path).open("w", encoding="utf-8") as file:
+        with whole_file(Path(path)) as file:
             write_tape(self, file)
 
     def __str__(self) -> str:

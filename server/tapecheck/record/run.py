@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, Union
+from typing import IO, Any, Literal, TextIO, Union
 
 from tapecheck.record.ranks import merge
 from tapecheck.tape import End, Raised, Tape, TapeError, read_tape, write_tape
@@ -27,7 +27,7 @@ PROBE = Path(__file__).with_name("probe") / "__main__.py"
 NO_TORCH, OLD_PYTHON = 97, 96
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 64_000
-_DRAIN_SECONDS = 5.0
+_DRAIN_SECONDS, _QUIET_SECONDS = 5.0, 0.25
 _MOMENT_SECONDS = 0.25
 _GRACE_SECONDS = 5.0
 _LONGEST_LINE = 64_000
@@ -49,8 +49,10 @@ class RunRequest:
     `script` is a file, or with `module` the dotted name of a module, run as `python -m` does. `python` is the
     interpreter, `cwd` the working directory (this process's where None) and `env` what is added to the environment.
     `timeout` is in seconds from the start of the interpreter on; `max_iterations` counts iterations of the loop that
-    trains. A limit ends the program at once: none of its handlers runs. `watch` are (file, line) pairs whose
-    executions are counted. `tape` is a file to keep the tape in. `name` is what the script is called on the tape, and
+    trains. A limit ends the program at once: none of its handlers runs. A signal that is passed on to it leaves it
+    `grace` seconds. With `stdin` it reads this process's standard input, else it has none.
+
+    `watch` are (file, line) pairs whose executions are counted. `tape` is a file to keep the tape in. `name` is what the script is called on the tape, and
     `text` runs in place of what the file holds; with `notebook` it has the names that IPython gives to cells. `seed` is
     set for every generator of random numbers before the program begins, and the tape ends with a digest of what was
     learned.
@@ -78,6 +80,8 @@ class RunRequest:
     seed: int | None = None
     launcher: Sequence[str] = ()
     instead: Mapping[str, str] = field(default_factory=dict)
+    grace: float = 10.0
+    stdin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,9 @@ class RunResult:
 
     `exit_code` is None where a signal or a timeout ended the process; `signal` is the signal's number. `how_ended` is
     finished, raised (an exception nobody caught), stopped (a limit of the request), timeout, cancelled or died.
-    `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time.
+    `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time. Of a run that `lost` its end on
+    the tape (it was killed, it crashed, no room was left) `iterations` and `backwards` are the least there were.
+    `interrupted` is the signal that was passed on to it, 0 for none.
     """
 
     tape: Tape
@@ -116,17 +122,22 @@ class RunResult:
     seconds: float
     iterations: int
     backwards: int
+    lost: bool = False
+    interrupted: int = 0
 
 
 def run(
     request: RunRequest,
     on_event: Callable[[Union[Output, Progress]], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    signalled: Callable[[], int] | None = None,
 ) -> RunResult:
     """Execute a script under the recorder and wait for its end.
 
-    `on_event` gets output and progress as they come, from several threads. Once `cancelled` answers True the
-    whole process tree is killed. Raises RunError where the interpreter, torch or the script is missing.
+    `on_event` gets output and progress as they come, from several threads. Once `cancelled` returns True the whole
+    process tree is killed. The signal that `signalled` returns, 0 for none, is passed on to the program once, which is
+    killed where it has not ended `grace` seconds later. Raises RunError where the interpreter, torch or the script is
+    missing.
     """
     python = _interpreter(request)
     options = _options(request)
@@ -150,13 +161,13 @@ def run(
             (folder / "instead.json").write_text(json.dumps(dict(request.instead)), encoding="utf-8")
             options[:0] = ["--instead", str(folder / "instead.json")]
         if request.launcher:
-            return _launched(request, options, tape, began, on_event, cancelled)
+            return _launched(request, options, tape, began, on_event, cancelled, signalled)
         alive = cleanup.enter_context(_alive())
         own = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [python, str(PROBE), *own, *options], alive)
         follower = _Follower(process, tape, began, on_event)
         try:
-            stopped = follower.wait(request.timeout, cancelled)
+            stopped = follower.wait(request, cancelled, signalled)
         finally:
             _kill(process)
             follower.close()
@@ -171,6 +182,7 @@ def _launched(
     began: float,
     on_event: Callable[[Union[Output, Progress]], None] | None,
     cancelled: Callable[[], bool] | None,
+    signalled: Callable[[], int] | None,
 ) -> RunResult:
     """Run a program by its launcher; each of its processes writes a tape of its own into a folder."""
     with tempfile.TemporaryDirectory(prefix="tapecheck-") as name, _named_pipe(Path(name)) as alive:
@@ -179,7 +191,7 @@ def _launched(
         process = _start(request, [*_launcher(request), str(PROBE), *own, *options], None)
         follower = _Follower(process, Path(f"{tape}.rank0"), began, on_event)
         try:
-            stopped = follower.wait(request.timeout, cancelled, lambda: _one_stopped(tape))
+            stopped = follower.wait(request, cancelled, signalled, lambda: _one_stopped(tape))
         finally:
             _kill(process, tape)
             follower.close()
@@ -195,11 +207,32 @@ def _launched(
         result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
         if request.tape is not None:
             try:
-                with kept.open("w", encoding="utf-8") as written:
+                with whole_file(kept) as written:
                     write_tape(result.tape, written)
             except OSError as error:
                 raise RunError(f"the tape cannot be written to {kept}: {error.strerror or error}") from error
         return result
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[TextIO]:
+    """A file to write that is at `path` once all of it is written, and else leaves there what there was."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            yield file
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def _launcher(request: RunRequest) -> list[str]:
@@ -305,11 +338,22 @@ def _start(request: RunRequest, command: list[str], alive: int | None) -> subpro
         options["pass_fds"] = () if alive is None else (alive,)
     try:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=request.cwd,
-            env={**os.environ, **request.env}, **options,
+            command, stdin=None if request.stdin else subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, cwd=request.cwd, env={**os.environ, **request.env}, **options,
         )  # fmt: skip
     except OSError as error:
         raise RunError(f"the interpreter {request.python!r} cannot be started: {error.strerror or error}") from error
+
+
+def _pass_on(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a program the signal that this process had, as a terminal would: Ctrl+C goes to all of its processes."""
+    with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
+        if os.name == "nt":
+            process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
+        elif number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 def _kill(process: subprocess.Popen[bytes], tape: Path | None = None) -> None:
@@ -410,6 +454,9 @@ class _Follower:
         self.tails: dict[Stream, deque[bytes]] = {"stdout": deque(), "stderr": deque()}
         self.lines = _Lines(on_event)
         self.refused: Exception | None = None
+        # The signal that was passed on, and when something was read last.
+        self.passed_on = 0
+        self.heard = began
         self.iterations = self.backwards = 0
         self._position = 0
         self._rest = b""
@@ -428,15 +475,18 @@ class _Follower:
 
     def wait(
         self,
-        timeout: float | None,
+        request: RunRequest,
         cancelled: Callable[[], bool] | None,
+        signalled: Callable[[], int] | None = None,
         one_stopped: Callable[[], bool] | None = None,
     ) -> _Stopped:
-        """Wait for the child; answers why it has to be killed, nothing where it ended by itself.
+        """Wait for the child; returns why it has to be killed, nothing where it ended by itself.
 
-        Once `one_stopped` answers True the child has a moment left.
+        Once `one_stopped` returns True the child has a moment left.
         """
+        timeout = request.timeout
         left: float | None = None
+        end: float | None = None
         looked = time.monotonic()
         while True:
             try:
@@ -452,9 +502,12 @@ class _Follower:
             # The child stops itself at the next backward; this is for one that comes to none.
             if timeout is not None and time.monotonic() - self.began > timeout + min(_GRACE_SECONDS, timeout / 10):
                 return "timeout"
-            if cancelled is not None and cancelled():
-                return "cancelled"
             now = time.monotonic()
+            if (cancelled is not None and cancelled()) or (end is not None and now > end):
+                return "cancelled"
+            if signalled is not None and not self.passed_on and (number := signalled()):
+                self.passed_on, end = number, now + request.grace
+                _pass_on(self.process, number)
             if one_stopped is not None and left is None and now - looked > 1.0:
                 looked = now
                 left = now + _GRACE_SECONDS if one_stopped() else None
@@ -462,9 +515,12 @@ class _Follower:
                 return "stopped"
 
     def close(self) -> None:
+        end = time.monotonic() + _DRAIN_SECONDS
+        self.heard = max(self.heard, time.monotonic() - _QUIET_SECONDS / 2)
+        # A reader may wait for a process that left the group and keeps the pipe open.
         for reader in self._readers:
-            reader.join(_DRAIN_SECONDS)
-        # A reader may still wait for a process that left the group and keeps the pipe open.
+            while reader.is_alive() and time.monotonic() < min(end, self.heard + _QUIET_SECONDS):
+                reader.join(_POLL_SECONDS)
         for stream in self.tails:
             self._pass_on(self.lines.flush, stream)
 
@@ -474,6 +530,7 @@ class _Follower:
     def _read(self, name: Stream, pipe: IO[bytes]) -> None:
         tail, size = self.tails[name], 0
         while chunk := os.read(pipe.fileno(), 65536):
+            self.heard = time.monotonic()
             tail.append(chunk)
             size += len(chunk)
             while size - len(tail[0]) >= _TAIL_BYTES:
@@ -569,15 +626,38 @@ def _result(
     tape = merge({rank: _uncaught_once(one) for rank, one in tapes.items()})
     end = tape.events[-1] if tape.events and isinstance(tape.events[-1], End) else None
     killed = -code if code < 0 and not stopped and os.name != "nt" else None
+    lost = end is None or _tape_ended(end)
     how, detail = _ending(end, stopped, killed, code, request)
+    if follower.passed_on:
+        name = signal_name(follower.passed_on)
+        after = detail if how in ("died", "raised") and detail else f"it ended with exit code {code}"
+        how, detail = "cancelled", f"{name}; " + (
+            f"killed after {request.grace:g} seconds more" if stopped == "cancelled" else after
+        )
+        if end is not None:
+            # Its handlers ran and it ended as it wanted to: that is not the end it would have come to.
+            tape.events[-1] = end = End("stopped", f"interrupted by {name}")
     if end is None:
         tape.events.append(End("stopped", detail))
     ended = killed is None and not stopped and how != "timeout"
     return RunResult(
         tape=tape, exit_code=code if ended else None, signal=killed, how_ended=how, detail=detail,
         stdout=follower.text("stdout"), stderr=follower.text("stderr"), seconds=seconds,
-        iterations=follower.iterations, backwards=follower.backwards,
+        iterations=follower.iterations, backwards=follower.backwards, lost=lost, interrupted=follower.passed_on,
     )  # fmt: skip
+
+
+def _tape_ended(end: End) -> bool:
+    """Whether a tape ended before its program did: no room for it, or a limit of its own."""
+    return end.how == "stopped" and end.detail.startswith("the tape ")
+
+
+def signal_name(number: int) -> str:
+    """SIGINT for 2."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _ending(
@@ -588,13 +668,11 @@ def _ending(
     if stopped == "cancelled":
         return "cancelled", "cancelled"
     if killed is not None:
-        try:
-            name = signal.Signals(killed).name
-        except ValueError:
-            name = f"signal {killed}"
-        return "died", f"the process was ended by {name}"
+        return "died", f"the process was ended by {signal_name(killed)}"
     if end is None:
         return "died", f"the process ended itself with exit code {code} before the recorder could close the tape"
+    if _tape_ended(end):
+        return "finished", end.detail
     if end.how == "raised":
         return "raised", end.detail
     if end.how == "stopped" and request.timeout is not None and _time_is_up(request.timeout) in end.detail:

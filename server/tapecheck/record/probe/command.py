@@ -229,6 +229,9 @@ def end_with(alive: str) -> None:
         return
     try:
         if os.fork() == 0:
+            # They are meant for the program, which may take its time to end.
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                signal.signal(getattr(signal, name), signal.SIG_IGN)
             for other in range(256):
                 if other != number:
                     try:
