@@ -93,3 +93,33 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 def test_no_text_is_too_broken(text: str) -> None:
     source = from_text(text, "any.py")
     assert isinstance(source.tree, ast.Module)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("import os\nfrom __future__ import annotations\nx = 1\n", 2),
+        ("x = 1; from __future__ import annotations\n", 1),
+        ("def f():\n    from __future__ import annotations\n", 2),
+        ('"""Page."""\n\nfrom __future__ import annotations\n"text"\nfrom __future__ import division\n', 5),
+        ("from __future__ import time_travel\n", 1),
+    ],
+)
+def test_a_future_import_that_python_refuses_is_a_syntax_error(text: str, line: int) -> None:
+    with pytest.raises(SyntaxError) as refused:
+        compile(text, "x.py", "exec", dont_inherit=True)
+    source = from_text(text, "x.py")
+    assert (source.error_line, source.error) == (refused.value.lineno, f"line {line}: {refused.value.msg}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from __future__ import annotations, division\nfrom __future__ import generators\nimport os\n",
+        '"""Page."""\n# comment\nfrom __future__ import annotations\n',
+        "import __future__\nprint('__future__')\n",
+    ],
+)
+def test_future_imports_at_the_beginning_are_none(text: str) -> None:
+    compile(text, "x.py", "exec", dont_inherit=True)
+    assert from_text(text, "x.py").error is None

@@ -43,14 +43,15 @@ _LAST_LINES = 3
 class _Program:
     """What is run: its findings, its source where it can be read, and the request that runs it.
 
-    `sources` are those of all its own files by the names that the findings have, `unwanted` are codes of rules to leave
-    out.
+    `sources` are those of all its own files by the names that the findings have, `asked` are those that `--confirm`
+    names, `unwanted` are codes of rules to leave out.
     """
 
     checked: Checked
     source: Source | None
     request: RunRequest
     sources: dict[str, Source] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
     unwanted: frozenset[str] = frozenset()
 
 
@@ -168,6 +169,7 @@ def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
     project = configuration_for(checked.path)
     select = project.select if wanted.select is None else wanted.select
     told = {rule.code for rule in chosen(select, (*wanted.ignore, *project.ignored(checked.path)))}
+    program.asked = frozenset(map(real_path, options.confirm))
     program.unwanted = frozenset(rule.code for rule in ALL if rule.code not in told)
     if source is not None:
         program.sources[checked.path] = source
@@ -340,7 +342,9 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
     checked = program.checked
     known = {finding.key: checked.fixes_of(index) for index, finding in enumerate(checked.findings)}
     findings = judge(checked.findings, result.tape, directory=program.request.cwd)
-    checked.findings = [finding for finding in findings if not _switched_off(finding, program)]
+    checked.findings = [
+        finding for finding in findings if not _switched_off(finding, program) and _is_shown(finding, program)
+    ]
     checked.fixes = [known.get(finding.key, []) for finding in checked.findings]
 
 
@@ -401,6 +405,13 @@ def _switched_off(finding: Finding, program: _Program) -> bool:
     if finding.code in program.unwanted:
         return True
     return source is not None and not apart([finding], suppressions(source))[0]
+
+
+def _is_shown(finding: Finding, program: _Program) -> bool:
+    """Return whether a finding concerns who asked: with `--confirm`, of other files what the run reached."""
+    if not program.asked or real_path(finding.span.file) in program.asked:
+        return True
+    return finding.evidence is not None and finding.evidence.verdict != "not-reached"
 
 
 def _is_so(finding: Finding) -> bool:

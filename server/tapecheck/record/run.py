@@ -52,10 +52,10 @@ class RunRequest:
     trains. A limit ends the program at once: none of its handlers runs. A signal that is passed on to it leaves it
     `grace` seconds. With `stdin` it reads this process's standard input, else it has none.
 
-    `watch` are (file, line) pairs whose executions are counted. `tape` is a file to keep the tape in. `name` is what the script is called on the tape, and
-    `text` runs in place of what the file holds; with `notebook` it has the names that IPython gives to cells. `seed` is
-    set for every generator of random numbers before the program begins, and the tape ends with a digest of what was
-    learned.
+    `watch` are (file, line) pairs whose executions are counted. `tape` is a file to keep the tape in. `name` is what
+    the script is called on the tape, and `text` runs in place of what the file holds; with `notebook` it has the names
+    that IPython gives to cells. `seed` is set for every generator of random numbers before the program begins, and the
+    tape ends with a digest of what was learned.
 
     `instead` are texts that modules are compiled from in place of their files, by the absolute paths of these.
 

@@ -115,7 +115,7 @@ def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
             first_error = (error, len(lines) + line)
         blanked.update(len(lines) + row for row in broken)
         lines += fixed
-    source = from_text("\n".join(lines), path)
+    source = from_text("\n".join(lines), path, joined=True)
     if first_error is not None:
         error, line = first_error
         source = replace(source, error=f"line {line}: {error}", error_line=line)

@@ -7,15 +7,18 @@ top-level statements around the errors are left out, and those that parse by the
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import io
+import itertools
 import re
 import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 TOO_DEEP = "nested too deeply to be parsed"
 
@@ -52,14 +55,18 @@ class Recovered:
     blanked: frozenset[int]
 
 
-def recover(lines: Sequence[str]) -> Recovered:
-    """Parse lines, without those that keep the others from being parsed."""
-    return _Recovery(list(lines)).run()
+def recover(lines: Sequence[str], *, joined: bool = False) -> Recovered:
+    """Parse lines, without those that keep the others from being parsed.
+
+    With `joined` they are those of several texts (cells), and imports from `__future__` may stand anywhere.
+    """
+    return _Recovery(list(lines), joined).run()
 
 
 class _Recovery:
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], joined: bool) -> None:
         self.lines = lines
+        self.joined = joined
         self.blanked: set[int] = set()
         self.headers: set[int] = set()
         self.error: str | None = None
@@ -69,7 +76,10 @@ class _Recovery:
     def run(self) -> Recovered:
         for _ in range(max(_LEAST, min(_MOST, _WORK // (len(self.lines) + 1)))):
             try:
-                return self._result(_parse(self.lines))
+                tree = _parse(self.lines)
+                if not self.joined and any("__future__" in line for line in self.lines):
+                    _check_future_imports(tree)
+                return self._result(tree)
             except (RecursionError, MemoryError):
                 self._noted(TOO_DEEP, 1)
                 break
@@ -309,3 +319,23 @@ def _parse(lines: Sequence[str]) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse("\n".join(lines), type_comments=False)
+
+
+def _check_future_imports(tree: ast.Module) -> None:
+    """Raise SyntaxError for an import from `__future__` that Python's compiler, unlike its parser, refuses."""
+    body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
+    first = list(itertools.takewhile(_is_future_import, body))
+    for node in ast.walk(tree):
+        if not _is_future_import(node):
+            continue
+        message = ""
+        if node not in first:
+            message = "from __future__ imports must occur at the beginning of the file"
+        elif unknown := next((item.name for item in node.names if item.name not in __future__.all_feature_names), None):
+            message = f"future feature {unknown} is not defined"
+        if message:
+            raise SyntaxError(message, ("", node.lineno, node.col_offset + 1, None))
+
+
+def _is_future_import(node: ast.AST) -> TypeGuard[ast.ImportFrom]:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__" and not node.level

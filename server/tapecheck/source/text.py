@@ -99,10 +99,13 @@ def split_lines(text: str) -> list[str]:
     return _NEWLINE.split(text)
 
 
-def from_text(text: str, path: str) -> Source:
-    """Parse a text; a syntax error is kept in the result and never raised."""
+def from_text(text: str, path: str, *, joined: bool = False) -> Source:
+    """Parse a text; a syntax error is kept in the result and never raised.
+
+    With `joined` the text is made of several (cells), each of which may begin with imports from `__future__`.
+    """
     lines = split_lines(text)
-    found = recover(lines)
+    found = recover(lines, joined=joined)
     error = found.error
     if error is not None and error != TOO_DEEP:
         error = f"line {found.error_line}: {error}"
