@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -235,8 +236,10 @@ def test_what_fails_depends_on_the_level_and_on_the_run() -> None:
         file.fail_on = level
         assert sum(map(file.fails, file.findings)) == failing, level
     file.fail_on, file.recorded = "hint", True
-    assert not any(map(file.fails, file.findings))
-    assert file.fails(backward_twice(evidence=confirmed()))
+    for verdict, fails in (("confirmed", True), ("found-by-run", True), ("refuted", False), ("not-reached", False)):
+        evidence = dataclasses.replace(confirmed(), verdict=verdict)
+        assert file.fails(backward_twice(evidence=evidence)) == fails, verdict
+    assert all(map(file.fails, file.findings)), "what the run leaves undecided stands"
 
 
 def test_concise_has_a_line_each_and_marks_what_can_be_fixed() -> None:
