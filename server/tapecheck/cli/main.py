@@ -29,7 +29,7 @@ exit status:
 _RUN_EXIT = """\
 exit status, whatever the script's own:
   0  every finding was refuted or not reached
-  1  a finding was confirmed, found by the run or left undecided, or the script cannot be parsed
+  1  a finding was confirmed, found by the run or inconclusive, or the script cannot be parsed
   2  wrong usage, or an internal error
   3  nothing found, but the run was cut short or trained nothing
 """
