@@ -74,14 +74,14 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
     if (value === undefined || value === null) return fallback;
     if (valid(value)) return value;
     complain(
-      `the setting tapecheck.${name} must be ${what}, not ${JSON.stringify(value)}; the default holds`,
+      `the setting tapecheck.${name} must be ${what}, not ${JSON.stringify(value)}; using the default`,
     );
     return fallback;
   }
   const flag = (name: string, value: unknown, fallback: boolean) =>
     check(name, value, fallback, isBoolean, 'true or false');
   const words = (name: string, value: unknown) =>
-    check(name, value, [] as string[], isStrings, 'a list of texts');
+    check(name, value, [] as string[], isStrings, 'a list of strings');
   const choice = <T extends string>(name: string, value: unknown, allowed: readonly T[], fallback: T) =>
     check(name, value, fallback, oneOf(allowed), `one of ${allowed.join(', ')}`);
 
@@ -102,17 +102,17 @@ export function readSettings(raw: unknown, complain: (message: string) => void =
     diagnosticMode: choice('diagnosticMode', top.diagnosticMode, MODES, DEFAULTS.diagnosticMode),
     lint: { run: choice('lint.run', lint.run, LINT_RUNS, DEFAULTS.lint.run) },
     run: {
-      timeout: check('run.timeout', run.timeout, DEFAULTS.run.timeout, isPositive, 'a number above 0'),
+      timeout: check('run.timeout', run.timeout, DEFAULTS.run.timeout, isPositive, 'a positive number'),
       maxIterations: check(
         'run.maxIterations',
         run.maxIterations,
         DEFAULTS.run.maxIterations,
         isPositiveInteger,
-        'a whole number above 0',
+        'a positive integer',
       ),
       arguments: words('run.arguments', run.arguments),
-      cwd: check('run.cwd', run.cwd, DEFAULTS.run.cwd, isString, 'a text'),
-      env: check('run.env', run.env, DEFAULTS.run.env, isTexts, 'an object whose values are texts'),
+      cwd: check('run.cwd', run.cwd, DEFAULTS.run.cwd, isString, 'a string'),
+      env: check('run.env', run.env, DEFAULTS.run.env, isTexts, 'an object whose values are strings'),
       launcher: words('run.launcher', run.launcher),
     },
     lens: {

@@ -74,6 +74,6 @@ export function describeRun(file: string, result: RunResult | undefined): RunMes
 function counts(result: RunResult): string {
   const parts = [`${result.confirmed} confirmed`, `${result.refuted} refuted`];
   if (result.notReached > 0) parts.push(`${result.notReached} not reached`);
-  if (result.found > 0) parts.push(`${result.found} found by running only`);
+  if (result.found > 0) parts.push(`${result.found} found at run time`);
   return parts.join(', ');
 }

@@ -83,7 +83,7 @@ def check(
     `select` and `ignore` hold rule codes, names or prefixes of codes; comments in the source
     (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file, and the project's configuration says
     which are wanted where `select` does not, and which are not. `cancelled` is asked often; once it
-    answers True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
+    returns True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved.
     """
     project = configuration_for(source.path)

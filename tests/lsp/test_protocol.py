@@ -348,7 +348,7 @@ async def test_settings_the_editor_is_asked_for(tmp_path: Path) -> None:
     asked = {"select": ["TAPE301"], "run": {"timeout": "soon"}}
     async with editor(params, tmp_path, configuration=asked) as connected:
         await connected.client.wait_for_notification(t.WINDOW_LOG_MESSAGE)
-        problem = "tapecheck.run.timeout must be a number above 0, not 'soon'"
+        problem = "tapecheck.run.timeout must be a positive number, not 'soon'"
         assert connected.client.log_messages[0].message == problem
         uri = connected.open("train.py", TWICE + "loss.f(retain_graph=True)\n")
         assert [one.code for one in await connected.diagnostics(uri)] == ["TAPE301"]
@@ -457,7 +457,7 @@ async def test_a_run_is_stopped_by_its_progress(tmp_path: Path, given: str | Non
         (token,) = connected.client.progress_reports
         assert given in (None, token)
         again = await connected.run(uri)
-        assert (again["exit"], again["summary"]) == (2, "forever.py is already being run")
+        assert (again["exit"], again["summary"]) == (2, "forever.py is already running")
         # The editor goes on while the program runs.
         assert len(await connected.diagnostics(uri)) == 1
         connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token=token))

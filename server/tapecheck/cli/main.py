@@ -36,7 +36,7 @@ exit status, whatever the script's own:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and answer its exit status; usage errors raise SystemExit(2) as argparse does."""
+    """Run the command line and return its exit status; usage errors raise SystemExit(2) as argparse does."""
     options = _parser().parse_args(arguments)
     try:
         return _verb(options)

@@ -56,7 +56,7 @@ class _Program:
 
 
 def run_script(options: argparse.Namespace) -> int:
-    """Check a script, run it, print its findings with what the run said of each, and answer the exit status.
+    """Check a script, run it, print its findings with what the run showed about each, and return the exit status.
 
     What the script prints goes where it would go without Tapecheck; unless the report is for people it goes to
     standard error, so that standard output is the report alone. Only what the run confirmed or found itself counts
@@ -356,7 +356,7 @@ def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     request = dataclasses.replace(program.request, tape=None, watch=(), env={**program.request.env, **plain})
     mended = [_mended(program, request, index) for index in range(len(checked.findings))]
     if not any(mended):
-        say("there is no fix to try")
+        say("no fix to try")
         return []
     before: Side | None = None
     tried: dict[tuple[str | None, tuple[tuple[str, str], ...]], Trial] = {}
@@ -445,4 +445,5 @@ def _ending(result: RunResult, request: RunRequest) -> str:
         detail = f"after {request.timeout:g} seconds (--timeout)"
     if result.how_ended == "cancelled" and not result.interrupted:
         return f"{ways[result.how_ended]} ({seen})"
-    return f"{ways[result.how_ended]}: {detail} ({seen})"
+    colon = "" if detail.startswith("after ") and result.how_ended in ("stopped", "timeout") else ":"
+    return f"{ways[result.how_ended]}{colon} {detail} ({seen})"

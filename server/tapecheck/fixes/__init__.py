@@ -48,7 +48,7 @@ def fixes_for(
 
     A fix holds when the edited source no longer has this finding and has no new one; what only an exception kept
     from showing before is none of the fix's doing. `check` analyses an edited
-    source, `tapecheck.check.check` where none is given. `cancelled` is asked during the analyses; once it answers
+    source, `tapecheck.check.check` where none is given. `cancelled` is asked during the analyses; once it returns
     True they raise `interpret.Cancelled`.
     """
     if not available():

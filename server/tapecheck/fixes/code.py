@@ -1,7 +1,7 @@
 """The source as the fixes see it: where an expression, its statement, block, loop and function are.
 
 Nodes are found in the syntax tree that the dry run used, so that spans agree, and a file with a syntax error
-somewhere still has its places. Changes answer None where the text has not the form they need.
+somewhere still has its places. Changes return None where the text has not the form they need.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class TextIndex:
         self.newline = newline.group() if newline else "\n"
 
     def offset(self, line: int, column: int) -> int:
-        """Return the offset of a place; places beyond the text answer its end."""
+        """Return the offset of a place; for places beyond the text its end."""
         if line > len(self.starts):
             return len(self.text)
         return min(self.starts[max(line, 1) - 1] + column - 1, len(self.text))

@@ -1,6 +1,6 @@
 """Rewriting expressions and small statements with their formatting kept: the only module that uses libcst.
 
-Every function takes and answers source text. They raise RewriteError where the text has not the expected form.
+Every function takes and returns source text. They raise RewriteError where the text has not the expected form.
 """
 
 from __future__ import annotations

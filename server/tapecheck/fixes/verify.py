@@ -69,7 +69,7 @@ class Verifier:
         known = self._places(self.report.findings, lines)
         fresh = [found for found in after.findings if (found.code, found.span.line) not in known]
         if fresh:
-            # The report may be of a few selected rules only: what the whole set says of the file was there before.
+            # The report may be of a few selected rules only: what the whole set finds in the file was there before.
             known = self._places(self._all_findings(), lines)
             fresh = [found for found in fresh if (found.code, found.span.line) not in known]
             if not all(self._was_hidden(found, lines) for found in fresh):

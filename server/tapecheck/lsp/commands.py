@@ -27,7 +27,7 @@ _OWN = ("arguments", "cwd", "env", "launcher", "program")
 
 
 async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
-    """Run a file under the recorder; answers counts and a summary.
+    """Run a file under the recorder and return counts and a summary.
 
     `[{"uri": …, "token"?: …, "arguments"?: […], "cwd"?: …, "env"?: {…}, "launcher"?: […], "program"?: …}]`: what is
     given stands in for the settings.
@@ -38,13 +38,13 @@ async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
         return _answer(2, f"{RUN} needs the uri of a file")
     path = path_of(uri)
     if path in ls.runs:
-        return _answer(2, f"{Path(path).name} is already being run")
+        return _answer(2, f"{Path(path).name} is already running")
     async with _under_way(ls, path, asked, "running") as under_way:
         return await _record(ls, path, under_way, _own(asked))
 
 
 async def _record(ls: Server, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
-    summary = "it did not end"
+    summary = "the run did not end"
     try:
         order = _order(ls, path, own, under_way)
         recording = await asyncio.get_running_loop().run_in_executor(
@@ -85,8 +85,8 @@ async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
         return {"ok": False, "summary": "tapecheck.tryFix needs the uri of a file and a finding"}
     path = path_of(uri)
     if path in ls.runs:
-        return {"ok": False, "summary": f"{Path(path).name} is already being run"}
-    summary = "it did not end"
+        return {"ok": False, "summary": f"{Path(path).name} is already running"}
+    summary = "the run did not end"
     async with _under_way(ls, path, asked, "trying a fix of") as under_way:
         try:
             order = _order(ls, path, _own(asked), under_way)
@@ -119,14 +119,14 @@ async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _under_way(ls: Server, path: str, asked: Any, doing: str) -> AsyncIterator[RecordedRun]:
-    """A run of a file while it lasts, with its progress."""
+    """Show a run of a file while it lasts, with its progress."""
     under_way = RecordedRun(ls, Path(path).name, doing, _member(asked, "token"), ls.protocol.msg_id)
     ls.runs[path] = under_way
     try:
         await under_way.begin()
         yield under_way
     finally:
-        # Whoever cancels the handler does not want the program to go on either.
+        # A cancelled handler ends the program as well.
         under_way.stopped.set()
         del ls.runs[path]
 
@@ -156,7 +156,7 @@ def _own(asked: Any) -> dict[str, Any]:
 
 
 def _answer(exit_status: int, summary: str, counts: dict[str, int] | None = None, **more: int) -> dict[str, Any]:
-    """Return the answer of the run command."""
+    """Return the result of the run command."""
     none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
     return {"exit": exit_status, **(counts or none), **more, "summary": summary}
 

@@ -161,7 +161,7 @@ class Converter:
             severity=t.DiagnosticSeverity.Hint,
             code=UNUSED,
             source="tapecheck",
-            message=f"this comment switches nothing off: {why}",
+            message=f"unused ignore comment: {why}",
             tags=[t.DiagnosticTag.Unnecessary] if self.client.unnecessary else None,
         )
 
@@ -205,7 +205,7 @@ class Converter:
     # Fixes
 
     def workspace_edit(self, edits: Iterable[tuple[Span, str]], analysis: Analysis) -> t.WorkspaceEdit | None:
-        """Edits as the client takes them; None where one is in a file that cannot be read, or in several cells."""
+        """Return edits as the client takes them; None where one is in an unreadable file, or in several cells."""
         others: dict[str, list[str]] = {}
         changes: dict[str, list[t.TextEdit]] = {}
         cells = analysis.report.source.cells
@@ -233,7 +233,7 @@ class Converter:
         return self.workspace_edit([(edit.span, edit.content) for edit in fix.edits], analysis)
 
     def replacement(self, analysis: Analysis, text: str) -> t.WorkspaceEdit | None:
-        """From the analysed text to another one, touching only what differs."""
+        """Return the edit from the analysed text to another one, touching only what differs."""
         before = analysis.report.source.text
         old, new = _with_ends(before), _with_ends(text)
         starts = [0, *itertools.accumulate(map(len, old))]
@@ -263,7 +263,7 @@ def _with_ends(text: str) -> list[str]:
 
 
 def _as_written(span: Span, source: Source) -> bool:
-    """Return whether a place in a notebook's program stands so in the cell too: magics are told otherwise there."""
+    """Return whether a place in a notebook's program stands so in the cell too: magics are written otherwise there."""
     assert source.cells is not None
     if (span.line, span.column) == (span.end_line, span.end_column) and span.column == 1:
         # A line put before another one does not touch it.

@@ -37,7 +37,7 @@ class Shown:
 
 
 class Evidences:
-    """The last recorded run of each file, and what it says of the file as it is now."""
+    """The last recorded run of each file, and what it shows about the file as it is now."""
 
     def __init__(self) -> None:
         self.recordings: dict[str, Recording] = {}

@@ -113,7 +113,7 @@ def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
 
 
 def explain_fixes(ls: Server) -> None:
-    """Why there are no quick fixes, for clients that have no better way to say it."""
+    """Show why there are no quick fixes, for clients that have no better way to do so."""
     message = f"Quick fixes need libcst, which {sys.executable} lacks: {sys.executable} -m pip install libcst"
     ls.window_show_message(t.ShowMessageParams(t.MessageType.Info, message))
 

@@ -21,7 +21,7 @@ class Notebook(Document):
         super().__init__(uri, path, "", version)
 
     def splice(self, start: int, removed: int, cells: Sequence[str]) -> list[str]:
-        """Replace `removed` cells from place `start` on by others (uris); answers those that are gone."""
+        """Replace `removed` cells from place `start` on by others (uris); return those that are gone."""
         gone = self.order[start : start + removed]
         self.order[start : start + removed] = cells
         return [uri for uri in gone if uri not in self.order]
@@ -42,7 +42,7 @@ class Notebook(Document):
             if (document := self.documents.get(uri)) is not None and document.language == "python"
         )
         self.replace("\n".join(text for _, text, _ in self.cells), version)
-        # Editors tell of saved notebooks by other ways than of files; they are analysed as they are typed.
+        # Editors report saved notebooks in another way than files; they are analysed as they are typed.
         self.dirty = False
         # One text may be cut into cells in different ways.
         parts = "\0".join(f"{number}\0{uri}\0{text}" for number, text, uri in self.cells)

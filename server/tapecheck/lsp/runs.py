@@ -1,4 +1,4 @@
-"""A recorded run as an editor asks for it: what to run, what it said, and how it ended."""
+"""A recorded run for an editor: what to run, what it printed, and how it ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.lsp.document import split_lines
-from tapecheck.lsp.settings import Settings
+from tapecheck.lsp.settings import RUN_ITERATIONS, RUN_TIMEOUT, Settings
 from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError, read_source
@@ -24,7 +24,7 @@ from tapecheck.source.notebook import SUFFIX
 if TYPE_CHECKING:
     from tapecheck.check import Report
     from tapecheck.fixes import Fix
-    from tapecheck.record import RunRequest
+    from tapecheck.record import RunRequest, RunResult
     from tapecheck.record.trial import Trial
     from tapecheck.tape import Span, Tape
 
@@ -96,7 +96,7 @@ class Recording:
 
     @property
     def clock(self) -> str:
-        """When the run ended, as people say it."""
+        """Return when the run ended, as hours and minutes."""
         return clock(self.at)
 
     def others_changed(self) -> bool:
@@ -115,7 +115,7 @@ class Recording:
         return 2 if self.failed else 0
 
     def counts(self) -> dict[str, int]:
-        """Return how many findings have which evidence, by the names of the run command's answer."""
+        """Return how many findings have which evidence, by the names in the run command's result."""
         verdicts = [finding.evidence.verdict for finding in self.findings if finding.evidence is not None]
         return {
             "confirmed": verdicts.count("confirmed"),
@@ -130,7 +130,7 @@ class Recording:
             "confirmed": "confirmed",
             "refuted": "refuted",
             "notReached": "not reached",
-            "found": "found by the run",
+            "found": "found at run time",
         }
         counts = self.counts()
         parts = [f"{counts[key]} {name}" for key, name in names.items() if counts[key]]
@@ -314,6 +314,19 @@ def _others(tape: Tape, order: RunOrder) -> dict[str, tuple[int, int] | None]:
     }
 
 
+def _cut_short(result: RunResult) -> bool:
+    """Return whether a limit ended the run."""
+    return result.how_ended in ("stopped", "timeout") and result.detail.startswith("after ")
+
+
+def _limit(order: RunOrder, result: RunResult) -> str:
+    """Return a remark where the limit that ended a run is that of the default settings."""
+    settings = order.settings
+    by_time = result.how_ended == "timeout"
+    default = settings.run_timeout == RUN_TIMEOUT if by_time else settings.run_iterations == RUN_ITERATIONS
+    return " (default limit)" if default else ""
+
+
 def _request(order: RunOrder) -> RunRequest:
     from tapecheck.record import RunRequest
 
@@ -425,9 +438,9 @@ def record(
         recording.failed = recording.exit == 0
         recording.ended = result.detail if recording.failed else ""
     elif result.how_ended != "finished":
-        recording.ended = result.detail
+        recording.ended = f"stopped {result.detail}{_limit(order, result)}" if _cut_short(result) else result.detail
     seen = f"{_count(result.iterations, 'iteration')}, {_count(result.backwards, 'backward call')}"
-    how = "the script ran to its end" if result.how_ended == "finished" else result.detail
+    how = "the script ran to its end" if result.how_ended == "finished" else recording.ended or result.detail
     if result.how_ended == "raised":
         how = f"the script ended with an exception: {textwrap.shorten(result.detail, _LONGEST, placeholder=' …')}"
     ending = f"{how} ({seen}, {result.seconds:.1f} s)"

@@ -147,14 +147,14 @@ class Server(LanguageServer):
         self.window_log_message(t.LogMessageParams(type=level, message=message))
 
     def say_once(self, problem: str) -> None:
-        """Tell the user what is wrong with settings or pyproject.toml: nobody looks in a log for it."""
+        """Show what is wrong with settings or pyproject.toml in a message: a log alone would not be noticed."""
         if problem not in self._said:
             self._said.add(problem)
             self.log(problem, t.MessageType.Warning)
             self.window_show_message(t.ShowMessageParams(t.MessageType.Warning, f"Tapecheck: {problem}"))
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Errors go to the log and never pop up in front of somebody who is typing."""
+        """Log an error; it never pops up in front of a user who is typing."""
         line = " ".join(str(error).split()) or type(error).__name__
         self.log(f"internal error: {line}", t.MessageType.Error)
 
@@ -197,7 +197,7 @@ class Server(LanguageServer):
         return analysis
 
     def quiet(self, seconds: float) -> bool:
-        """Return whether nobody has typed for some seconds and no open file is being analysed."""
+        """Return whether the user has not typed for some seconds and no open file is being analysed."""
         busy = any(not running.task.done() for running in list(self._running.values()))
         return not busy and time.monotonic() - self._edited > seconds and not self.session.closing
 
@@ -207,7 +207,7 @@ class Server(LanguageServer):
         return await loop.run_in_executor(self.analysing, partial(work, *arguments, **named))
 
     def refresh(self, uri: str, *, at_once: bool = False) -> None:
-        """See to it that the client gets the diagnostics of the present text, soon."""
+        """Schedule diagnostics of the present text for the client."""
         self._edited = time.monotonic()
         if self.client.pull and not isinstance(self.session.documents.get(uri), Notebook):
             return
@@ -220,7 +220,7 @@ class Server(LanguageServer):
         self._published[uri] = self.spawn(self._publish(uri, delay))
 
     def refresh_importers(self, uri: str) -> None:
-        """See to it that the open files that import an edited one are analysed anew, once it is left alone."""
+        """Schedule a new analysis of the open files that import an edited one, once it is left alone."""
         waiting = self._importing.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
@@ -279,7 +279,7 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, diagnostics, version))
 
     def refresh_all(self) -> None:
-        """Settings or evidence changed: show everything anew."""
+        """Show everything anew after a change of settings or evidence."""
         self.revision += 1
         self.closed_files.changed.set()
         for uri in list(self.session.documents):
@@ -333,7 +333,7 @@ class Server(LanguageServer):
             return None
 
     def failed(self, what: str, error: Exception) -> None:
-        # The user's log gets one line; the traceback, for whoever mends it, goes to standard error.
+        # The user's log gets one line; the traceback, for a bug report, goes to standard error.
         logger.warning("%s", what, exc_info=error)
         why = " ".join(f"{type(error).__name__}: {error}".split())
         self.log(f"{what}: {why}", t.MessageType.Warning)
@@ -500,7 +500,7 @@ def _deep_executor(name: str) -> ThreadPoolExecutor:
 
 
 def serve(session: Session | None = None) -> int:
-    """Speak LSP on standard input and output until the client is gone; answers the exit status.
+    """Speak LSP on standard input and output until the client is gone; return the exit status.
 
     Whatever else prints in this process, or in one that it starts, goes to standard error.
     """

@@ -123,7 +123,7 @@ class Snapshot:
 
 @dataclass
 class Analysis:
-    """What the dry run and the rules say of one text; `uri` and `digest` say of which."""
+    """What the dry run and the rules found in one text; `uri` and `digest` name it."""
 
     snapshot: Snapshot
     report: Report
@@ -242,7 +242,7 @@ class Session:
             document.touch()
 
     def forget_importers(self, changed: Collection[str]) -> bool:
-        """Drop the analyses of the open files that may import changed ones; answers whether there were any."""
+        """Drop the analyses of the open files that may import changed ones; return whether there were any."""
         others = [document for uri, document in self.documents.items() if uri not in changed or len(changed) > 1]
         for document in others:
             self._analyses.pop(document.uri, None)
@@ -456,7 +456,7 @@ class Session:
         return [(call.span, True), *((span, False) for span in built if span != call.span)]
 
     def hover(self, analysis: Analysis, line: int, column: int) -> Hover | None:
-        """Return what the tapes say of the expression at a place, in markdown."""
+        """Return what the tapes show about the expression at a place, in markdown."""
         found = analysis.explainer.hover(line, column)
         return found if found is not None else _comment(analysis.report.source, line, column)
 

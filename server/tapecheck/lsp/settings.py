@@ -46,7 +46,7 @@ class Settings:
 def read_settings(value: object) -> tuple[Settings, list[str]]:
     """Return settings out of an editor's JSON, nested ("run": {"timeout": 5}) or dotted ("run.timeout": 5).
 
-    What has the wrong shape keeps its default; the second part of the answer says so, one line each.
+    What has the wrong shape keeps its default; the second part of the result says so, one line each.
     """
     flat = _flatten(value)
     problems: list[str] = []
@@ -59,7 +59,7 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
             return (given,) if given else ()
         if isinstance(given, (list, tuple)) and all(isinstance(item, str) for item in given):
             return tuple(given)
-        problems.append(f"tapecheck.{key} must be a list of texts, not {given!r}")
+        problems.append(f"tapecheck.{key} must be a list of strings, not {given!r}")
         return ()
 
     def flag(key: str, default: bool) -> bool:
@@ -75,13 +75,13 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         if isinstance(given, (int, float)) and not isinstance(given, bool) and given > 0:
             return given
         if given is not None:
-            problems.append(f"tapecheck.{key} must be a number above 0, not {given!r}")
+            problems.append(f"tapecheck.{key} must be a positive number, not {given!r}")
         return default
 
     def text(key: str) -> str:
         given = flat.get(key)
         if given is not None and not isinstance(given, str):
-            problems.append(f"tapecheck.{key} must be a text, not {given!r}")
+            problems.append(f"tapecheck.{key} must be a string, not {given!r}")
         return given if isinstance(given, str) else ""
 
     def texts(key: str) -> dict[str, str]:
@@ -89,14 +89,14 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         if isinstance(given, Mapping) and all(isinstance(value, str) for value in given.values()):
             return {str(name): value for name, value in given.items()}
         if given is not None:
-            problems.append(f"tapecheck.{key} must map names to texts, not {given!r}")
+            problems.append(f"tapecheck.{key} must map names to strings, not {given!r}")
         return {}
 
     def one_of(key: str, *allowed: str) -> str:
         given = flat.get(key)
         if given is None or given in allowed:
             return given or allowed[0]
-        problems.append(f"tapecheck.{key}: {given!r} is none of {', '.join(allowed)}")
+        problems.append(f"tapecheck.{key} must be one of {', '.join(allowed)}, not {given!r}")
         return allowed[0]
 
     severity: dict[str, Severity] = {}
@@ -106,7 +106,7 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
             if level in _SEVERITIES:
                 severity[str(code)] = cast(Severity, level)
             else:
-                problems.append(f"tapecheck.severity: {level!r} is none of {', '.join(_SEVERITIES)}")
+                problems.append(f"tapecheck.severity: expected one of {', '.join(_SEVERITIES)}, got {level!r}")
     elif chosen is not None:
         problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
     settings = Settings(

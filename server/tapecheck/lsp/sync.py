@@ -57,7 +57,7 @@ def did_change_files(ls: Server, params: t.DidChangeWatchedFilesParams) -> None:
 
 
 def files_changed(ls: Server, changed: set[str]) -> None:
-    """Files changed on disk: the open ones that may import them are analysed anew."""
+    """Analyse open files anew that may import files which changed on disk."""
     ls.closed_files.changed.set()
     if all(uri.endswith(".ipynb") for uri in changed):
         return

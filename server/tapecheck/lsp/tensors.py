@@ -1,4 +1,4 @@
-"""What a hover says of a tensor: where its graph was built, what it saved, and what becomes of it."""
+"""Hovers on a tensor: where its graph was built, what it saved, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Tensors:
         return max(self._telling(group) for group in list(calls.values())[:_MAX_CALLS])
 
     def _telling(self, group: list[_Bound]) -> tuple[bool, bool, int]:
-        """Return how much there is to tell of the times that one call bound a name."""
+        """Return how much is known of the times that one call bound a name."""
         first = group[0]
         return first.bind.node is not None, self._fate(first).run is not None, len(group)
 

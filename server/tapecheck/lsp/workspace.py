@@ -1,4 +1,4 @@
-"""Diagnostics of files that are not open, for clients that pull them: checked one by one while nobody types."""
+"""Diagnostics of files that are not open, for clients that pull them: checked one by one between edits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 MAX_FILES = 5000
 QUIET, AT_ONCE = 1.0, 20
-"""Seconds without an edit before files are checked, and after how many of them the client is told."""
+"""Seconds without an edit before files are checked, and after how many of them the client is notified."""
 
 SETTLED = 0.3
 """Seconds after a change before it is looked at what differs."""
@@ -51,7 +51,7 @@ class Workspace:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     known: dict[str, _Known] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
-    """Documents closed since the client was told of them: it leaves their last diagnostics standing until then."""
+    """Documents closed since the client was notified of them: it leaves their last diagnostics standing until then."""
 
     def importers(self, document: Document | None) -> bool:
         """Return whether a closed file imports an open one."""

@@ -1,6 +1,6 @@
 """Recorded runs: a script is executed under the probe, and what happened is held against what was predicted.
 
-`run` executes a script in the interpreter of the user's choice and gives the tape. `judge` says of each finding
+`run` executes a script in the interpreter of the user's choice and returns the tape. `judge` decides for each finding
 whether the run confirmed it. `confirm` does both for one file. Only here is user code ever executed.
 
 The module can be called: `with tapecheck.record() as tape:` records a block of the program it stands in.

@@ -13,7 +13,7 @@ from tapecheck.tape import Backward, End, Hold, Iteration, Loop, Measure, Node, 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one tape tells of its run; nodes and bytes are the most that were seen alive after an iteration.
+    """What one tape shows about its run; nodes and bytes are the most that were seen alive after an iteration.
 
     `iterations` are those of the loops that call backward, as a run counts them.
     `nodes` counts the graph nodes on the tape: of a long run not every backward call has its nodes written.
@@ -40,7 +40,7 @@ class Summary:
 
 
 def summary(tape: Tape, directory: str | None = None) -> Summary:
-    """Return what a tape tells of its run."""
+    """Return what a tape shows about its run."""
     calls = nodes = alive = size = passed = skipped = 0
     iterations: collections.Counter[int] = collections.Counter()
     places: dict[int, Span] = {}

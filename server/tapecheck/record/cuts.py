@@ -1,4 +1,4 @@
-"""Where a program cuts graphs, read from its text: what a run tells of parameters that never had a gradient."""
+"""Where a program cuts graphs, read from its text, for parameters that a run shows to have no gradient."""
 
 from __future__ import annotations
 

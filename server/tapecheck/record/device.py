@@ -1,4 +1,4 @@
-"""What a tape says of the time that a device took."""
+"""Report the time that a device took."""
 
 from __future__ import annotations
 

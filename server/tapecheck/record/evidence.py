@@ -1,4 +1,4 @@
-"""Holds a recorded run against findings: confirmed, refuted, not reached, or found only by the run.
+"""Compare findings with a recorded run: confirmed, refuted, not reached, or found only by the run.
 
 Where a rule speaks of an exception, the exception that was really raised decides. Where it speaks of growth, what
 was measured decides. A run that ended early refutes nothing that might still have come.
@@ -49,12 +49,12 @@ def confirm(
 
 
 def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None) -> list[Finding]:
-    """Return the findings with what a recorded tape says of each, and those that only the run made.
+    """Return the findings with what a recorded tape shows about each, and those that only the run made.
 
-    Of a tape of several ranks each is asked: what holds on one holds, and the evidence says on which.
+    Every rank of a tape is judged: what holds on one rank holds, and the evidence names it.
 
-    The findings given are left as they are: copies carry the evidence. One on which the run says nothing either
-    way has none. `directory` is the working directory of the run, to which names on the tape are relative.
+    The findings given are left as they are: copies carry the evidence. One on which the run is
+    inconclusive has none. `directory` is the working directory of the run, to which names on the tape are relative.
     """
     of_ranks = ranks.parts(tape)
     if of_ranks:
@@ -80,7 +80,7 @@ def _of_known_places(finding: Finding) -> Finding:
 
 
 def _same(story: Story, left: Finding, right: Finding) -> bool:
-    """Return whether two findings tell of the same thing in the same place."""
+    """Return whether two findings are about the same thing in the same place."""
     if left.code != right.code:
         return False
     if story.at(left.span, right.span):
@@ -93,7 +93,7 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
 
 
 def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
-    """Return whether a confirmed finding already tells of a line that the run complains of under another name."""
+    """Return whether a confirmed finding already covers a line that the run reports under another rule."""
     if {confirmed.code, found.code} == {"TAPE103", "TAPE401"}:
         return story.at(confirmed.span, found.span)
     return confirmed.code in ("TAPE202", "TAPE203") and found.code in ("TAPE201", "TAPE202", "TAPE203")

@@ -1,4 +1,4 @@
-"""What a recorded run finds by itself: what the rules say of its tape, what was raised, who never had a gradient."""
+"""What a recorded run finds by itself: findings on its tape, exceptions, parameters without a gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tape says of memory that ran out, for people."""
+"""Report what held the memory when it ran out."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def parts(tape: Tape) -> dict[int, Tape]:
 def judged(
     static: Sequence[Finding], ranks: dict[int, Tape], judge: Callable[[Sequence[Finding], Tape], list[Finding]]
 ) -> list[Finding]:
-    """Return the findings with what the ranks say of them: one that holds on any rank holds."""
+    """Return the findings with the verdicts of the ranks: one that holds on any rank holds."""
     verdicts: dict[int, list[tuple[int, Evidence]]] = {}
     found: dict[tuple[Any, ...], tuple[Finding, list[tuple[int, Evidence]]]] = {}
     for rank, tape in ranks.items():

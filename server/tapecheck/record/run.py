@@ -106,7 +106,7 @@ class RunResult:
     """What a run gave.
 
     `exit_code` is None where a signal or a timeout ended the process; `signal` is the signal's number. `how_ended` is
-    finished, raised (an exception nobody caught), stopped (a limit of the request), timeout, cancelled or died.
+    finished, raised (an uncaught exception), stopped (a limit of the request), timeout, cancelled or died.
     `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time. Of a run that `lost` its end on
     the tape (it was killed, it crashed, no room was left) `iterations` and `backwards` are the least there were.
     `interrupted` is the signal that was passed on to it, 0 for none.
@@ -267,11 +267,11 @@ def _interpreter(request: RunRequest) -> str:
 
 
 def _options(request: RunRequest) -> list[str]:
-    """Return what the probe is told of the program, without the tape."""
+    """Return the probe's options about the program, without the tape."""
     script = Path(request.cwd or ".") / request.script
     if request.module:
         if not all(part.isidentifier() for part in request.script.split(".")):
-            raise RunError(f"{request.script!r} is no name of a module")
+            raise RunError(f"{request.script!r} is not the name of a module")
     elif script.is_dir():
         raise RunError(f"{request.script}: is a directory: name a script in it")
     elif not script.is_file():
@@ -301,7 +301,7 @@ def _options(request: RunRequest) -> list[str]:
 
 @contextlib.contextmanager
 def _named_pipe(folder: Path) -> Iterator[Path | None]:
-    """A pipe in a folder that closes when this process ends, for processes that inherit no open files of it."""
+    """Open a pipe in a folder that closes when this process ends, for processes that inherit no open files of it."""
     if not hasattr(os, "mkfifo"):
         yield None
         return
@@ -317,7 +317,7 @@ def _named_pipe(folder: Path) -> Iterator[Path | None]:
 
 @contextlib.contextmanager
 def _alive() -> Iterator[int | None]:
-    """A pipe whose other end closes when this process ends, however it does: the child's end of it."""
+    """Open a pipe whose other end closes when this process ends, however it does: the child's end of it."""
     if os.name == "nt":
         yield None
         return
@@ -480,7 +480,7 @@ class _Follower:
         signalled: Callable[[], int] | None = None,
         one_stopped: Callable[[], bool] | None = None,
     ) -> _Stopped:
-        """Wait for the child; returns why it has to be killed, nothing where it ended by itself.
+        """Wait for the child; return why it has to be killed, an empty string where it ended by itself.
 
         Once `one_stopped` returns True the child has a moment left.
         """
@@ -694,12 +694,12 @@ def _no_tape(request: RunRequest, code: int, stderr: str) -> str:
     except (OSError, subprocess.SubprocessError):
         answer = b""
     if b"tapecheck" not in answer:
-        return f"{request.python} is no Python interpreter: {last}"
+        return f"{request.python} is not a Python interpreter: {last}"
     return f"{request.python} could not run the recorder: {last}"
 
 
 def _uncaught_once(tape: Tape) -> Tape:
-    """Drop the note of an exception as caught where a later one says that nobody caught it in the end."""
+    """Drop the note of an exception as caught where a later one shows that it was not caught in the end."""
     last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
     if last is None or last.caught:
         return tape

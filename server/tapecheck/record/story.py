@@ -1,4 +1,4 @@
-"""A recorded tape with the indexes that verdicts ask for, and the words in which they speak of it."""
+"""A recorded tape with the indexes that verdicts need, and their wording."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Kept:
 
 
 class Story:
-    """A recorded tape with the indexes that verdicts ask for."""
+    """A recorded tape with the indexes that verdicts need."""
 
     def __init__(self, tape: Tape, directory: str | None) -> None:
         self.tape = tape

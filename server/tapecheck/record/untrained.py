@@ -1,4 +1,4 @@
-"""What a tape says of parameters that an optimizer stepped in vain, for people."""
+"""Report the parameters that an optimizer stepped in vain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def untrained(tape: Tape, told: Collection[str] = ()) -> str:
     """Return a line on the parameters that never had a gradient when their optimizer stepped; empty where there are
     none.
 
-    `told` are the names of those that findings speak of. Nothing is said of a run that ended early, where a
+    `told` are the names in findings. Nothing is reported of a run that ended early, where a
     gradient might still have come, nor of several ranks.
     """
     end = tape.events[-1] if tape.events else None

@@ -1,4 +1,4 @@
-"""What a recorded run says of a finding, rule by rule: confirmed, refuted, not reached, or nothing."""
+"""The verdict of a recorded run on a finding, rule by rule: confirmed, refuted, not reached, or nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _by_exception(story: Story, finding: Finding) -> Evidence | None:
 
 
 def _it_did_not_happen(story: Story, finding: Finding, instead: str) -> Evidence:
-    """Refuted where the line ran often enough or the program to its end, else not reached."""
+    """Return refuted where the line ran often enough or the program to its end, else not reached."""
     ran = story.count(finding.span)
     if not ran:
         return _not_reached(story, finding)
@@ -68,7 +68,7 @@ def _kept(story: Story, finding: Finding) -> Evidence | None:
     ]
     growing = [series for series in mine if series.grows] or [series for series in mine if series.grows_in_steps]
     if growing:
-        # A loop within the one that the finding tells of grows, too, by what one iteration of that adds.
+        # A loop within the one of the finding grows, too, by what one iteration of that adds.
         named = {label.span for label in finding.labels if label.role == "path"}
         series = max(
             growing,

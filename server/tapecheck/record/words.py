@@ -1,4 +1,4 @@
-"""How a recorded run speaks of sizes, counts and parameters, the same in every verdict."""
+"""The wording of sizes, counts and parameters in verdicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def bytes_text(size: int) -> str:
-    """Return bytes as people say them: `12 bytes`, `4.1 kB`, `3.1 MB`."""
+    """Return bytes in readable units: `12 bytes`, `4.1 kB`, `3.1 MB`."""
     for unit, step in _UNITS:
         # What would be rounded to 1000.0 of a unit is 1.0 of the next.
         if size >= 0.99995 * step:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def render(files: Iterable[Checked], *, evidence: bool = False) -> str:
     """Return a JSON list with an object for each finding and each problem, file by file; ends with a newline.
 
-    `evidence` adds what a recorded run says of each finding (null where it says nothing).
+    `evidence` adds what a recorded run shows about each finding (null where it is inconclusive).
     """
     return json.dumps(_rows(files, evidence=evidence), indent=2) + "\n"
 

@@ -42,7 +42,7 @@ def render(
 ) -> str:
     """Return a SARIF log with one run; ends with a newline.
 
-    `evidence` adds what a recorded run says of each finding to its properties.
+    `evidence` adds what a recorded run shows about each finding to its properties.
     """
     places = places or Places()
     files = list(files)

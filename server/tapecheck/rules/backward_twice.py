@@ -31,7 +31,7 @@ class BackwardTwice(Rule):
 
     An operation such as a matrix product or a `tanh` needs tensors of the forward pass to compute its
     gradient and saves them in its graph node. A backward frees what each node saved as soon as the node has
-    run, since nearly always nobody needs it again and it is most of the memory of a training step. The nodes
+    run, since it is hardly ever needed again and it is most of the memory of a training step. The nodes
     themselves stay, so the second backward finds the way, reaches a node with nothing left in it, and raises.
 
     What counts is the node, not the loss: two different losses that share a part of the forward pass share

@@ -228,7 +228,7 @@ for step in range(3):
 
     def _of(self, reading: Reading, trained: set[_Identity]) -> Iterable[Finding]:
         stepped = {step.optimizer for _, step in reading.steps}
-        # Whoever switches requires_grad off means the parameter to stay as it is.
+        # A parameter whose requires_grad is switched off is meant to stay as it is.
         frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
         owner: dict[int, str] = {}
         for number in stepped & reading.optimizers.keys():

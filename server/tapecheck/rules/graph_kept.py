@@ -384,7 +384,7 @@ def _growth(reading: Reading, held: Held, steps: list[int]) -> _Growth | None:
 
 
 def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
-    """Of the growing holders those that would grow if the others' values were cut: the ones to be mended."""
+    """Return the growing holders that would grow even if the others' values were cut: the ones to fix."""
     kept: list[_Growth] = []
     chains = [growth for growth in growths if growth.chain]
     for growth in growths:

@@ -222,7 +222,7 @@ second.backward(retain_graph=True)
 
 
 def _walks_the_unknown(reading: Reading, run: Run) -> bool:
-    """Return whether a call walks a graph of which nobody knows what it is computed from."""
+    """Return whether a call walks a graph whose origin is unknown."""
     ledger = reading.ledger
     if any(root.node is None and root.graph == "may" for root in run.backward.roots):
         return True
@@ -238,7 +238,7 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
         return False
     if any(run.backward.id in reading.needed for run in runs):
         return False
-    # Two values out of code nobody knows may have been computed from a third.
+    # Two values out of unknown code may have been computed from a third.
     unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
     if any(run.position < unknown[-1].position for run in runs if run in unknown):
         return False

@@ -53,7 +53,7 @@ def index() -> str:
     ]
     text = (
         "Each page says what the finding is, why PyTorch behaves so, what to do, and what is no finding. The "
-        "programs on them run as they stand; what is said of them is tested against torch."
+        "programs on them run as they stand; the tests check them against torch."
     )
     return "\n".join(
         ["# Rules", "", text, "", "| code | name | what it is | severity |", "|---|---|---|---|", *rows, ""]

@@ -213,7 +213,7 @@ class Reading:
         return self._nodes[first] if first < len(self._nodes) else (self._nodes[-1] if self._nodes else 0) + 1
 
     def iterations_reached(self, loop: LoopRun, blocked: frozenset[int] = frozenset()) -> dict[int, int]:
-        """For each node built in a loop's run: the iterations whose nodes it reaches, as bits.
+        """Return, for each node built in a loop's run, the iterations whose nodes it reaches, as bits.
 
         Only nodes and ways that certainly exist count. Blocked nodes count as if their values had been
         detached: neither they nor nodes computed from such values alone."""
@@ -339,7 +339,7 @@ class Reading:
         return holder
 
     def elements_of(self, name: str, node: int) -> Literal["", "tuple", "list"]:
-        """Of what a node's tensor is an element, where a name stands for a tuple or list and not for the tensor."""
+        """Return which container a node's tensor is an element of, where a name stands for a tuple or list of it."""
         bound = [bind for _, bind in self.binds.get(node, ()) if bind.name == name]
         if bound:
             return "tuple" if all(bind.item is not None for bind in bound) else ""
@@ -412,7 +412,7 @@ class Reading:
 
     @cached_property
     def constants(self) -> list[tuple[int, set[int]]]:
-        """For each backward its position and the cuts whose values went as constants into the graph that it
+        """Return for each backward its position and the cuts whose values went as constants into the graph that it
         ran."""
         found = []
         for run in self.runs:

@@ -211,7 +211,7 @@ def freed_text(freeing: Run, failing: Run) -> str:
 
 
 def built_text(node: Node) -> str:
-    """Return what a label says of the node that a backward fails at."""
+    """Return the label of the node that a backward fails at."""
     if node.op.endswith(("Backward", "Backward0", "Backward1")):
         return f"`{node.op}` was built here and saved tensors"
     return "the graph was built here and saved tensors"
@@ -258,7 +258,7 @@ def deduped(labels: Iterable[Label]) -> tuple[Label, ...]:
 def merged(findings: Iterable[Finding]) -> list[Finding]:
     """Return one finding for each rule, file and line: the most certain story, with the other lines of the rest.
 
-    Stories are told in the order of the tapes; a shorter way to the place (an earlier iteration) wins a draw.
+    Findings come in the order of the tapes; a shorter way to the place (an earlier iteration) wins a draw.
     """
     weight = {"error": 0, "warning": 1, "info": 2, "hint": 3}
     groups: dict[tuple[str, str, int], list[Finding]] = {}

@@ -122,7 +122,7 @@ class Node:
 
     `inputs` are the nodes and leaves its edges lead to. `keeps` says whether it holds anything that a
     backward frees (saved tensors, scalars, buffers): only such a node makes a second backward raise.
-    `linked` says whether the result really depends on the inputs ("may" for calls nobody can look into).
+    `linked` says whether the result really depends on the inputs ("may" for calls into unknown code).
     `cuts` are cut values that went into the op as constants.
     """
 
@@ -164,7 +164,7 @@ class Cut:
 class Root:
     """One tensor that a backward starts from.
 
-    `node` is its node or leaf, None where it has no graph; `graph` is "may" where nobody knows.
+    `node` is its node or leaf, None where it has no graph; `graph` is "may" where that is unknown.
     `cuts` are the cuts its value came through. `constant_terms` are the cuts of kind "grad" that reach the
     value only by added terms and elementwise functions, no parameter between: the sign of a penalty that
     changes the loss but none of its gradients.

@@ -44,9 +44,9 @@ from tapecheck.tape.events import (
 )
 
 UNKNOWN_SOURCE = "UnknownSource"
-"""The op of the node that stands for graphs nobody knows."""
+"""The op of the node that stands for unknown graphs."""
 GRAPH_OF = "graph of "
-"""What the op of a node begins with that stands for the whole graph of one value nobody knows."""
+"""What the op of a node begins with that stands for the whole unknown graph of one value."""
 _EARLIER = 8
 _UNREAD = frozenset((
     Bind, Decision, End, Escape, GradientCleared, GradientSet, Hold, Iteration, Loop, LoopEnd, Measure, Optimizer,
@@ -98,7 +98,7 @@ class _Freed:
 class Ledger:
     """Replays events one at a time and remembers what the engine would.
 
-    Feed every event of a tape in order; `feed` answers the traversal of a Backward and None for the rest. A Backward
+    Feed every event of a tape in order; `feed` returns the traversal of a Backward and None for the rest. A Backward
     with the number of an earlier one is more of the same call.
     `maker_names` are the names that leaves had before they were told by a path ("Linear.weight").
     """
@@ -151,7 +151,7 @@ class Ledger:
         return entry.certain if entry else "no"
 
     def leads_anywhere(self, node: int) -> bool:
-        """Return whether a node stands for a graph nobody knows, which may share nodes with any other such graph."""
+        """Return whether a node stands for an unknown graph, which may share nodes with any other such graph."""
         event = self.nodes.get(node)
         return event is not None and (event.op == UNKNOWN_SOURCE or event.op.startswith(GRAPH_OF))
 
@@ -223,7 +223,7 @@ class Ledger:
             if backward.retain != "no":
                 earlier = self._retained_by.setdefault(node, [])
                 earlier.append(backward.id)
-                # Each of them is told by the run after it: in a growing chain the whole list would fill the memory.
+                # Each of them is found by the run after it: in a growing chain the whole list would fill the memory.
                 del earlier[:-_EARLIER]
         return traversal
 

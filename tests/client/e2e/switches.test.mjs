@@ -166,7 +166,7 @@ scenario(
   async () => {
     await editor.clearToasts();
     await setForOne('select', 'TAPE3');
-    const told = editor.toasts.filter({ hasText: 'tapecheck.select must be a list of texts, not "TAPE3"' });
+    const told = editor.toasts.filter({ hasText: 'tapecheck.select must be a list of strings, not "TAPE3"' });
     await told.waitFor();
     await settles('one', EVERYTHING);
     await editor.screenshot('switches-wrong-value');

@@ -24,7 +24,7 @@ test('without one, the counts', () => {
   assert.equal(describeRun('a.py', result({ refuted: 2 })).text, 'Tapecheck: a.py: 0 confirmed, 2 refuted');
   assert.equal(
     describeRun('a.py', result({ exit: 1, confirmed: 1, notReached: 3, found: 2 })).text,
-    'Tapecheck: a.py: 1 confirmed, 0 refuted, 3 not reached, 2 found by running only',
+    'Tapecheck: a.py: 1 confirmed, 0 refuted, 3 not reached, 2 found at run time',
   );
 });
 

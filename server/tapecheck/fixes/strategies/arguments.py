@@ -1,4 +1,4 @@
-"""What a backward or grad call is told: retain_graph, create_graph, and what is left in `.grad` afterwards."""
+"""The arguments of a backward or grad call: retain_graph, create_graph, and what is left in `.grad` afterwards."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def drop_create(context: Context) -> Iterator[Candidate]:
     if reads:
         return
     for tape, backward in context.backwards_here():
-        # An optimizer that nobody can look into may differentiate the gradients itself.
+        # An optimizer of unknown code may differentiate the gradients itself.
         known = any(isinstance(event, Step) for event in tape.events)
         unseen = any(isinstance(event, Escape) for event in tape.events)
         for frame in frames(backward.at):

@@ -22,7 +22,7 @@ _ONLY_IN_PLACE = frozenset({
     "log_normal_", "map2_", "map_", "normal_", "random_", "requires_grad_", "resize_", "resize_as_", "set_",
     "share_memory_", "uniform_", "zero_",
 })  # fmt: skip
-"""Methods without a form that answers a new tensor, or with one that means something else."""
+"""Methods without a form that returns a new tensor, or with one that means something else."""
 _INPLACE_POSITIONS = {
     "ReLU": 0,
     "ReLU6": 0,
@@ -68,7 +68,7 @@ def _changes(context: Context) -> list[InPlace]:
 def _takes_the_place(code: Code, change: InPlace, statement: ast.stmt, target: ast.expr) -> bool:
     """Return whether a new tensor under the name of the changed one reaches those who read the change.
 
-    Nobody reads the name of a loop over parameters again, and an optimizer keeps stepping the leaf that it was given.
+    The name of a loop over parameters is not read again, and an optimizer keeps stepping the leaf that it was given.
     """
     if change.leaf is not None:
         return False

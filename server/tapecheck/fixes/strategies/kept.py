@@ -307,7 +307,7 @@ def _only_logged(code: Code, statement: ast.stmt, holder: str) -> bool:
             if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node)):
                 return False
         if isinstance(node, ast.Return) and node.value is not None:
-            # Whoever gets it may want the tensor.
+            # The caller may want the tensor.
             if any((dotted(read) or "").rsplit(".", 1)[-1] == attribute for read in reads(node.value)):
                 return False
     return True

@@ -97,7 +97,7 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "LOCAL_RAN
 
 
 def rank() -> str:
-    """This process's rank among those of a launcher, as the launcher says it in the environment."""
+    """Return this process's rank, from the environment that its launcher sets."""
     return next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), "0")
 
 
@@ -214,7 +214,7 @@ def watched(values: List[str], sources: Sources) -> Dict[Tuple[str, int], int]:
 
 
 def end_with(alive: str) -> None:
-    """End the whole process group once the other end of a pipe closes: whoever asked for this run was killed.
+    """End the whole process group once the other end of a pipe closes: the process that asked for this run was killed.
 
     `alive` is the number of a file descriptor or, where a launcher passes none on, the path of a named pipe.
     A process of its own waits for that, none of the program's children: a thread would make Python warn at every

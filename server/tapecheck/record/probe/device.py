@@ -1,4 +1,4 @@
-"""How long the device works at an iteration, by events of its stream that nobody ever waits for."""
+"""How long the device works at an iteration, by events of its stream that are never waited for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DeviceTimes:
         self._broken = False
 
     def begins(self, loop: Any) -> None:
-        """An iteration of a loop is about to begin."""
+        """Mark the beginning of an iteration of a loop."""
         if not self._usable():
             return
         try:
@@ -48,7 +48,7 @@ class DeviceTimes:
             self._broken = True
 
     def ends(self, loop: Any, at: Any) -> None:
-        """An iteration of a loop has ended: its work is on the stream, done or not."""
+        """Mark the end of an iteration of a loop: its work is on the stream, done or not."""
         if not self._begun:
             return
         number, place, start = self._begun.pop(loop.text, (-1, (0, 0), None))
@@ -73,7 +73,7 @@ class DeviceTimes:
                 self.total += milliseconds
                 yield at, milliseconds
         except Exception:
-            # An error of the program's own kernels comes up here, too: it is the program that will be told of it.
+            # An error of the program's own kernels comes up here, too: the program will see it.
             self._broken = True
 
     def _usable(self) -> bool:

@@ -25,7 +25,7 @@ class TensorRef:
     """A weak reference to a tensor that may be followed at any time.
 
     The Python object of a tensor that only C++ still holds is kept for when it is wanted again; following a plain
-    weak reference to it would leave torch believing that nobody wants it (`torch.utils.weak` does the same).
+    weak reference to it would leave torch believing that it is unused (`torch.utils.weak` does the same).
     """
 
     __slots__ = ("_reference",)
@@ -64,7 +64,7 @@ class Passed:
     """A backward that was let pass: it looked like those before it from the same line, so the tape has nothing of it.
 
     The nodes it walked carry this mark. Once one of them matters again (it is walked once more, fails or is held), it
-    is written with all there is to say of it, and this backward, too. With `put_off` only its roots carry the mark
+    is written with all that is known of it, and this backward, too. With `put_off` only its roots carry the mark
     so far. Nodes that several retaining calls walked carry the mark of the newest, and `earlier` is that of the one
     before.
     """
@@ -94,7 +94,7 @@ class Passed:
     def after(self, earlier: Optional[Passed]) -> Passed:
         """Return the mark of this call for nodes that an earlier one walked, too.
 
-        Of several from one line the newest is enough: that it walked them again is what there is to say of the others.
+        Of several from one line the newest is enough: that it walked them again is what matters of the others.
         """
         made = Passed(
             self.number, self.place, self.iteration, self.call, self.retain, self.create, self.accumulates
@@ -180,7 +180,7 @@ class SavedTensor(NamedTuple):
 
 
 class NewNode(NamedTuple):
-    """A node met for the first time, with all that the tape tells of it."""
+    """A node met for the first time, with all that the tape has of it."""
 
     id: int
     sequence: int
@@ -753,7 +753,7 @@ def version_of(tensor: Any) -> int:
 
 
 def raise_stack_limit() -> int:
-    """Make room for freeing deep graphs; answers how deep a chain may be walked.
+    """Make room for freeing deep graphs; return how deep a chain may be walked.
 
     A chain that Python once walked is freed recursively by torch (2.13 and 2.15: about 140 bytes of stack a node).
     """

@@ -210,7 +210,7 @@ class Changes:
     # Optimizers
 
     def optimizer_made(self, optimizer: Any) -> None:
-        """An optimizer was just made."""
+        """Register an optimizer that was just made."""
         lines = self.recorder.tracer.lines()
         self.optimizer_places[id(optimizer)] = (weakref.ref(optimizer), (lines.place, lines.iteration()))
 
@@ -294,7 +294,7 @@ class Changes:
             self.learning.update(zip(watched.ids, params))
 
     def after_step(self, optimizer: Any) -> None:
-        """An optimizer has stepped: remember which of its parameters it changed."""
+        """Remember which of its parameters an optimizer changed in a step."""
         recorder = self.recorder
         watched = self.optimizers.get(id(optimizer))
         if watched is None or recorder.disabled or recorder.ended:

@@ -28,7 +28,7 @@ class MemoryReport:
         self._told = 0
 
     def write(self, recorder: Any, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
-        """Write it as measures; an exception passes every frame up to its handler and is told in the innermost."""
+        """Write it as measures; an exception passes every frame up to its handler and is written in the innermost."""
         inner = traceback.tb_next if traceback is not None else None
         while inner is not None:
             if recorder.tracer.function(inner.tb_frame.f_code) is not None:

@@ -280,7 +280,7 @@ class Passing:
         event("Measure", at=at, name="passed-iterations", value=self.iterations, unit="iterations")
 
     def write_failed(self, mark: Any, frame: FrameType, traceback: Any) -> None:
-        """A backward that was let pass failed: write it after all, with what it came upon."""
+        """Write a backward after all that was let pass and failed, with what it came upon."""
         recorder = self.recorder
         # It is counted as one that was written.
         self.count -= 1

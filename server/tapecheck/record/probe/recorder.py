@@ -122,7 +122,7 @@ class Recorder(Listener):
             seed_everything(torch, self.seed)
 
     def forked(self) -> None:
-        """In a forked child (a data-loader worker): watch nothing, write nothing."""
+        """Stop watching and writing in a forked child (a data-loader worker)."""
         self.disabled = True
         self.writer.forget()
         self.tracer.stop()
@@ -147,7 +147,7 @@ class Recorder(Listener):
 
     @contextmanager
     def group(self) -> Iterator[Any]:
-        """One group of events: serialised, without torch functions of subclasses, written out at its end."""
+        """Write one group of events: serialised, without torch functions of subclasses, flushed at its end."""
         with self.lock:
             # Walking a graph allocates much and leaves nothing: a collection in the midst of it would be wasted.
             collecting = gc.isenabled()
@@ -201,9 +201,9 @@ class Recorder(Listener):
         limits = self.limits
         self.checked = time.monotonic()
         if limits.backwards and self.backwards >= limits.backwards:
-            self.stop_program("after %d backward calls, as asked" % self.backwards)
+            self.stop_program("after %d backward calls" % self.backwards)
         if limits.seconds and self.checked - self.began > limits.seconds:
-            self.stop_program("after %g seconds, as asked" % limits.seconds)
+            self.stop_program("after %g seconds" % limits.seconds)
 
     # Sites
 
@@ -443,7 +443,7 @@ class Recorder(Listener):
                 self.ended_at[loop.text] = (counted[0], self.ended_at.get(loop.text, (0, now, 0.0))[1], now)
             if self.limits.iterations and counted[0] >= self.limits.iterations:
                 self.stop_program(
-                    "after %d iterations of the loop on line %d, as asked" % (counted[0], loop.text.first)
+                    "after %d iterations of the loop on line %d" % (counted[0], loop.text.first)
                 )
             self.on_device = self.on_device or self.torch.cuda.is_initialized()
             if self.on_device and len(self.tracer.threads) == 1:
@@ -513,7 +513,7 @@ class Recorder(Listener):
             self.passing.settle(loop, loop.index)
 
     def raised(self, lines: ThreadLines, error: BaseException, traceback: Any) -> None:
-        """An exception passes a user frame; only autograd's own are kept, each once, where it left torch."""
+        """Note an exception that passes a user frame; only autograd's own are kept, each once, where it left torch."""
         if self.torch is None or self.disabled or self.ended or not isinstance(error, RuntimeError):
             return
         text = str(error)
@@ -589,7 +589,7 @@ class Recorder(Listener):
         self.writer.event("Raised", **fields)
 
     def uncaught(self, error: BaseException) -> None:
-        """The exception that ends the program."""
+        """Note the exception that ends the program."""
         if self.disabled or self.ended:
             return
         with self.group() as lines:
@@ -628,7 +628,7 @@ class Recorder(Listener):
 
     def backward(self, frame: FrameType, roots: List[Any], inputs: Optional[List[Any]], retain: bool, create: bool,
                  accumulates: bool) -> None:  # fmt: skip
-        """A backward is about to run; `frame` is torch's frame that calls the engine."""
+        """Note a backward that is about to run; `frame` is torch's frame that calls the engine."""
         if self.disabled or self.ended:
             return
         if self.limited:
@@ -691,7 +691,7 @@ class Recorder(Listener):
             self.hidden.walked()
 
     def retaining(self, mark: Passed, call: Optional[CallText]) -> Dict[str, Any]:
-        """Return what a Backward event says of `retain_graph` and `create_graph`."""
+        """Return what a Backward event holds about `retain_graph` and `create_graph`."""
         fields: Dict[str, Any] = {"retain": "yes" if mark.retain else "no", "create": "yes" if mark.create else "no"}
         if call is not None and call.retains:
             fields["retain_argument"] = fields["retain"]
@@ -748,7 +748,7 @@ class Recorder(Listener):
         self.last_backward.site = at
 
     def _note_cleared(self, lines: ThreadLines) -> None:
-        """Leaves whose `.grad` was dropped since the last backward."""
+        """Write the leaves whose `.grad` was dropped since the last backward."""
         self.changes.count_gradients()
         gone = []
         for key in self.had_gradient:

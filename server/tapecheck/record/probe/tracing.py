@@ -119,7 +119,7 @@ def iterations(state: State, index: int) -> Tuple[Tuple[int, int], ...]:
 class RunningLoop:
     """A loop that is running: `index` is the iteration that runs, 0 before the first.
 
-    The listener is told of the end of iteration `look` and of all later ones, and sets it anew; `sample` is the
+    The listener is called at the end of iteration `look` and of all later ones, and sets it anew; `sample` is the
     listener's own. `declared` of the iterations since `settled` are on the tape. `header` is the line that ended the
     last iteration, `plain` are the lines that may begin the next one where that is all they do.
     """
@@ -217,7 +217,7 @@ class ThreadLines:
         self.seen = now
 
     def clears(self, place: Place) -> None:
-        """A line runs that clears gradients."""
+        """Note a line that clears gradients."""
         self.cleared = (place, self.loop_states[-1], self.loop_indexes[-1])
 
     def mark_loops(self) -> None:
@@ -429,7 +429,7 @@ class Tracer:
         return place
 
     def turn(self, lines: ThreadLines, activation: Activation, place: Place, frame: FrameType) -> None:
-        """A line runs that ends something or begins something: an iteration, a loop, a change in place."""
+        """Note a line that ends something or begins something: an iteration, a loop, a change in place."""
         activation.turning = None
         if activation.watch is not None:
             self._line_ran(lines, activation, frame)
@@ -586,7 +586,7 @@ class Tracer:
             lines.mark_loops()
 
     def leave(self, lines: ThreadLines, activation: Activation, frame: Optional[FrameType], suspended: bool) -> None:
-        """A call returned, raised or yielded."""
+        """Note a call that returned, raised or yielded."""
         now = self.sequence()
         if now != lines.seen:
             lines.advance(now)
@@ -623,7 +623,8 @@ class Tracer:
     def pause(self) -> bool:
         """Have this thread go on without events: under `sys.settrace` every instruction and every call is dear.
 
-        Only for code that is known not to be the user's; whoever paused says `go_on`. False where nothing was paused.
+        Only for code that is known not to be the user's; the caller ends the pause by `go_on`. Return False where
+        nothing was paused.
         """
         trace = self.trace
         if trace is None:
@@ -642,12 +643,12 @@ class Tracer:
         return True
 
     def go_on(self) -> None:
-        """The end of a pause."""
+        """End a pause."""
         if self.trace is not None and sys.gettrace() is None:
             sys.settrace(self.trace)
 
     def overslept(self) -> None:
-        """The end of a pause whose end was missed, since an exception took another way: nobody knows what ran."""
+        """End a pause whose end was missed, since an exception took another way: what ran is unknown."""
         lines = self.paused
         if lines is None or lines is not self.lines():
             return
@@ -675,7 +676,7 @@ class Tracer:
         self.go_on()
 
     def _woken(self, lines: ThreadLines, activation: Activation, slept: int, now: int) -> None:
-        """A call went on unseen from line `slept` to line `now`: further up is the next iteration."""
+        """Note a call that went on unseen from line `slept` to line `now`: further up is the next iteration."""
         while activation.loops and not activation.loops[-1].text.body <= now <= activation.loops[-1].text.last:
             self._leave(lines, activation)
         for loop in activation.loops[-1:]:

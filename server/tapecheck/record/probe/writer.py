@@ -76,7 +76,7 @@ class Writer:
         saved: Iterable[Tuple[int, int, str, Optional[int]]],
         keeps: str,
     ) -> None:
-        """A Node event; there are so many that its JSON is put together by hand."""
+        """Write a Node event; there are so many that its JSON is put together by hand."""
         if self._file < 0:
             return
         entries = ",".join(
@@ -152,7 +152,7 @@ class Writer:
             self._file = -1
 
     def forget(self) -> None:
-        """For a forked child: drop the buffer and the file without writing."""
+        """In a forked child, drop the buffer and the file without writing."""
         self._buffer.clear()
         self.abandon()
 
