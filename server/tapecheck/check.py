@@ -96,7 +96,7 @@ def check(
     interpretation = interpret(source, cancelled=cancelled, open_files=open_files, ask=ask)
     findings = judge(interpretation.tapes, select=wanted, ignore=ignored)
     own = [finding for finding in findings if finding.span.file == source.path]
-    kept, hidden = apart(own, suppressions(source))
+    kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     return Report(source, interpretation, kept, hidden, elsewhere)
 
@@ -107,7 +107,7 @@ def resting_on(findings: Iterable[Finding]) -> set[tuple[str, int]]:
     return {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
 
 
-def apart(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding], list[Finding]]:
+def split_suppressed(findings: Iterable[Finding], off: Suppressions) -> tuple[list[Finding], list[Finding]]:
     """Return the findings of one file that are to be shown, and those that its comments switch off."""
     kept: list[Finding] = []
     hidden: list[Finding] = []

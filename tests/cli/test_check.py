@@ -13,7 +13,7 @@ import pytest
 
 import tapecheck.check as checking
 from tapecheck.cli import main
-from tapecheck.cli.checking import Wanted, check_files
+from tapecheck.cli.checking import CheckOptions, check_files
 
 TWICE = """\
 import torch
@@ -249,7 +249,7 @@ def test_a_file_that_kills_its_process_takes_no_other_with_it(
     if multiprocessing.get_start_method() != "fork":
         pytest.skip("the trap is set in this process and reaches only forked ones")
     paths = [str(path) for path in sorted(tmp_path.glob("*.py"))]
-    entries = list(check_files(paths, Wanted(fixes=False), jobs=2))
+    entries = list(check_files(paths, CheckOptions(fixes=False), jobs=2))
     assert [entry.path for entry in entries] == paths
     dead = [entry for entry in entries if entry.problems]
     assert [Path(entry.path).name for entry in dead] == ["f007.py"]

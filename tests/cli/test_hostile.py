@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tapecheck.cli import checking, main
-from tapecheck.cli.checking import Wanted, check_file, check_files
+from tapecheck.cli.checking import CheckOptions, check_file, check_files
 from tapecheck.report.excerpt import _COLOURS
 from tapecheck.report.formats import FORMATS
 
@@ -158,7 +158,7 @@ def test_no_error_leaves_its_file(
     monkeypatch.setattr("tapecheck.check.check" if where == "check" else "tapecheck.cli.checking.by_cell", fail)
     cell = {"cell_type": "code", "metadata": {}, "source": TWICE}
     (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": [cell]}))
-    entry = check_file(str(tmp_path / "book.ipynb"), Wanted(fixes=False))
+    entry = check_file(str(tmp_path / "book.ipynb"), CheckOptions(fixes=False))
     assert [problem.kind for problem in entry.problems] == ["internal-error"]
     assert type(error).__name__ in entry.problems[0].message
 
@@ -170,8 +170,8 @@ class Unsendable:
         raise pickle.PicklingError("too deep")
 
 
-def _unsendable(path: str, _: Wanted) -> object:
-    return Unsendable() if path.endswith("f7.py") else check_file(path, Wanted(fixes=False))
+def _unsendable(path: str, _: CheckOptions) -> object:
+    return Unsendable() if path.endswith("f7.py") else check_file(path, CheckOptions(fixes=False))
 
 
 def test_a_result_that_cannot_be_sent_costs_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_a_result_that_cannot_be_sent_costs_its_own_file(tmp_path: Path, monkeyp
         (tmp_path / f"f{number}.py").write_text(TWICE)
     paths = sorted(map(str, tmp_path.glob("*.py")))
     monkeypatch.setattr(checking, "check_file", _unsendable)
-    entries = list(check_files(paths, Wanted(fixes=False), jobs=2))
+    entries = list(check_files(paths, CheckOptions(fixes=False), jobs=2))
     assert [Path(entry.path).name for entry in entries if entry.problems] == ["f7.py"]
     assert sum(len(entry.findings) for entry in entries) == 29
 

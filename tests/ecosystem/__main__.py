@@ -18,7 +18,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from tapecheck.cli.checking import Wanted
+from tapecheck.cli.checking import CheckOptions
 from tests.ecosystem.memory import Changes, MemoryFileError, compare, read, write
 from tests.ecosystem.survey import FileResult, Found, survey, tasks
 
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         before = read(options.memory) if options.memory is not None else None
     except MemoryFileError as error:
         parser.error(str(error))
-    todo = list(tasks(options.folder, Wanted(fixes=options.fixes), options.only))
+    todo = list(tasks(options.folder, CheckOptions(fixes=options.fixes), options.only))
     if not todo:
         parser.error(f"no Python files in the sub-folders of {options.folder}")
 

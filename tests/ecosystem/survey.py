@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from tapecheck.cli.checking import Wanted, check_file
+from tapecheck.cli.checking import CheckOptions, check_file
 from tapecheck.cli.files import find_files
 
 MAX_EXCERPT = 300
@@ -59,10 +59,10 @@ class Task:
     repository: str
     root: str
     path: str
-    wanted: Wanted
+    wanted: CheckOptions
 
 
-def tasks(folder: Path, wanted: Wanted, only: Sequence[str] = ()) -> Iterator[Task]:
+def tasks(folder: Path, wanted: CheckOptions, only: Sequence[str] = ()) -> Iterator[Task]:
     """The Python files of each repository (sub-folder) of a folder, in the order of names."""
     for repository in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
         if repository.name.startswith(".") or (only and not any(name in repository.name for name in only)):

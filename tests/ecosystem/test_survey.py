@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tapecheck.cli.checking import Wanted
+from tapecheck.cli.checking import CheckOptions
 from tests.ecosystem.__main__ import main
 from tests.ecosystem.memory import compare, read
 from tests.ecosystem.survey import FileResult, Found, Task, _Worker, measure, survey, tasks
@@ -58,7 +58,7 @@ def checkouts(tmp_path: Path) -> Path:
 
 
 def surveyed(folder: Path, **limits: float) -> dict[str, FileResult]:
-    results = survey(list(tasks(folder, Wanted(fixes=False))), jobs=1, **limits)
+    results = survey(list(tasks(folder, CheckOptions(fixes=False))), jobs=1, **limits)
     return {f"{result.repository}/{result.path}": result for result in results}
 
 
@@ -95,7 +95,7 @@ def test_a_worker_that_dies_is_told(checkouts: Path) -> None:
     path = checkouts / "gan" / "train.py"
     worker.process.kill()
     worker.process.join()
-    worker.start(Task("gan", str(path.parent), str(path), Wanted(fixes=False)), 60)
+    worker.start(Task("gan", str(path.parent), str(path), CheckOptions(fixes=False)), 60)
     assert worker.answer().crash == "the process died (SIGKILL)"
     assert not worker.alive
     worker.stop()

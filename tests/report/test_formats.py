@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tapecheck.cli.checking import Wanted, check_file, check_files
+from tapecheck.cli.checking import CheckOptions, check_file, check_files
 from tapecheck.cli.files import STDIN, find_files
 from tapecheck.cli.progress import Progress
 from tapecheck.cli.shared import (
@@ -195,7 +195,7 @@ def _baselines(files: list[Checked], options: argparse.Namespace) -> dict[str, l
 
 def in_imported_files(files: list[Checked]) -> list[Finding]:
     """What checked files do in the files that they import, without what those say by themselves or switch off."""
-    from tapecheck.check import apart
+    from tapecheck.check import split_suppressed
     from tapecheck.source import SourceError, read_source, suppressions
 
     known = {(item.code, real_path(item.span.file), item.span.line) for file in files for item in file.findings}
@@ -209,13 +209,13 @@ def in_imported_files(files: list[Checked]) -> list[Finding]:
         if names_rule(ignored, finding.code, finding.name):
             continue
         try:
-            found += apart([finding], suppressions(read_source(finding.span.file)))[0]
+            found += split_suppressed([finding], suppressions(read_source(finding.span.file)))[0]
         except SourceError:
             continue
     return found
 
 
-def wanted_rules(options: argparse.Namespace) -> Wanted:
+def wanted_rules(options: argparse.Namespace) -> CheckOptions:
     """The rules that a command line asks for; raises UsageError where it names one that does not exist."""
     from tapecheck.check import UNUSED
     from tapecheck.rules import ALL
@@ -229,7 +229,7 @@ def wanted_rules(options: argparse.Namespace) -> Wanted:
             raise UsageError(f"no rule is called {name!r}{did_you_mean(name, names)}: `tapecheck rule` lists them all")
     select = tuple(options.select) if options.select is not None else None
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
-    return Wanted(
+    return CheckOptions(
         select, tuple(options.ignore), options.fixes and shown, config=options.config, isolated=options.isolated
     )
 
@@ -318,7 +318,7 @@ def _show_files(entries: list[str | Checked], options: argparse.Namespace) -> in
 
 
 def _check_all(
-    entries: list[str | Checked], options: argparse.Namespace, wanted: Wanted, sources: Sources
+    entries: list[str | Checked], options: argparse.Namespace, wanted: CheckOptions, sources: Sources
 ) -> Iterator[Checked]:
     paths = [entry for entry in entries if isinstance(entry, str) and entry != STDIN]
     checked = check_files(paths, wanted, options.jobs)
@@ -331,7 +331,7 @@ def _check_all(
             yield next(checked)
 
 
-def _check_stdin(name: str, wanted: Wanted, sources: Sources) -> Checked:
+def _check_stdin(name: str, wanted: CheckOptions, sources: Sources) -> Checked:
     from tapecheck.source import SourceError
     from tapecheck.source.notebook import MAX_NOTEBOOK_BYTES, SUFFIX, parse_notebook
     from tapecheck.source.text import parse_source
@@ -348,7 +348,7 @@ def _check_stdin(name: str, wanted: Wanted, sources: Sources) -> Checked:
     return check_file(name, wanted, source)
 
 
-def _edit_stdin(data: bytes, name: str, wanted: Wanted, sources: Sources) -> Checked:
+def _edit_stdin(data: bytes, name: str, wanted: CheckOptions, sources: Sources) -> Checked:
     """Edit what standard input holds; it comes out as it was where nothing is to be changed."""
     checked = check_file(name, wanted, data=data)
     if checked.rewrite is None:

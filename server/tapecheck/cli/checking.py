@@ -28,7 +28,7 @@ _WORTH_PROCESSES = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CheckOptions:
     """What to look for: rule codes, prefixes or names (None: all); whether fixes are wanted.
 
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
@@ -44,7 +44,7 @@ class Wanted:
     isolated: bool = False
 
 
-def check_file(path: str, wanted: Wanted, source: Source | None = None, data: bytes | None = None) -> Checked:
+def check_file(path: str, wanted: CheckOptions, source: Source | None = None, data: bytes | None = None) -> Checked:
     """Check one file, or the source given in its place; whatever goes wrong is said in the result.
 
     What is found in a notebook is told of its cells. Where files are to be edited, `data` is the content of one that is
@@ -61,7 +61,7 @@ def check_file(path: str, wanted: Wanted, source: Source | None = None, data: by
 
 
 def check_program(
-    path: str, wanted: Wanted, source: Source | None = None, *, comments: bool = False
+    path: str, wanted: CheckOptions, source: Source | None = None, *, comments: bool = False
 ) -> tuple[Checked, Source | None]:
     """Check one file as `check_file` does, a notebook as the one program that its cells are.
 
@@ -98,7 +98,7 @@ def check_program(
     return checked, source
 
 
-def _add_unused(checked: Checked, report: Report, wanted: Wanted) -> None:
+def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
     """Add the comments that switch nothing off, each with the fix that takes it away, in the order of lines."""
     from tapecheck.check import UNUSED, unused_ignores
     from tapecheck.cli.comments import finding_of, fix_of
@@ -129,7 +129,7 @@ def _tell(checked: Checked, report: Report) -> None:
     checked.incomplete = [Incomplete(limit.message, limit.line) for limit in limits_of(report)]
 
 
-def _edit_file(path: str, wanted: Wanted, data: bytes | None) -> Checked:
+def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
     """Check a file and work out how it is edited; the result is of the edited one."""
     from tapecheck.check import check, unused_ignores
     from tapecheck.cli.editing import Document, open_document
@@ -185,7 +185,7 @@ def is_tape(path: str) -> bool:
         return False
 
 
-def _check_tape(path: str, wanted: Wanted) -> Checked:
+def _check_tape(path: str, wanted: CheckOptions) -> Checked:
     """Judge a recorded tape: all that is found was found by the run."""
     from tapecheck.record import judge
     from tapecheck.source.suppress import names_rule
@@ -263,7 +263,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
     )
 
 
-def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -> Iterator[Checked]:
+def check_files(paths: Sequence[str], wanted: CheckOptions, jobs: int | None = None) -> Iterator[Checked]:
     """Check files in their order, in `jobs` processes where there are enough of them to be worth it."""
     jobs = min(jobs or _cores(), len(paths))
     if jobs <= 1 or len(paths) < _WORTH_PROCESSES:
@@ -287,7 +287,7 @@ def check_files(paths: Sequence[str], wanted: Wanted, jobs: int | None = None) -
                 yield _failed(path, error)
 
 
-def _check_apart(path: str, wanted: Wanted) -> Checked:
+def _check_apart(path: str, wanted: CheckOptions) -> Checked:
     """Check a file in a process of its own: one of the files ended the shared ones."""
     try:
         with pool(1) as processes:

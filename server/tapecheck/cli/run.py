@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tapecheck.check import apart
+from tapecheck.check import split_suppressed
 from tapecheck.cli.check import apply_configuration, exit_status, wanted_rules, write_report
-from tapecheck.cli.checking import Wanted, by_cell, check_program
+from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
@@ -146,7 +146,7 @@ def _without_refuted(checked: Checked) -> Checked:
     )
 
 
-def _program(options: argparse.Namespace, wanted: Wanted) -> _Program:
+def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
     source: Source | None = None
     # What the program imports is what the interpreter that runs it would find.
     environment.choose({"": options.python})
@@ -227,7 +227,7 @@ def _from_project(options: argparse.Namespace) -> None:
     options.launcher = options.launcher or list(entry.launcher)
 
 
-def _check_others(program: _Program, first: list[str], options: argparse.Namespace, wanted: Wanted) -> None:
+def _check_others(program: _Program, first: list[str], options: argparse.Namespace, wanted: CheckOptions) -> None:
     """Check the other files of the program, too: those that are asked for, named by arguments, imported."""
     checked = program.checked
     for name in options.confirm:
@@ -271,7 +271,7 @@ def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
         place = real_path(finding.span.file)
         if place not in names or (finding.code, place, finding.span.line) in known:
             continue
-        if apart([finding], suppressions(program.sources[names[place]]))[0]:
+        if split_suppressed([finding], suppressions(program.sources[names[place]]))[0]:
             known.add((finding.code, place, finding.span.line))
             checked.fixes += [[] for _ in range(len(checked.findings) - len(checked.fixes))]
             checked.findings = [*checked.findings, finding]
@@ -404,7 +404,7 @@ def _switched_off(finding: Finding, program: _Program) -> bool:
         return False
     if finding.code in program.unwanted:
         return True
-    return source is not None and not apart([finding], suppressions(source))[0]
+    return source is not None and not split_suppressed([finding], suppressions(source))[0]
 
 
 def _is_shown(finding: Finding, program: _Program) -> bool:

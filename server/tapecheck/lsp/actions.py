@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as t
@@ -140,8 +141,9 @@ def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic
         add(f"Confirm by running this {kind}", commands.get("confirm", "tapecheck.run"), {"uri": uri})
     add(f"Explain {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
     places = [("line", "for this line"), ("file", "in this file")]
-    if "disable" not in commands and ls.session.disabling(analysis, finding, "project") is not None:
-        places.append(("project", "in the project (pyproject.toml)"))
+    project = ls.session.disabling(analysis, finding, "project") if "disable" not in commands else None
+    if project is not None:
+        places.append(("project", f"in the project ({Path(project[0].file).name})"))
     for what, where in places:
         if what == "file" and analysis.snapshot.cells is not None:
             where = "in this notebook"
