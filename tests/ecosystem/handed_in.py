@@ -209,3 +209,168 @@ train(nn.Linear(2, 1), torch.randn(3, 2), torch.randn(3, 1, requires_grad=True))
 """,
     ),
 }
+
+UNKNOWN_CODE = {
+    "a loss for a step that zeroes, backwards and steps": Program(
+        """\
+class Algo:
+    def __init__(self, critic_optim):
+        self.critic = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        self.critic_optim = critic_optim
+        self.log_alpha = torch.zeros(1, requires_grad=True)
+        self.alpha_optim = torch.optim.Adam([self.log_alpha])
+
+    def update(self, x):
+        cql = self.log_alpha.exp() * self.critic(torch.as_tensor(x)).mean()
+        self.alpha_optim.zero_grad()
+        (-cql).backward(retain_graph=True)
+        self.alpha_optim.step()
+        self.critic_optim.step(cql + 1.0)
+""",
+        """\
+class Stepper:
+    def step(self, loss):
+        loss.backward()
+
+Algo(Stepper()).update(torch.randn(2, 4))
+""",
+    ),
+    "a function that was handed in gets the second loss": Program(
+        """\
+class Trainer:
+    def __init__(self, backward_fn, width=4):
+        self.backward_fn = backward_fn
+        self.trunk, self.one, self.two = nn.Linear(width, width), nn.Linear(width, 1), nn.Linear(width, 1)
+
+    def step(self, x):
+        hidden = self.trunk(x).tanh()
+        self.one(hidden).mean().backward(retain_graph=True)
+        self.backward_fn(self.two(hidden).mean())
+
+
+def train(x, net, head, accumulate):
+    hidden = net(x)
+    hidden.pow(2).mean().backward(retain_graph=True)
+    accumulate(head(hidden).mean())
+""",
+        """\
+Trainer(lambda loss: loss.backward()).step(torch.randn(2, 4))
+train(torch.randn(2, 4), nn.Linear(4, 4), nn.Linear(4, 1), lambda loss: loss.backward())
+""",
+    ),
+    "a flag of a constructor that nobody in the file calls": Program(
+        """\
+class GAN:
+    def __init__(self, width=4, gdpp=False):
+        self.D = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+        self.gdpp = gdpp
+
+    def step(self):
+        out = self.D(torch.randn(2, 4))
+        out.mean().backward(retain_graph=True)
+        if self.gdpp:
+            out.pow(2).mean().backward()
+""",
+        """\
+GAN(gdpp=True).step()
+""",
+    ),
+    "a flag that switches nothing on which a graph hangs": Program(
+        """\
+class Trainer:
+    def __init__(self, model=None, verbose=False):
+        self.model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        self.verbose = verbose
+
+    def step(self):
+        out = self.model(torch.randn(2, 4))
+        out.mean().backward(retain_graph=True)  # TAPE301
+        if self.verbose:
+            print(out.mean().item())
+""",
+        """\
+Trainer().step()
+Trainer(verbose=True).step()
+""",
+    ),
+    "a method that backwards what another one has kept": Program(
+        """\
+class Wrapper:
+    def __init__(self, model):
+        self.model = model
+
+    def forward(self, image):
+        self.logits = self.model(image)
+        return self.logits.softmax(1)
+
+    def backward(self, one_hot):
+        self.model.zero_grad()
+        self.logits.backward(gradient=one_hot, retain_graph=True)
+""",
+        """\
+wrapper = Wrapper(nn.Sequential(nn.Linear(3, 3), nn.Tanh()))
+wrapper.forward(torch.randn(2, 3))
+wrapper.backward(torch.ones(2, 3))
+wrapper.backward(torch.ones(2, 3))
+""",
+    ),
+    "a loss kept in an attribute that no method backwards again": Program(
+        """\
+class Model:
+    def __init__(self):
+        self.net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def optimize(self, x):
+        self.out = self.net(x)
+        self.opt.zero_grad()
+        self.backward_net()
+        self.opt.step()
+
+    def backward_net(self):
+        self.loss = self.out.pow(2).mean()
+        self.loss.backward(retain_graph=True)  # TAPE301
+
+    def losses(self):
+        return {"loss": self.loss.item()}
+""",
+        """\
+model = Model()
+for _ in range(3):
+    model.optimize(torch.randn(2, 3))
+    model.losses()
+""",
+    ),
+    "a loss that is only written down": Program(
+        """\
+def train(writer, x):
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+    loss = net(x).mean()
+    loss.backward(retain_graph=True)  # TAPE301
+    writer.add_scalar("loss", loss, 0)
+""",
+        """\
+class Writer:
+    def add_scalar(self, name, value, step):
+        float(value)
+
+train(Writer(), torch.randn(2, 3))
+""",
+    ),
+    "a helper out of a library that gets the loss": Program(
+        """\
+from writers import Writer
+from helpers import apply_gradients
+
+
+def train(x, net, optimizer):
+    hidden = net(x)
+    torch.autograd.backward([hidden.mean()], retain_graph=True)
+    apply_gradients(hidden.pow(2).mean(), optimizer)
+""",
+        """\
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+train(torch.randn(2, 3), net, torch.optim.SGD(net.parameters(), lr=0.1))
+""",
+    ),
+}

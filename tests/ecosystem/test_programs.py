@@ -8,14 +8,19 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
-from tests.ecosystem import handed_in, programs
+from tests.ecosystem import handed_in, keys, objects, programs, reach
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
-PROGRAMS = {**programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS}
+PROGRAMS = {
+    **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
+    **keys.KEYS, **reach.REACH,
+}  # fmt: skip
 STAND_INS = """\
 import sys, types
 writers = sys.modules["writers"] = types.ModuleType("writers")
 writers.Writer = type("Writer", (), {"__init__": lambda self, name: None, "add_scalar": lambda self, *a, **k: None})
+helpers = sys.modules["helpers"] = types.ModuleType("helpers")
+helpers.apply_gradients = lambda loss, optimizer: loss.backward()
 """
 
 

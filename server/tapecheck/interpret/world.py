@@ -99,6 +99,24 @@ class Watching(Protocol):
         """Take note of an expression that took `value` and did not evaluate `other`."""
 
 
+@dataclass(slots=True)
+class Guard:
+    """A condition on known numbers in a loop: how far apart they are, and by how much that changes each time.
+
+    `answers` are those it had since the loop was entered, `at` the iterations in which it was asked last.
+    """
+
+    statement: ast.If
+    test: ast.Compare
+    apart: float
+    answers: set[bool]
+    at: tuple[tuple[int, int], ...]
+    step: float = 0
+    divisor: int = 0
+    skipped: bool = False
+    """Whether iterations were let pass since it was asked last."""
+
+
 class World:
     """Everything that one way through a program changes besides the values themselves."""
 
@@ -142,13 +160,17 @@ class World:
         self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}
         self.counted: list[tuple[str, Any, Any, Any]] = []
         """What loops that are running counted up or let grow, oldest first."""
-        self.operands: dict[int, object] = {}
+        self.operands: dict[int, tuple[Any, Any]] = {}
+        self.guards: dict[int, Guard] = {}
+        """Conditions on known numbers that loops come to, by the id of their comparison."""
         self._ids = 0
         self._storages = 0
         self._loops = 0
         self.backwards = 0
         self._cuts = 0
         self.optimizers = 0
+        self.discarded: ast.AST | None = None
+        """The expression of the statement that nobody takes the value of: a call there is made for what it does."""
         self._unknown_source: Tensor | None = None
         self._sites: dict[int, Site] = {}
         """The sites of this frame since the last iteration began, by their nodes."""
@@ -265,10 +287,12 @@ class World:
 
     # -- choices --------------------------------------------------------------------------------------------
 
-    def choose(self, node: ast.AST, default: bool, text: str, statement: ast.AST | None = None) -> bool:
+    def choose(
+        self, node: ast.AST, default: bool, text: str, statement: ast.AST | None = None, *, likelier: bool = False
+    ) -> bool:
         """Answer a condition nobody can decide, as the policy of this way through the program says.
 
-        `statement` is what the condition decides about.
+        `statement` is what the condition decides about. Where `likelier` the policy is not asked.
         """
         span = self.span(node)
         place = (span.file, span.line, span.column)
@@ -276,7 +300,7 @@ class World:
         if asked is None:
             asked = self.asked[place] = Asked(default=default, statement=statement)
         pattern = self.policy.patterns.get(place)
-        answer = default if pattern is None else pattern[min(asked.times, len(pattern) - 1)]
+        answer = default if pattern is None or likelier else pattern[min(asked.times, len(pattern) - 1)]
         asked.times += 1
         self.answered.append(place)
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
@@ -379,6 +403,8 @@ class World:
             if value.oldest is not None and (oldest is None or value.oldest < oldest):
                 oldest = value.oldest
         self._ids = number = self._ids + 1
+        if exists == "may" and linked == "yes" and sources:
+            self.ledger.provisional.add(number)
         node = Node(
             number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
             cuts[:MAX_CUTS],

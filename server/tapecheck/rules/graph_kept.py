@@ -201,7 +201,7 @@ for step in range(5):
             level |= {_place(held) for held in steady}
             grown.append((reading, growths))
         wanted = {_place(growth.held) for _, growths in grown for growth in growths}
-        excused: set[_Place] = set()
+        excused = _told_by_failures(readings, wanted) if wanted else set()
         for reading in readings if wanted else ():
             for held in reading.held:
                 if _place(held) in wanted - excused and _backwarded_later(reading, held):
@@ -262,6 +262,21 @@ def _headline(holder: str, certain: bool) -> str:
     names = (holder,) if holder else ()
     form = ("`{}`" if names else "a value") + " keeps every iteration's graph alive"
     return headline(form if certain else f"possible leak: {form}", *names)
+
+
+def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:
+    """The stores that, on some way, hand on the graph at which a backward fails: cut there, they keep none either."""
+    told: set[_Place] = set()
+    for reading in readings:
+        for run in reading.runs:
+            problem = run.traversal.problem
+            if problem is None or problem.certain != "yes" or problem.node is None:
+                continue
+            for place in wanted - told:
+                stored = reading.bound_at(place[1], place[2], run.position)
+                if problem.node.id in stored or problem.node.id in reading.ledger.ancestry(stored):
+                    told.add(place)
+    return told
 
 
 @dataclass(slots=True)

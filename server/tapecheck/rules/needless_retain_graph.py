@@ -242,6 +242,11 @@ def _all_needless(reading: Reading, runs: list[Run]) -> bool:
     unknown = [run for run in reading.runs if _walks_the_unknown(reading, run)]
     if any(run.position < unknown[-1].position for run in runs if run in unknown):
         return False
+    given_away = [
+        position for position, escape in reading.escapes if any(map(reading.ledger.leads_anywhere, escape.nodes))
+    ]
+    if given_away and any(run.position < given_away[-1] and _walks_the_unknown(reading, run) for run in runs):
+        return False
     # A failing backward stops early: what it would have walked counts. So does what unknown code got.
     failing = [run for run in reading.runs if run.traversal.problem is not None]
     starts = [root.node for run in failing for root in run.backward.roots if root.node is not None]

@@ -233,7 +233,7 @@ class Reading:
                 dead.add(number)
                 continue
             bits = 1 << iteration[depth][1]
-            if event.linked == "yes":
+            if event.linked == "yes" or number in self.ledger.provisional:
                 for source in event.inputs:
                     bits |= reached.get(source, 0)
             reached[number] = bits
@@ -242,14 +242,21 @@ class Reading:
     @cached_property
     def grounded(self) -> set[int]:
         """Return the nodes that certainly exist: they lead to a leaf, certainly hold something for a backward, or a
-        backward that did not fail started from them."""
+        backward that did not fail started from them. What such a backward must have come through exists too, and so
+        does what was computed from it."""
         found: set[int] = set()
+        provisional = self.ledger.provisional
         for run in self.runs:
             if run.traversal.problem is None:
-                found.update(root.node for root in run.backward.roots if root.node in self.ledger.nodes)
+                for root in run.backward.roots:
+                    number = root.node
+                    while number in self.ledger.nodes and number not in found:
+                        found.add(number)
+                        sources = set(self.ledger.nodes[number].inputs) if number in provisional else set()
+                        number = sources.pop() if len(sources) == 1 else None
         for number in self._nodes:
             event = self.ledger.nodes[number]
-            if event.linked != "yes":
+            if event.linked != "yes" and number not in provisional:
                 if event.keeps == "yes":
                     found.add(number)
             elif any(source in found or source in self.ledger.leaves for source in event.inputs) or (
@@ -282,6 +289,14 @@ class Reading:
         for position, bind in self._binds:
             if start <= position < end and bind.name == name:
                 yield bind
+
+    def bound_at(self, file: str, line: int, before: int) -> set[int]:
+        """The nodes of the values that a line had stored before a position."""
+        return {
+            bind.node
+            for position, bind in self._binds
+            if position < before and bind.node is not None and (bind.at.file, bind.at.line) == (file, line)
+        }
 
     def carried_by(
         self, node: int, loop: LoopRun, iteration: int, before: int, reader: Site | None = None

@@ -110,6 +110,8 @@ class Ledger:
         self.cuts: dict[int, Cut] = {}
         self.versions: dict[int, int] = {}
         self.changes: dict[int, list[InPlace]] = {}
+        self.provisional: set[int] = set()
+        """Nodes that exist if one of the values that they were computed from carries a graph, where nobody knew it."""
         self.traversals: dict[int, Traversal] = {}
         self._freed: dict[int, _Freed] = {}
         self._retained_by: dict[int, list[int]] = {}

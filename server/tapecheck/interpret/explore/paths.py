@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
 from tapecheck.interpret.library import frameworks
@@ -497,6 +498,8 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                 except Signal:
                     owner = Instance(cls)
                 args.append(owner)
+                if isinstance(owner, Instance) and node.name != "training_step":
+                    entries.lived(owner, module.source.tree if module.source is not None else None)
                 if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
                     if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
                         frameworks.fit(machine.torch.nn, owner)
@@ -527,6 +530,8 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
         # The caller gets the result and still has what it passed in.
         passed = tuple(value for value in args if isinstance(value, Unknown))
         machine.escape((result, *passed), node, "the caller")
+        if isinstance(owner, Instance):
+            machine.escape(tuple(entries.outlives(owner, machine.called, node)), node, "the next call")
     finally:
         machine.world.pop()
         machine.envs.pop()

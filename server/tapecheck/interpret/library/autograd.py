@@ -386,7 +386,8 @@ class Autograd:
     def _flag(self, value: Value, node: ast.AST, name: str = "create_graph") -> Fact:
         truth = self.machine.known_truth(concrete(value))
         if truth is None:
-            truth = self.world.choose(node, True, name)
+            likely = isinstance(value, Unknown) and value.likely is False
+            truth = self.world.choose(node, not likely, name)
             self.machine.settle(value, truth)
         return "yes" if truth else "no"
 

@@ -49,6 +49,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     concrete,
 )
+from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.interpret.world import cuts_of
 
 
@@ -480,7 +481,11 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return Unknown("getattr")
     name = concrete(args[1])
     if not isinstance(name, str):
-        return Unknown("getattr")
+        library = args[0].path if isinstance(args[0], Lib) else ""
+        # A layer by its name, a model by its name: whichever it is, it has parameters and goes on with a graph.
+        if library == "torch.nn":
+            return Lib(ANY_LAYER)
+        return Lib(f"{library}.model") if library == "torchvision.models" else Unknown("getattr")
     if len(args) > 2 and has_attribute(m, args[0], name, node) is False:
         return args[2]
     return m.get_attribute(args[0], name, node)

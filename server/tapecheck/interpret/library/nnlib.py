@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
+from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.tape import Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
@@ -120,7 +121,7 @@ class Modules:
         for key, value in given.items():
             if not isinstance(value, (Tensor, Instance, List, Dict, Unknown)) and key not in ("device", "dtype"):
                 owner.attrs.setdefault(key, value)
-        names = fact.parameters if fact is not None else _guessed_parameters(name)
+        names = fact.parameters if fact is not None else _guessed_parameters(name, args)
         flags = {**_defaults(fact), **{key: concrete(value) for key, value in given.items()}}
         for parameter in _layered(names, flags):
             if flags.get("bias") is False and "bias" in parameter:
@@ -808,7 +809,9 @@ def _defaults(fact: ModuleFact | None) -> dict[str, Value]:
     return {name: known[kind] for each in overloads for name, kind in each.defaults.items() if kind in known}
 
 
-def _guessed_parameters(name: str) -> tuple[str, ...]:
+def _guessed_parameters(name: str, args: Args) -> tuple[str, ...]:
+    if ANY_LAYER.endswith(f".{name}"):
+        return ("weight",) if args else ()
     if name.startswith(
         ("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Bilinear", "RMSNorm")
     ):

@@ -19,7 +19,7 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.values.vocabulary import RECORDING
+from tapecheck.interpret.values.vocabulary import RECORDING, tells
 from tapecheck.interpret.world import cuts_of, merge_cuts
 from tapecheck.tape import Fact, either
 
@@ -69,6 +69,8 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """The result of a call that cannot be looked into: it may carry the graph of what went in."""
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
+    if node is torch.world.discarded and not tells(name.rpartition(".")[2]):
+        _given_away(torch, values, node, name)
     return opaque(torch, name, values, node, linked="may", keeps="may")
 
 
@@ -122,10 +124,21 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # Data goes into a model as well: only a method of data certainly gives data.
     method = function.attr if function.owner is not None else ""
     result.data = result.data and function.data and bool(method) and (not values or torch.facts.op(method) is not None)
-    result.returned = not result.data and bool(values)
-    if function.owner is not None and function.owner.node is None and function.attr not in RECORDING:
-        torch.machine.escape(tuple(values), node, function.name)
+    result.returned = not result.data and (bool(values) or function.returned)
+    if function.owner is not None:
+        acts = function.owner.node is None and function.attr not in RECORDING
+    else:
+        acts = node is torch.world.discarded and not tells(function.name)
+    if acts:
+        _given_away(torch, values, node, function.name)
     return result
+
+
+def _given_away(torch: Torch, values: list[Value], node: ast.AST, to: str) -> None:
+    """Code that nobody can look into got values, and may run a backward through them, now or later."""
+    if any(isinstance(value, Unknown) and value.returned and value.node is None for value in values):
+        values = [*values, torch.world.unknown_source(node)]
+    torch.machine.escape(tuple(values), node, to)
 
 
 def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -184,6 +197,9 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
     if name == "prepare" and args:
         return args[0] if len(args) == 1 else tuple(args)
     if name in ("size", "dim", "numel", "keys", "state_dict", "zero_grad", "step", "parse_args"):
+        if name == "step" and args:
+            # A step that is given a loss does the backward itself, as far as anybody knows.
+            _given_away(torch, [tensor for arg in args for tensor in torch.tensors(arg)], node, f"{owner.name}.step")
         result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
         if isinstance(result, Unknown):
             result.node = None

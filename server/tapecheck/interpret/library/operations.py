@@ -29,6 +29,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import Fact, Raised, Saved, both, either
+from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
 
 _ELEMENTWISE = frozenset((
@@ -39,13 +40,16 @@ _ELEMENTWISE = frozenset((
     "contiguous", "expand", "t", "transpose", "permute", "repeat", "nn.functional.relu", "nn.functional.mse_loss",
     "nn.functional.l1_loss", "nn.functional.smooth_l1_loss", "nn.functional.huber_loss", "std", "var", "max", "min",
     "logsumexp", "prod", "cumsum", "split", "chunk", "unbind", "select", "narrow", "amax", "amin", "dist", "add_",
-    "sub_", "mul_", "div_", "positive", "expand_as", "view_as", "type", "where",
+    "sub_", "mul_", "div_", "positive", "expand_as", "view_as", "type", "where", "nn.functional.cosine_similarity",
+    "cosine_similarity", "nn.functional.normalize", "dot", "ravel", "log1p", "expm1", "pairwise_distance",
 ))  # fmt: skip
 """Ops that keep a constant a constant term: no parameter is multiplied into it by them."""
 _ADDITIVE = frozenset((
     "add", "sub", "__radd__", "__rsub__", "add_", "sub_", "cat", "stack", "where", "nn.functional.mse_loss",
     "nn.functional.l1_loss",
 ))  # fmt: skip
+_SCALED = frozenset(("mul", "div", "true_divide", "__rmul__"))
+"""Ops by which a term gets its weight."""
 _VIEW_IN_PLACE = frozenset(("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_"))
 _RANKED = frozenset(("matmul", "__rmatmul__"))
 _SAME_RANK = frozenset((
@@ -146,7 +150,7 @@ def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Va
 def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value = None) -> Value:
     """Build the node of an op over bound arguments; `target` is the tensor that it changes in place."""
     world = torch.world
-    if world.grad_mode != "no" and _perhaps_frozen(torch, target):
+    if world.grad_mode != "no" and _perhaps_frozen(torch, target, bound):
         # Changed in place it is frozen, or torch would raise: whoever handed the model in has seen to that.
         world.grad_modes.append("no")
         try:
@@ -169,6 +173,11 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
             _check_view(torch, target, inputs, node)
         others = [value for value in every if value is not target] if world.grad_mode == "no" else ()
         change(torch, target, node, fact.name, others)
+    for value in every if world.grad_mode != "no" else ():
+        if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
+            # What unknown code returned has a graph of its own, if it has one: others that use it share that one.
+            own = world.build(f"{GRAPH_OF}{value.name}", node, (), keeps="may", exists="may")
+            value.node, value.oldest, value.certain = own.node, own.oldest, False
     plan = _planned(fact, bound, inputs)
     carriers = [every[index] for index in plan.carriers]
     exists = both(plan.exists, world.grad_modes[-1])
@@ -249,12 +258,13 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     return _outputs(torch, fact, built, bound, node)
 
 
-def _perhaps_frozen(torch: Torch, target: Value) -> bool:
-    """Whether a tensor is the parameter of a model nobody knows, of which no backward has shown that it is trained."""
+def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
+    """Whether a tensor is a parameter of a model nobody knows, and no gradient goes into it that shows it trained."""
     leaf = torch.world.leaf_tensors.get(target.of_leaf) if isinstance(target, Tensor) and target.of_leaf else None
     if leaf is None or leaf.extra is None or "opaque" not in leaf.extra:
         return False
-    return leaf.graph != "yes" or leaf.grad is None
+    given = cuts_of(*[value for thing in bound.values() for value in torch.tensors(thing)])
+    return leaf.graph != "yes" or all(torch.world.ledger.cuts[cut].how != "grad" for cut in given)
 
 
 def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
@@ -610,9 +620,13 @@ def _dtype(torch: Torch, fact: OpFact, bound: Kwargs) -> str:
     return "int" if kinds and kinds <= {"int", "bool"} and fact.name not in _TO_FLOAT else "float"
 
 
+def _elementwise(name: str) -> bool:
+    return name in _ELEMENTWISE or name.startswith("getitem.")
+
+
 def _constant_cuts(torch: Torch, name: str, cuts: tuple[int, ...]) -> tuple[int, ...]:
     """Cuts of a value without graph: a gradient put through a parametrised op is data, no penalty."""
-    if not cuts or name in _ELEMENTWISE:
+    if not cuts or _elementwise(name):
         return cuts
     return tuple(cut for cut in cuts if torch.world.ledger.cuts[cut].how != "grad")
 
@@ -629,10 +643,15 @@ def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:
     """The gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
-    if name not in _ELEMENTWISE or not torch.world.gradients_cut:
+    if not _elementwise(name) or not torch.world.gradients_cut:
         return ()
     terms: tuple[int, ...] = ()
     ledger = torch.world.ledger
+    if name in _SCALED and all(value.node is None for value in inputs):
+        # The weight of a term: that nobody knows it makes the term no less constant.
+        weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
+        if weights and not any(value.returned for value in weights):
+            return tuple(cut for cut in cuts_of(*inputs) if ledger.cuts[cut].how == "grad")
     for value in inputs:
         if value.node is not None:
             terms = merge_cuts(terms, getattr(value, "constant_terms", ()))

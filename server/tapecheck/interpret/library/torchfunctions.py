@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     Wrapped,
     concrete,
 )
+from tapecheck.interpret.world import storage_of
 from tapecheck.tape import Fact, Span, either
 
 
@@ -142,6 +143,12 @@ def _variable(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             fresh.storage = value.storage
             return torch.world.make_leaf(fresh, node) if wanted is True else fresh
         return torch.requires_grad(value, True, node) if wanted is True else value
+    if isinstance(value, Unknown) and concrete(args[1] if len(args) > 1 else kwargs.get("requires_grad")) is True:
+        # Whatever it was, its data is a leaf of its own from here on.
+        cuts = torch.world.cut("leaf", node, value, name=value.name) if value.node is not None else value.cuts
+        fresh = torch.world.data(value.name, cuts)
+        fresh.storage = storage_of(torch.world, value)
+        return torch.world.make_leaf(fresh, node)
     return value
 
 

@@ -236,7 +236,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
         else:
             pairs = known_items(m, source, node)
             owner.more = owner.more or pairs is None
-            for pair in pairs or ():
+            for pair in pairs if pairs is not None else list(m.elements(source, node)):
                 both = known_items(m, pair, node)
                 if both is not None and len(both) == 2:
                     set_item(m, owner, both[0], both[1], node)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import constants, windows
+from tapecheck.interpret.objects import constants, syntax, windows
 from tapecheck.interpret.objects.equality import hashable, unkey, unsure_keys
 from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
@@ -277,6 +278,8 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
 
                 carry.loaded(machine, owner, key)
             return owner.items[key]
+        if same_key(machine, owner, index, node):
+            return get_item(machine, owner, index, node)
         if owner.factory is not None:
             value = machine.call(owner.factory, [], {}, node)
             owner.items[key] = value
@@ -327,8 +330,12 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
                     owner.more = True
             else:
                 owner.more = True
+        elif isinstance(index, int) and 0 <= index < MAX_ITEMS and (owner.more or owner.cut != 0):
+            # The dry run has not filled it as far as that.
+            owner.items += [Unknown("item") for _ in range(index - len(owner.items))]
+            owner.items.append(value)
         elif owner.items and not isinstance(index, int):
-            owner.items[0] = value
+            owner.items[place_of_unknown(owner, index) % len(owner.items)] = value
         if not isinstance(value, CONSTANTS):
             owner.stored_at = machine.world.site(node)
     elif isinstance(owner, Dict):
@@ -351,6 +358,55 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
             # An array holds what was cut off its graph as well as a tensor does.
             owner.cuts = merge_cuts(owner.cuts, value.cuts)
         machine.escape(value, node, owner.name)
+
+
+def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
+    """Whether a key that nobody knows is one that was stored under before; the entry is found under it from then on.
+
+    Asked only where a graph hangs on it: where the dict holds one from an earlier round of the loops that are running.
+    A round goes over keys that differ from one another.
+    """
+    key = hashable(index)
+    if key in owner.items or not (_unsure(key) or unsure_keys(owner)) or not machine.world.iteration:
+        return False
+    now = machine.world.iteration
+    for other in reversed(owner.items):
+        at = owner.stores.get(other)
+        if at is None or not (_unsure(key) or _unsure(other)):
+            continue
+        before = at.iteration
+        if before == now or (len(now) > 1 and before[: len(now) - 1] == now[:-1]):
+            continue
+        from tapecheck.interpret.objects import carry
+
+        if carry.tensors_in(owner.items[other]):
+            break
+    else:
+        return False
+    asked = machine.unknown_test(ast.In(), index, owner)
+    answer = machine.known_truth(asked)
+    if answer is None:
+        text = f"the key of {syntax.text_of(node)}" if isinstance(node, ast.expr) else "the key"
+        answer = machine.world.choose(node, True, f"{text} was stored under before")
+        machine.settle(asked, answer)
+    if not answer:
+        return False
+    entries = [(key if one == other else one, value) for one, value in owner.items.items()]
+    owner.items.clear()
+    owner.items.update(entries)
+    tables: list[dict[Any, Any]] = [owner.stores, owner.stamps, owner.carried]
+    for table in tables:
+        if other in table:
+            table[key] = table.pop(other)
+    owner.rewritten.add(key)
+    return True
+
+
+def _unsure(key: Any) -> bool:
+    """Whether nobody knows which object a key is."""
+    if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
+        return isinstance(unkey(key), Unknown)
+    return isinstance(key, tuple) and any(map(_unsure, key))
 
 
 def rotates(machine: Engine, before: Value, value: Value) -> None:

@@ -38,7 +38,10 @@ def _named(value: Lib) -> str:
 def identical(left: Value, right: Value) -> bool | None:
     left, right = concrete(left), concrete(right)
     if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return True if left is right else None
+        if left is right:
+            return True
+        value, other = (left, right) if isinstance(left, Unknown) else (right, left)
+        return False if other is None and value.node is not None and value.certain else None
     if isinstance(left, CONSTANTS) and isinstance(right, CONSTANTS):
         return left is right or (type(left) is type(right) and left == right)
     if isinstance(left, Lib) and isinstance(right, Lib):

@@ -27,6 +27,7 @@ from tapecheck.interpret.objects.containers import (
     extend,
     get_item,
     known_items,
+    same_key,
     set_item,
     stream,
 )
@@ -269,7 +270,7 @@ def nothing(*args: Any) -> Value:
 
 def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
-    if key in owner.items:
+    if key in owner.items or (args and same_key(m, owner, args[0], node)):
         return get_item(m, owner, args[0], node)
     if owner.more:
         return Unknown("item")
@@ -278,7 +279,7 @@ def _dict_get(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def _dict_setdefault(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
-    if key not in owner.items:
+    if key not in owner.items and not (args and same_key(m, owner, args[0], node)):
         set_item(m, owner, args[0], args[1] if len(args) > 1 else None, node)
     return owner.items[key]
 
@@ -297,7 +298,7 @@ def _dict_values(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
 
 def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     key = hashable(args[0]) if args else None
-    if key in owner.items:
+    if key in owner.items or (args and same_key(m, owner, args[0], node)):
         return owner.items.pop(key)
     if len(args) > 1:
         return args[1]

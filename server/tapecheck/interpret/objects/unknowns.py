@@ -82,9 +82,17 @@ class _Settlings:
 
 
 def settle_on(value: Unknown, constant: Value) -> None:
-    """Let an unknown stand for a constant from now on."""
+    """Let an unknown stand for a constant from now on, and what it was computed from by adding an int for that one."""
     value.concrete = constant
     _Settlings.count = next(_numbers)
+    parts = value.parts
+    if parts is None or len(parts) != 3 or parts[0] not in ("Add", "Sub") or type(constant) is not int:
+        return
+    left, right = parts[1:]
+    if isinstance(left, Unknown) and left.concrete is None and type(right) is int:
+        settle_on(left, constant - right if parts[0] == "Add" else constant + right)
+    elif isinstance(right, Unknown) and right.concrete is None and type(left) is int:
+        settle_on(right, constant - left if parts[0] == "Add" else left - constant)
 
 
 def expression(value: Value) -> Hashable:
@@ -141,7 +149,10 @@ def settled(value: Unknown, answer: bool) -> None:
         return
     kind, owner, constant = value.compared
     if kind in ("Eq", "Is"):
-        if answer and constant is not None and owner.concrete is None:
+        if answer and constant is None:
+            # None is false and carries no graph, whatever would have been there otherwise.
+            owner.node, owner.oldest, owner.returned, owner.data, owner.truth = None, None, False, True, False
+        elif answer and owner.concrete is None:
             settle_on(owner, constant)
     elif isinstance(constant, (int, float)):
         low, high = owner.bounds or (-math.inf, math.inf)

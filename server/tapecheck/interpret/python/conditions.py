@@ -9,7 +9,7 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, equality, records, syntax, unknowns
-from tapecheck.interpret.python import consequences
+from tapecheck.interpret.python import consequences, guards
 from tapecheck.interpret.values import (
     CONSTANTS,
     Dict,
@@ -39,6 +39,7 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.Eq, ast.NotEq: ast.NotEq, ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
 }  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
+_DEEP = 3
 _NUMBERS = (int, float, complex)
 
 
@@ -61,10 +62,27 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         return _test_chain(machine, expression, env, node, default)
     value = machine.eval(expression, env)
     answer = known_truth(machine, value)
+    if answer is not None and type(expression) is ast.Compare and machine.world.iteration and type(node) is ast.If:
+        guards.note_guard(machine, node, expression, answer, env)
     if answer is None:
-        answer = machine.world.choose(expression, default, syntax.text_of(expression), node)
+        if isinstance(value, Unknown) and value.likely is not None:
+            default = value.likely
+        # A function that calls itself comes to an end, whatever this way through the program has answered so far.
+        deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= _DEEP
+        if deep and isinstance(node, ast.If):
+            default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
+        answer = machine.world.choose(expression, default, syntax.text_of(expression), node, likelier=deep)
         settle(machine, value, answer)
     return answer
+
+
+def _recurses(node: ast.If, name: str) -> bool:
+    """Whether the body of an `if` calls the function that it stands in."""
+    return any(
+        isinstance(child, ast.Call) and name in (getattr(child.func, "id", ""), getattr(child.func, "attr", ""))
+        for part in node.body
+        for child in ast.walk(part)
+    )
 
 
 def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, syntax
-from tapecheck.interpret.python import flow
+from tapecheck.interpret.python import flow, guards
 from tapecheck.interpret.values import (
     OPEN,
     Dict,
@@ -23,12 +24,15 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
+from tapecheck.interpret.world import Guard
 from tapecheck.tape import Fact, Span
 
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
 _MAX_FED = 256
+_MOST_PARAMETERS = 256
+"""Each parameter of a model is one of its own: a loop over them goes on to the end, as long as it does little."""
 
 
 def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
@@ -42,7 +46,9 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     varying = world.varying
     loop = world.enter_loop(node)
     signal: Any = None
-    done = 0
+    done = extra = 0
+    reached: list[int] = []
+    element: Value = None
     index = stream.next
     # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
     begun, work = world.work, world.work + machine.loop_work.get(key, 0)
@@ -54,14 +60,25 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
             # Whoever takes what it yields says how often it goes round.
             if length is None and env.sent is not None:
                 env.sent[OPEN] = True
+        elif extra:
+            extra -= 1
         elif done >= enough and (length is None or length > index):
+            short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_parameter(element)))
             go_on = length is not None and (
-                world.varying > varying or (length <= 6 and work - world.work < ITERATION_WORK)
+                world.varying > varying or (short and work - world.work < ITERATION_WORK)
             )
-            exhausted = done >= MAX_ITERATIONS or work - world.work > ITERATION_WORK
-            if not go_on or (exhausted and stream.sequential):
+            exhausted = (done >= MAX_ITERATIONS and not short) or work - world.work > ITERATION_WORK
+            count = 0
+            if not go_on or exhausted:
+                count, extra = guards.ahead(machine, loop, reached, math.inf if length is None else length - index)
+            if count:
+                extra -= 1
+                guards.take_on(machine, counted, done, count - 1)
+                counted = len(world.counted)
+                index += 0 if length is None or stream.sequential else count - 1
+            elif not go_on or (exhausted and stream.sequential):
                 break
-            if exhausted:
+            elif exhausted:
                 if length is None or index >= length - 1:
                     break
                 index = length - 1
@@ -108,7 +125,9 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     varying = world.varying
     loop = world.enter_loop(node)
     signal: Any = None
-    done = 0
+    done = extra = 0
+    reached: list[int] = []
+    own: Guard | None = None
     begun, work = world.work, world.work + machine.loop_work.get(key, 0)
     known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
@@ -121,17 +140,27 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if done >= enough and feeding and done < _MAX_FED and answer is not False:
             if env.sent is not None and (always or answer is None):
                 env.sent[OPEN] = True
-        elif always:
-            if done >= enough and (world.varying == varying or done >= MAX_ITERATIONS):
-                break
-        elif answer is None:
-            if done >= enough:
-                break
-        elif not answer:
+        elif answer is False:
             known = True
             break
-        elif done >= MAX_ITERATIONS or (done >= enough and work - world.work > ITERATION_WORK):
-            break
+        else:
+            if always:
+                enough_seen = done >= enough and (world.varying == varying or done >= MAX_ITERATIONS)
+            elif answer is None:
+                enough_seen = done >= enough
+            else:
+                own = guards.own_guard(machine, node, own, done)
+                enough_seen = done >= MAX_ITERATIONS or (done >= enough and work - world.work > ITERATION_WORK)
+            if extra:
+                extra -= 1
+            elif enough_seen:
+                most = (guards.turns_after(own) if own is not None else 0) or math.inf
+                count, extra = guards.ahead(machine, loop, reached, most)
+                if not count:
+                    break
+                extra -= 1
+                guards.take_on(machine, counted, done, count - 1)
+                counted = len(world.counted)
         varying = world.varying
         started = carry.begin(machine, loop, done + 1)
         signal = yield from machine.block(node.body, env)

@@ -36,6 +36,7 @@ _CONTAINER_TYPES = ("dict", "list", "set")
 
 
 def _expr(machine: Engine, node: ast.Expr, env: Env) -> None:
+    machine.world.discarded = node.value
     machine.eval(node.value, env)
 
 

@@ -1,0 +1,145 @@
+"""Guards of loops: conditions on numbers that come out otherwise only after many iterations.
+
+A loop is run a few times and then cut short. Where what it counts up stands before a guard (`if step < 1000`), the
+loop is taken on to the first iteration in which the guard comes out the other way, and run a few times more there.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.values import Env
+from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
+from tapecheck.interpret.world import Guard
+
+_AFTER = 3
+_MOST_JUMPS = 3
+_FARTHEST = 100_000
+_TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}  # fmt: skip
+
+
+def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bool, env: Env) -> None:
+    """Note a condition on numbers that a loop comes to, so that the loop can be taken on to where it is otherwise."""
+    world = machine.world
+    operands = world.operands.get(id(test))
+    if operands is None or not all(type(operand) in (int, float) for operand in operands):
+        return
+    apart = operands[0] - operands[1]
+    guard = world.guards.get(id(test))
+    if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
+        guard = world.guards[id(test)] = Guard(statement, test, apart, {answer}, world.iteration)
+        if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
+            part = test.left.right
+            divisor = machine.eval(part, env) if isinstance(part, (ast.Constant, ast.Name, ast.Attribute)) else None
+            guard.divisor = divisor if type(divisor) is int else 0
+        return
+    if not guard.skipped:
+        step = apart - guard.apart if guard.at[-1][1] + 1 == world.iteration[-1][1] else 0
+        guard.step = step % guard.divisor if guard.divisor else step
+    guard.apart, guard.at, guard.skipped = apart, world.iteration, False
+    guard.answers.add(answer)
+
+
+def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[int, int]:
+    """How many iterations on a guard of a loop that is cut short comes out otherwise than in all that were run.
+
+    `reached` are the guards that the loop was taken on to before, `most` the iterations that it has left. The second
+    number is how many iterations are worth running from there.
+    """
+    world = machine.world
+    best = chosen = 0
+    if len(reached) >= _MOST_JUMPS:
+        return 0, 0
+    for key, guard in world.guards.items():
+        if guard.at[-1] != world.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
+            continue
+        if (len(guard.answers) > 1 and key not in reached) or not _matters(guard):
+            continue
+        count = turns_after(guard)
+        if 1 < count <= most and (not best or count < best):
+            best, chosen = count, key
+    if not best:
+        return 0, 0
+    reached.append(chosen)
+    periodic = world.guards[chosen].divisor > 0 or isinstance(world.guards[chosen].test.ops[0], ast.Eq)
+    return best, 1 if periodic else _AFTER
+
+
+def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int) -> Guard | None:
+    """The condition of a `while` itself as a guard, where it compares numbers: it says when the loop ends."""
+    operands = machine.world.operands.get(id(node.test))
+    if not isinstance(node.test, ast.Compare) or operands is None:
+        return None
+    if not all(type(operand) in (int, float) for operand in operands):
+        return None
+    apart = operands[0] - operands[1]
+    guard = Guard(ast.If(node.test, [], []), node.test, apart, {True}, ((0, done),))
+    guard.step = apart - before.apart if before is not None and not before.skipped else getattr(before, "step", 0)
+    return guard
+
+
+def turns_after(guard: Guard) -> int:
+    """After how many further iterations a guard comes out the other way; 0 where it does not."""
+    kind = type(guard.test.ops[0])
+    test = _TESTS.get(kind)
+    if test is None or not guard.step or not math.isfinite(guard.apart) or not math.isfinite(guard.step):
+        return 0
+    now = test(guard.apart, 0)
+    if guard.divisor > 0:
+        places = range(1, min(guard.divisor, _FARTHEST) + 1) if float(guard.step).is_integer() else ()
+        return next(
+            (count for count in places if test((guard.apart + count * guard.step) % guard.divisor, 0) != now), 0
+        )
+    nearest = max(math.floor(-guard.apart / guard.step), 0)
+    near = (count for count in (nearest, nearest + 1) if count)
+    return next((count for count in near if test(guard.apart + count * guard.step, 0) != now), 0)
+
+
+def _matters(guard: Guard) -> bool:
+    """Whether a graph can hang on which way a guard goes: not where it only reports, or only ends the loop."""
+    known: bool | None = getattr(guard.statement, "_tapecheck_guards", None)
+    if known is None:
+        body = [*guard.statement.body, *guard.statement.orelse]
+        if all(isinstance(part, (ast.Break, ast.Raise, ast.Pass)) for part in body):
+            known = False
+        else:
+            known = any(
+                isinstance(child, (ast.Continue, ast.Return))
+                or (isinstance(child, ast.Attribute) and child.attr in TOUCHES)
+                or (isinstance(child, ast.keyword) and child.arg in STARTS)
+                for part in body
+                for child in ast.walk(part)
+            )
+        guard.statement._tapecheck_guards = known  # type: ignore[attr-defined]
+    return known
+
+
+def take_on(machine: Engine, first: int, done: int, count: int) -> None:
+    """Let some iterations pass: what the loop counts up or fills is as far on as they would have taken it.
+
+    `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run.
+    """
+    for guard in machine.world.guards.values():
+        guard.skipped = True
+    rows: dict[tuple[str, int, Any], list[Any]] = {}
+    for kind, owner, key, value in machine.world.counted[first:]:
+        if kind == "grown":
+            if owner.cut is not None and done:
+                owner.cut += value * count // done
+        else:
+            rows.setdefault((kind, id(owner), key), [owner]).append(value)
+    for (kind, _, key), (owner, *values) in rows.items():
+        held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
+        value = held.get(key)
+        if type(value) in (int, float) and len(values) > 1:
+            held[key] = value + (values[-1] - values[0]) / (len(values) - 1) * (len(values) / done) * count
+            if type(value) is int and float(held[key]).is_integer():
+                held[key] = int(held[key])

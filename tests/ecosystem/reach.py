@@ -1,0 +1,297 @@
+"""Programs that come to tensors in roundabout ways, in the format of `programs`."""
+
+from __future__ import annotations
+
+from tests.ecosystem.programs import Program
+
+REACH = {
+    "a penalty whose weight nobody knows": Program(
+        """\
+class WGAN:
+    def __init__(self, cfg):
+        self.cfg = cfg
+        self.D = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        self.opt = torch.optim.Adam(self.D.parameters())
+
+    def penalty(self, x):
+        x = x.detach().requires_grad_()
+        g = torch.autograd.grad(self.D(x).sum(), x, retain_graph=True)[0]
+        return ((g.norm(2, dim=1) - 1) ** 2).mean()
+
+    def step(self, real):
+        loss = -self.D(real).mean() + self.cfg.lambda_gp * self.penalty(real)  # TAPE401
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+""",
+        """\
+class Cfg:
+    lambda_gp = 10.0
+
+WGAN(Cfg()).step(torch.randn(2, 4))
+""",
+    ),
+    "a penalty with a weight out of a dict, and one with create_graph": Program(
+        """\
+def step(net, opt, x, y, hparams):
+    model = nn.Linear(4, 3)
+    losses = [F.cross_entropy(model(part), y) for part in (x, x + 1)]
+    grads = [torch.autograd.grad(loss, model.weight, retain_graph=True)[0] for loss in losses]
+    penalty = (grads[0] - grads[1]).pow(2).sum()
+    total = sum(losses) + hparams["penalty"] * penalty  # TAPE401
+    opt.zero_grad()
+    total.backward()
+
+
+def right(opt, x, y, hparams):
+    model = nn.Linear(4, 3)
+    loss = F.cross_entropy(model(x), y)
+    (g,) = torch.autograd.grad(loss, model.weight, create_graph=True)
+    (loss + hparams["penalty"] * g.pow(2).sum()).backward()
+""",
+        """\
+net = nn.Linear(4, 3)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+x, y = torch.randn(2, 4), torch.tensor([0, 1])
+step(net, opt, x, y, {"penalty": 1.0})
+right(opt, x, y, {"penalty": 1.0})
+""",
+    ),
+    "gradients compared by their angle": Program(
+        """\
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+images = torch.randn(6, 4, requires_grad=True)
+labels = torch.arange(6) % 3
+optimizer = torch.optim.SGD([images], lr=0.1)
+
+
+def distance(ours, theirs):
+    total = 0.0
+    for a, b in zip(ours, theirs):
+        a, b = a.flatten(1) if a.dim() > 1 else a[None], b.flatten(1) if b.dim() > 1 else b[None]
+        total = total + (1 - F.cosine_similarity(a, b, dim=1)).sum()
+    return total
+
+
+for _ in range(3):
+    params = list(net.parameters())
+    real = torch.autograd.grad(F.cross_entropy(net(torch.randn(6, 4)), labels), params)
+    made = torch.autograd.grad(F.cross_entropy(net(images), labels), params)
+    loss = distance(made, real) + 0.1 * images.abs().mean()  # TAPE401
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    ),
+    "a meter gets the loss of a model that was handed in": Program(
+        """\
+class AverageMeter:
+    def __init__(self):
+        self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.sum += val * n  # TAPE201
+        self.count += n
+
+
+def train(model, loader, opt):
+    losses = AverageMeter()
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        losses.update(loss, x.size(0))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+
+def right(model, loader, opt):
+    total = 0.0
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        total += loss.item()
+    return total
+""",
+        """\
+net = nn.Linear(4, 3)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+batches = [(torch.randn(2, 4), torch.tensor([0, 1]))] * 3
+train(net, batches, opt)
+right(net, batches, opt)
+""",
+    ),
+    "outputs of a model that was handed in, kept after the backward": Program(
+        """\
+def train(model, loader, opt):
+    outs = []
+    for x, y in loader:
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        outs.append(out)  # TAPE201
+    return len(torch.cat(outs))
+
+
+def detached(model, loader, opt):
+    outs = []
+    for x, y in loader:
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        outs.append(out.detach())
+    return len(torch.cat(outs))
+
+
+def unproven(model, loader):
+    outs = []
+    for x, y in loader:
+        outs.append(model(x))
+    return len(torch.cat(outs))
+""",
+        """\
+net = nn.Linear(4, 3)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+batches = [(torch.randn(2, 4), torch.tensor([0, 1]))] * 3
+train(net, batches, opt)
+detached(net, batches, opt)
+with torch.no_grad():
+    unproven(net, batches)
+""",
+    ),
+    "a Variable of an argument is a new leaf": Program(
+        """\
+f = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def sample(x0):
+    x = torch.autograd.Variable(x0, requires_grad=True)
+    for _ in range(10):
+        g = torch.autograd.grad(f(x).sum(), [x], retain_graph=True)[0]  # TAPE301
+        x.data += g + 0.1 * torch.randn_like(x)
+    return x.detach()
+""",
+        "sample(torch.randn(2, 4))\n",
+    ),
+    "an attack on an input that was handed in": Program(
+        """\
+model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
+def attack(x, y, eps):
+    x_adv = x.clone().detach()
+    for _ in range(5):
+        x_adv.requires_grad_()
+        loss = F.cross_entropy(model(x_adv), y)
+        grad = torch.autograd.grad(loss, x_adv)[0]
+        x_adv = (x_adv.detach() + eps * grad.sign()).clamp(x - eps, x + eps)
+    return x_adv
+
+
+def train(loader, opt, eps):
+    for x, y in loader:
+        adv = attack(x, y, eps)
+        loss = F.cross_entropy(model(adv), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        """\
+train([(torch.randn(2, 4), torch.tensor([0, 1]))] * 2, torch.optim.SGD(model.parameters(), lr=0.1), 0.1)
+""",
+    ),
+    "all parameters are frozen by a name that none of them has": Program(
+        """\
+model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)], nn.Linear(4, 2))
+
+
+def freeze(model, trainable=("fc", "head")):
+    for name, param in model.named_parameters():
+        if not any(part in name for part in trainable):
+            param.requires_grad = False
+
+
+freeze(model)
+F.cross_entropy(model(torch.randn(2, 4)), torch.tensor([0, 1])).backward()  # TAPE103  # raises
+""",
+    ),
+    "all parameters but those of the head": Program(
+        """\
+model = nn.Sequential()
+for i in range(6):
+    model.add_module(f"body{i}", nn.Linear(4, 4))
+model.add_module("head", nn.Linear(4, 2))
+for name, param in model.named_parameters():
+    if "head" not in name:
+        param.requires_grad = False
+F.cross_entropy(model(torch.randn(2, 4)), torch.tensor([0, 1])).backward()
+assert model.head.weight.grad is not None
+""",
+    ),
+    "a layer by its name": Program(
+        """\
+import argparse
+
+
+class Model(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.rnn = getattr(nn, kind)(4, 8, 1)
+        self.out = nn.Linear(8, 4)
+
+    def forward(self, x, hidden):
+        y, hidden = self.rnn(x, hidden)
+        return self.out(y), hidden
+
+
+def repackage(h):
+    if isinstance(h, torch.Tensor):
+        return h.detach()
+    return tuple(repackage(v) for v in h)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", default="LSTM")
+    args = parser.parse_args()
+    model = Model(args.kind)
+    hidden = (torch.zeros(1, 2, 8), torch.zeros(1, 2, 8))
+    for _ in range(4):
+        hidden = repackage(hidden)
+        y, hidden = model(torch.randn(5, 2, 4), hidden)
+        loss = y.pow(2).mean()
+        loss.backward(retain_graph=True)  # TAPE301
+        model.zero_grad()
+
+
+main()
+""",
+    ),
+    "indices out of topk, scattered": Program(
+        """\
+net = nn.Linear(4, 6)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    logits = net(torch.randn(2, 4))
+    chosen = logits.topk(2, dim=1).indices
+    mask = torch.zeros_like(logits).scatter(1, chosen, 1.0)
+    loss = (mask * logits).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    ),
+    "a loss of indices alone": Program(
+        """\
+net = nn.Linear(4, 6)
+logits = net(torch.randn(2, 4))
+mask = torch.zeros_like(logits).scatter(1, logits.topk(2, dim=1).indices, 1.0)
+mask.sum().backward()  # TAPE103  # raises
+""",
+    ),
+}
