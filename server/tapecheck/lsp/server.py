@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
 from lsprotocol import types as t
+from pygls.io_ import StdoutWriter
 from pygls.lsp.server import LanguageServer
-from pygls.protocol import LanguageServerProtocol
-from pygls.protocol.language_server import lsp_method
 
 from tapecheck import __version__
 from tapecheck.check import configuration_problems
@@ -28,7 +27,9 @@ from tapecheck.lsp import actions, commands, convert, features, sync, workspace
 from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
 from tapecheck.lsp.convert import Converter, path_of
+from tapecheck.lsp.frames import Frames
 from tapecheck.lsp.notebook import Notebook
+from tapecheck.lsp.protocol import Protocol, strict_converter
 from tapecheck.lsp.running import RecordedRun
 from tapecheck.lsp.session import Analysis, Session, Snapshot
 from tapecheck.lsp.settings import Settings, read_settings
@@ -44,6 +45,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 RUNS_AT_ONCE = 4
+_CHUNK = 65_536
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
 MIN_DELAY, MAX_DELAY = 0.005, 0.1
@@ -61,63 +63,16 @@ class _Running:
     task: asyncio.Task[Analysis | None]
 
 
-class Protocol(LanguageServerProtocol):
-    """pygls's protocol without its copy of the texts.
-
-    pygls splits lines as `str.splitlines` does, so its copy goes wrong (or raises, and the handler is never
-    called) on the first edit below a form feed or a U+2028. The session keeps the texts.
-    """
-
-    _server: Server
-
-    @lsp_method(t.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: t.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.TEXT_DOCUMENT_DID_OPEN], (params,), None
-
-    @lsp_method(t.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: t.DidChangeTextDocumentParams) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.TEXT_DOCUMENT_DID_CHANGE], (params,), None
-
-    @lsp_method(t.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: t.DidCloseTextDocumentParams) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.TEXT_DOCUMENT_DID_CLOSE], (params,), None
-
-    @lsp_method(t.NOTEBOOK_DOCUMENT_DID_OPEN)
-    def lsp_notebook_document__did_open(self, params: Any) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_OPEN], (params,), None
-
-    @lsp_method(t.NOTEBOOK_DOCUMENT_DID_CHANGE)
-    def lsp_notebook_document__did_change(self, params: Any) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_CHANGE], (params,), None
-
-    @lsp_method(t.NOTEBOOK_DOCUMENT_DID_CLOSE)
-    def lsp_notebook_document__did_close(self, params: Any) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.NOTEBOOK_DOCUMENT_DID_CLOSE], (params,), None
-
-    @lsp_method(t.SHUTDOWN)
-    def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
-        yield self.fm.features[t.SHUTDOWN], args, None
-        # pygls walks the futures themselves, from which each cancelled one is taken away meanwhile.
-        own = self.msg_id
-        for number, future in list(self._request_futures.items()):
-            if number != own and not future.done():
-                future.cancel()
-        self._shutdown = True
-
-    def _handle_cancel_notification(self, msg_id: str | int) -> None:
-        super()._handle_cancel_notification(msg_id)
-        # pygls answers that a command is cancelled and lets it go on.
-        for run in self._server.runs.values():
-            if run.request == msg_id:
-                run.stopped.set()
-
-
 class Server(LanguageServer):
     """The server's state: the session, the client's abilities, and what runs off the event loop."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__("tapecheck", __version__, protocol_cls=Protocol, notebook_document_sync=sync.NOTEBOOKS)
+        super().__init__(
+            "tapecheck", __version__, protocol_cls=Protocol, notebook_document_sync=sync.NOTEBOOKS,
+            converter_factory=strict_converter,
+        )  # fmt: skip
         self.session = session
+        self.initial = session.settings
         self.client = Client()
         self.converter = Converter(session, self.client, "utf-16")
         self.asked_to_stop = False
@@ -346,15 +301,17 @@ class Server(LanguageServer):
         items = [t.ConfigurationItem(section=SECTION)]
         items += [t.ConfigurationItem(section=SECTION, scope_uri=folder.uri) for folder in folders]
         answers = await self.workspace_configuration_async(t.ConfigurationParams(items=items))
-        if not answers or not isinstance(answers[0], dict) or not answers[0]:
-            # Nothing is set there: what came with `initialize` stays.
-            return
+        answers = list(answers or ())
         own = {
             path_of(folder.uri): self._settings(answer)
             for folder, answer in zip(folders, answers[1:], strict=False)
-            if isinstance(answer, dict)
+            if isinstance(answer, dict) and answer
         }
-        self.configure(self._settings(answers[0]), own)
+        self.configure(self.given(answers[0] if answers else None), own)
+
+    def given(self, value: object) -> Settings:
+        """Return the settings that a client sends; where it sets nothing, those of `initialize` or the defaults."""
+        return self._settings(value) if isinstance(value, dict) and value else self.initial
 
     def configure(self, settings: Settings, folders: dict[str, Settings] | None = None) -> None:
         if settings == self.session.settings and (folders or {}) == self.session.folder_settings:
@@ -376,7 +333,28 @@ class Server(LanguageServer):
         file.write_text(text, encoding="utf-8")
         return file
 
-    # The end
+    # From start to end
+
+    def serve_streams(self, source: BinaryIO, sink: BinaryIO) -> None:
+        """Handle the messages that come from one stream and write to another, until one of them ends."""
+        self.protocol.set_writer(StdoutWriter(sink))
+        try:
+            asyncio.run(self._read(source))
+        except BrokenPipeError:
+            logger.warning("the client is gone")
+        except (KeyboardInterrupt, SystemExit):
+            pass
+        finally:
+            self.shutdown()
+
+    async def _read(self, source: BinaryIO) -> None:
+        loop = asyncio.get_running_loop()
+        frames = Frames()
+        protocol = self.protocol
+        assert isinstance(protocol, Protocol)
+        while data := await loop.run_in_executor(self.thread_pool, os.read, source.fileno(), _CHUNK):
+            for message in frames.feed(data):
+                protocol.receive(message)
 
     def shutdown(self) -> None:
         """Stop everything that runs, so that the process can end."""
@@ -423,7 +401,8 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
     options = params.initialization_options
     if isinstance(options, dict):
         # Our own extension says "settings"; people write the section's name, or its contents.
-        ls.session.configure(ls._settings(options.get("settings", options.get(SECTION, options))))
+        ls.initial = ls._settings(options.get("settings", options.get(SECTION, options)))
+        ls.session.configure(ls.initial)
     if ls.client.pull:
         ls.feature(
             t.TEXT_DOCUMENT_DIAGNOSTIC,
@@ -462,7 +441,7 @@ async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationP
     if ls.client.configuration:
         await ls.read_settings()
     elif isinstance(params.settings, dict):
-        ls.configure(ls._settings(params.settings.get(SECTION, params.settings)))
+        ls.configure(ls.given(params.settings.get(SECTION, params.settings)))
 
 
 async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
@@ -510,7 +489,7 @@ def serve(session: Session | None = None) -> int:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))
     source, sink = _own_streams()
     server = create_server(session)
-    server.start_io(source, sink)
+    server.serve_streams(source, sink)
     return 0 if server.asked_to_stop else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -72,7 +73,7 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
 
     def positive(key: str, default: float) -> float:
         given = flat.get(key, default)
-        if isinstance(given, (int, float)) and not isinstance(given, bool) and given > 0:
+        if isinstance(given, (int, float)) and not isinstance(given, bool) and 0 < given < math.inf:
             return given
         if given is not None:
             problems.append(f"tapecheck.{key} must be a positive number, not {given!r}")

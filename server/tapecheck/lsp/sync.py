@@ -94,7 +94,10 @@ def did_open_notebook(ls: Server, params: t.DidOpenNotebookDocumentParams) -> No
 def did_change_notebook(ls: Server, params: t.DidChangeNotebookDocumentParams) -> None:
     notebook = ls.session.documents.get(params.notebook_document.uri)
     cells = params.change.cells
-    if not isinstance(notebook, Notebook) or cells is None:
+    if not isinstance(notebook, Notebook):
+        return
+    if cells is None:
+        notebook.version = params.notebook_document.version
         return
     gone: list[str] = []
     if cells.structure is not None:
@@ -128,6 +131,8 @@ def _documents(notebook: Notebook, items: Iterable[t.TextDocumentItem]) -> list[
 def _edit(
     ls: Server, document: Document, changes: Iterable[t.TextDocumentContentChangeEvent], version: int | None
 ) -> None:
+    # Also where nothing changes: an undo within one step leaves a new version of the same text.
+    document.version = version
     for change in changes:
         if isinstance(change, t.TextDocumentContentChangePartial):
             start, end = document_position(change.range.start), document_position(change.range.end)
