@@ -67,6 +67,10 @@ if (tag !== undefined) {
       recursive: true,
       filter: (source) => path.basename(source) !== 'tests',
     });
+    // Its licence and its name stand beside it, as pip leaves them.
+    for (const name of readdirSync(folder).filter((entry) => entry.endsWith('.dist-info'))) {
+      cpSync(path.join(folder, name), path.join(TARGET, name), { recursive: true });
+    }
     rmSync(folder, { recursive: true, force: true });
   }
 }

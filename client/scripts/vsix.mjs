@@ -19,6 +19,7 @@ mkdirSync('.build', { recursive: true });
 const page = '.build/README.md';
 writeFileSync(page, readFileSync('client/README.md', 'utf8').replaceAll('](images/', '](client/images/'));
 node(['client/scripts/bundle.mjs']);
+node(['client/scripts/licences.mjs']);
 // The search for secrets takes minutes over what is bundled; all that is packed is public already.
 node([
   'node_modules/@vscode/vsce/vsce',
