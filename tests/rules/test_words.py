@@ -54,9 +54,13 @@ def test_a_headline_fits_whatever_the_names_are(names: list[str]) -> None:
 
 @given(st.lists(NAMES, min_size=1, max_size=8))
 def test_a_headline_lists_what_fits_and_counts_the_rest(names: list[str]) -> None:
-    text = listed("{} are never trained: the loss is a new leaf", names)
+    text = listed("{} are never trained: the loss is a new leaf", names, names)
     assert len(text) <= MAX_HEADLINE
     assert len(text.splitlines()) == 1
+    common = re.match(r"`(.*)\.\*` are never", text)
+    if common:
+        assert all(name.startswith(f"{common[1]}.") for name in names)
+        return
     shown = text.partition(" are never trained")[0].count("`") // 2
     more = re.search(r"` and (\d+) more are never", text)
     assert shown + (int(more[1]) if more else 0) == len(names)
@@ -73,6 +77,30 @@ def test_a_headline_lists_what_fits_and_counts_the_rest(names: list[str]) -> Non
 )
 def test_a_long_name_keeps_its_last_attribute(name: str, shown: str) -> None:
     assert headline("`{}` " + "x" * 37, name) == f"`{shown}` " + "x" * 37
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["encoder.weight", "encoder.bias"], "`encoder.weight`, `encoder.bias`"),
+        (["net.encoder.0.weight", "net.encoder.0.bias", "net.encoder.2.weight"], "`net.encoder.*`"),
+        (["a.weight", "b.weight", "c.weight", "d.weight"], "`a.weight`, `b.weight`, `c.weight` and 1 more"),
+        (["embedding_of_tokens.weight", "projection.weight"], "`embedding_of_tokens.weight` and 1 more"),
+    ],
+)
+def test_parameters_are_listed_or_named_by_what_they_share(names: list[str], shown: str) -> None:
+    assert listed("{} " + "x" * 26, names, [*names, "other.weight"]) == shown + " " + "x" * 26
+
+
+def test_parameters_that_share_a_name_with_others_are_not_named_by_it() -> None:
+    names = ["net.encoder.0.weight", "net.encoder.0.bias", "net.encoder.2.weight"]
+    text = listed("{} " + "x" * 26, names, [*names, "net.encoder.4.weight"])
+    assert text == "`net.encoder.0.weight` and 2 more " + "x" * 26
+
+
+def test_a_parameter_keeps_the_name_of_its_module() -> None:
+    assert headline("`{}` " + "x" * 52, "model.decoder.norm.weight") == "`norm.weight` " + "x" * 52
+    assert headline("`{}` " + "x" * 62, "model.decoder.norm.weight") == "`…weight` " + "x" * 62
 
 
 def test_the_first_form_that_fits_is_taken() -> None:

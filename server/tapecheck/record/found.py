@@ -21,7 +21,7 @@ from tapecheck.rules import ALL, Evidence, Finding, Label
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.missing_create_graph import raising_headline
 from tapecheck.rules.reading import Run
-from tapecheck.rules.words import listed, merged
+from tapecheck.rules.words import in_full, listed, merged
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Loop, Node, Raised, Span
 
@@ -84,9 +84,10 @@ def _starved(story: Story) -> Finding | None:
     if not story.whole or not never:
         return None
     names = [leaves[number].name or f"parameter {number}" for number in never]
+    known = [leaf.name for leaf in leaves.values()]
     shown = names_text(names)
     verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
-    place, message = _from_leaf(story), listed(f"{{}} {verb} never trained: the loss is a new leaf", names)
+    place, message = _from_leaf(story), listed(f"{{}} {verb} never trained: the loss is a new leaf", names, known)
     advice = "remove `requires_grad`: it hides the error and trains nothing; mend what cut the graph before"
     notes: tuple[str, ...] = ()
     if place is None:
@@ -94,7 +95,7 @@ def _starved(story: Story) -> Finding | None:
         place = only_cut([(file, story.file(file)) for file in sorted(files)], names)
         never_received = "{} never received a gradient; "
         forms = [f"{never_received}{whose} graph is probably cut here", f"{never_received}probably cut here"]
-        message = listed(forms, names)
+        message = listed(forms, names, known)
         advice = "remove the cut, or do not give these parameters to the optimizer"
         notes = ("no other place of the program can cut it",)
     if place is None:
@@ -112,7 +113,7 @@ def _starved(story: Story) -> Finding | None:
             "found-by-run", f"{shown} never had a gradient in {steps_text(steps)}", None,
             {"parameters": names, "steps": steps},
         ),
-        notes=notes,
+        notes=(*in_full(message, names), *notes),
     )  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
     CUT_CAUSES,
+    SHORT_CAUSES,
     called_from,
     cut_advice,
     cut_words,
+    in_full,
     join,
     line,
     listed,
@@ -271,6 +273,7 @@ for step in range(3):
             past = "through `.data`" if cut.how == "data" else "under `torch.no_grad()`"
             note = f"the update is written into a copy of the model {past}, past autograd"
         plural = len(lost) != 1
+        message = _headline(reading, cut, named, len(lost))
         labels = []
         for source in {source.id: source for cause in causes for source in cause.before}.values():
             labels.append(Label(source.at.span, cut_words(source, home), "cut"))
@@ -303,7 +306,7 @@ for step in range(3):
                 "`torch.func.functional_call(model, updated, inputs)`"
             )
         return Finding(
-            self.code, self.name, self.severity, home, _headline(cut, named, len(lost)),
+            self.code, self.name, self.severity, home, message,
             f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
             tuple(labels),
             facts={
@@ -312,11 +315,11 @@ for step in range(3):
                 "parameters": names,
                 "cuts": [span_facts(source.at.span) for cause in causes for source in cause.before],
             },
-            notes=(note,),
+            notes=(*in_full(message, named), note),
         )  # fmt: skip
 
 
-def _headline(cut: _Cause, names: Sequence[str], count: int) -> str:
+def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -> str:
     """Return the headline: the parameters as far as they fit, and what keeps the gradient from them."""
     cause = CUT_CAUSES.get(cut.how, "a cut")
     if cut.copied is not None:
@@ -329,7 +332,9 @@ def _headline(cut: _Cause, names: Sequence[str], count: int) -> str:
         verb, cause = "are never trained", cause.format("their")
     if not names:
         return f"{'a parameter' if count == 1 else f'{count} parameters'} {verb}: {cause}"
-    return listed(f"{{}} {verb}: {cause}", names)
+    short = SHORT_CAUSES.get(cut.how, cause) if cut.copied is None and cut.off_at is None else cause
+    known = (leaf.name for leaf in reading.ledger.leaves.values())
+    return listed([f"{{}} {verb}: {cause}", f"{{}} {verb}: {short}"], names, known)
 
 
 @dataclass(slots=True)

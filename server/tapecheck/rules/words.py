@@ -13,6 +13,7 @@ from tapecheck.tape import Backward, Node, Root, Site, Span
 MAX_LABELS = 8
 MAX_HEADLINE = 72
 MAX_LISTED = 3
+_PARAMETER = re.compile(r"\.(?:\w*weight\w*|\w*bias\w*)$")
 SWALLOWED = "the exception is swallowed: this step is silently skipped"
 
 CUT_WORDS = {
@@ -58,6 +59,18 @@ CUT_CAUSES = {
 }
 
 
+SHORT_CAUSES = {
+    "detach": "cut by `.detach()`",
+    "data": "cut by `.data`",
+    "no_grad": "cut by `no_grad`",
+    "item": "cut by `.item()`",
+    "numpy": "cut by NumPy",
+    "copy": "cut by a copy",
+    "frozen": "frozen",
+    "checkpoint": "cut by `checkpoint`",
+}
+
+
 def headline(form: str | Sequence[str], *names: str) -> str:
     """Return the first of some forms, `{}` filled with `names`, that fits into `MAX_HEADLINE` characters.
 
@@ -89,9 +102,14 @@ def _shorter(name: str) -> Iterator[str]:
     """Yield ever shorter forms of a name."""
     dots = [found.start() for found in re.finditer(r"\.", name) if not _within_brackets(name, found.start())]
     last = name
-    for dot in dots:
+    # The bare name of a parameter ("weight") does not say of which module it is.
+    for dot in dots[:-1] if _PARAMETER.search(name) else dots:
         last = name[dot + 1 :] or last
         yield last
+    if _PARAMETER.search(last):
+        for length in range(len(last) - 1, 0, -1):
+            yield "…" + last[len(last) - length + 1 :]
+        return
     if "[" in last[1:]:
         last = f"{last[: last.index('[', 1)]}[…]"
         yield last
@@ -104,20 +122,46 @@ def _within_brackets(text: str, position: int) -> bool:
     return before.count("[") > before.count("]") or before.count("(") > before.count(")")
 
 
-def listed(form: str | Sequence[str], names: Sequence[str]) -> str:
+def listed(form: str | Sequence[str], names: Sequence[str], known: Iterable[str] = ()) -> str:
     """Return a headline whose `{}` lists as many of `names` as fit, and says how many more there are.
 
-    The first of several forms that fits with at least one whole name is taken; `names` must not be empty.
+    Where not all of them fit and they are all of the `known` names that begin alike, that stands for them
+    (`encoder.*`). The first of several forms that fits with at least one whole name is taken. `names` must not be
+    empty.
     """
     forms = [form] if isinstance(form, str) else list(form)
     names = [_plain(name) for name in names]
+    rows = [_row(names[:count], len(names) - count) for count in range(min(len(names), MAX_LISTED), 0, -1)]
+    shared = _shared_prefix(names)
+    if shared and {name for name in known if name.startswith(f"{shared}.")} == set(names):
+        rows.insert(1 if len(names) <= MAX_LISTED else 0, f"`{shared}.*`")
     for each in forms:
-        for count in range(min(len(names), MAX_LISTED), 0, -1):
-            text = each.format(_row(names[:count], len(names) - count))
+        for row in rows:
+            text = each.format(row)
             if len(text) <= MAX_HEADLINE:
                 return text
     more = len(names) - 1
     return headline([each.format("`{}`" + (f" and {more} more" if more else "")) for each in forms], names[0])
+
+
+def in_full(text: str, names: Sequence[str]) -> list[str]:
+    """Return a note with the names that a headline leaves out or shortens, as far as a line has room for them."""
+    if all(f"`{name}`" in text for name in names):
+        return []
+    more = len(names) - MAX_LABELS
+    row = [f"`{name}`" for name in names[:MAX_LABELS]] + ([f"{more} more"] if more > 0 else [])
+    return [f"without a gradient: {join(row)}"]
+
+
+def _shared_prefix(names: Sequence[str]) -> str:
+    """Return the attributes that several dotted names begin with; empty where there are none."""
+    parts = [name.split(".") for name in names]
+    shared = []
+    for column in zip(*(path[:-1] for path in parts)):
+        if len(set(column)) > 1:
+            break
+        shared.append(column[0])
+    return ".".join(shared) if len(names) > 1 else ""
 
 
 def _row(names: Sequence[str], more: int) -> str:
