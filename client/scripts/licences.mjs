@@ -73,6 +73,8 @@ const packages = [...(await npmPackages()), ...pythonPackages()];
 const without = packages.filter((one) => one.texts.length === 0).map((one) => one.name);
 if (without.length > 0) throw new Error(`no text of a licence: ${without.join(', ')}`);
 const line = '='.repeat(80);
-const parts = packages.map((one) => `${line}\n${one.name} ${one.version} (${one.licence})\n${line}\n\n${one.texts.join('\n\n')}\n`);
+const parts = packages.map(
+  (one) => `${line}\n${one.name} ${one.version} (${one.licence})\n${line}\n\n${one.texts.join('\n\n')}\n`,
+);
 writeFileSync(FILE, `What the extension carries beside Tapecheck itself.\n\n${parts.join('\n')}`);
 console.log(`${FILE}: ${packages.map((one) => one.name).join(', ')}`);

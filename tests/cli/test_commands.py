@@ -101,6 +101,8 @@ def test_watching_checks_again_when_a_file_changes(tmp_path: Path) -> None:
     with said.open("wb") as log, subprocess.Popen(
         command("check", "--watch", "--no-fixes", "--output-format", "concise", "train.py"),
         cwd=tmp_path, stdout=log, stderr=log, env=environment(),
+        # What runs the tests in the background may have it ignored, which is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:  # fmt: skip
         try:
             wait_for(said, "waiting for changes", 1)
