@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from tapecheck.interpret import Interpretation, interpret
+from tapecheck.interpret import Interpretation, Memory, Part, interpret
 from tapecheck.rules import ALL, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
@@ -77,6 +77,7 @@ def check(
     ignore: Collection[str] = (),
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
+    memory: Memory[Part] | None = None,
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
@@ -84,7 +85,8 @@ def check(
     (`# tapecheck: ignore[TAPE101]`) switch off rules for a line or for the file, and the project's configuration says
     which are wanted where `select` does not, and which are not. `cancelled` is asked often; once it
     returns True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
-    imports find instead of the files of that path: documents that an editor shows and has not saved.
+    imports find instead of the files of that path: documents that an editor shows and has not saved. `memory` holds
+    what earlier checks of the same files found: only what an edit can have changed is run again.
     """
     project = configuration_for(source.path)
     wanted = project.select if select is None else select
@@ -93,7 +95,10 @@ def check(
     def ask(tape: Tape) -> set[tuple[str, int]]:
         return resting_on(judge([tape], select=wanted, ignore=ignored))
 
-    interpretation = interpret(source, cancelled=cancelled, open_files=open_files, ask=ask)
+    asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)))
+    interpretation = interpret(
+        source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=memory
+    )
     findings = judge(interpretation.tapes, select=wanted, ignore=ignored)
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))

@@ -12,6 +12,15 @@ from tapecheck.source.search import Found, Search
 from tapecheck.source.text import Source, SourceError, read_source
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A module asked for: with `level` dots in the file `places`, or, below zero, in the folders of a package."""
+
+    name: str
+    level: int
+    places: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Project:
     """Find and parse the modules that a file imports; one for each analysed file.
@@ -23,6 +32,8 @@ class Project:
     root_file: str
     sources: Sources
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    asked: dict[Question, Found | None] = field(default_factory=dict)
+    """Every question for a module that was asked, with its answer."""
     read: dict[str, Source | None] = field(default_factory=dict)
     open_files: Mapping[str, Source] = field(default_factory=dict)
     _search: Search | None = None
@@ -41,11 +52,21 @@ class Project:
             level: the number of dots before it.
             from_file: the file with the import.
         """
-        return self._remembered(from_file, "." * level + name, lambda: self.search.find(name, level, from_file))
+        found = self._remembered(from_file, "." * level + name, lambda: self.search.find(name, level, from_file))
+        self.asked[Question(name, level, (from_file,))] = found
+        return found
 
     def inside(self, folders: tuple[str, ...], name: str) -> Found | None:
         """Return a submodule of the package with those folders; None where there is none of that name."""
-        return self._remembered(folders[0], f"/{name}", lambda: self.search.inside(folders, name))
+        found = self._remembered(folders[0], f"/{name}", lambda: self.search.inside(folders, name))
+        self.asked[Question(name, -1, folders)] = found
+        return found
+
+    def ask(self, question: Question) -> Found | None:
+        """Return the answer to a question of an earlier analysis as the files are now."""
+        if question.level < 0:
+            return self.inside(question.places, question.name)
+        return self.locate(question.name, question.level, question.places[0])
 
     def _remembered(self, where: str, name: str, look: Callable[[], Found | None]) -> Found | None:
         key = (where, name)

@@ -85,6 +85,10 @@ class Facts:
     stored: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     called: bool = False
+    tested: set[str] = field(default_factory=set)
+    """The last parts of names in its conditions, in what its loops go through and in the flags of its backwards."""
+    given: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
+    """For each assignment the last parts of its targets and those of what they are given."""
 
 
 @dataclass(slots=True)
@@ -108,6 +112,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
     effects = 0
     names, attributes, own = found.names, found.attributes, found.own
     stored, loaded = found.stored, found.loaded
+    tested, given = found.tested, found.given
     stack: list[tuple[ast.AST, bool]] = [(node, looping) for node in nodes]
     children = _CHILDREN
     while stack:
@@ -166,10 +171,27 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                     effects |= 4
             elif called in ("no_grad", "set_grad_enabled", "inference_mode"):
                 effects |= 8
+            if called == "requires_grad_" or called == "set_grad_enabled":
+                _mention(node.args, tested)  # type: ignore[attr-defined]
         elif kind is ast.keyword:
             if node.arg in _STARTING_KEYWORDS:  # type: ignore[attr-defined]
                 effects |= 1
+                _mention((node.value,), tested)  # type: ignore[attr-defined]
+        elif kind is ast.If or kind is ast.IfExp:
+            _mention((node.test,), tested)  # type: ignore[attr-defined]
+        elif kind is ast.BoolOp:
+            _mention(node.values[:-1], tested)  # type: ignore[attr-defined]
+        elif kind is ast.comprehension:
+            _mention((node.iter, *node.ifs), tested)  # type: ignore[attr-defined]
+        elif kind is ast.Match:
+            _mention((node.subject,), tested)  # type: ignore[attr-defined]
+        elif kind is ast.Assign:
+            given.append((frozenset(map(_last, node.targets)), _names_in(node.value)))  # type: ignore[attr-defined]
+        elif kind is ast.AnnAssign or kind is ast.NamedExpr:
+            if node.value is not None:  # type: ignore[attr-defined]
+                given.append((frozenset((_last(node.target),)), _names_in(node.value)))  # type: ignore[attr-defined]
         elif kind is ast.AugAssign:
+            given.append((frozenset((_last(node.target),)), _names_in(node.value)))  # type: ignore[attr-defined]
             target = node.target  # type: ignore[attr-defined]
             if not is_number(node.value):  # type: ignore[attr-defined]
                 effects |= 6
@@ -185,8 +207,12 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                 effects |= 6
         elif kind is ast.Delete:
             effects |= 16
-        elif kind is ast.For or kind is ast.While or kind is ast.AsyncFor:
+        elif kind is ast.While:
             loops = True
+            _mention((node.test,), tested)  # type: ignore[attr-defined]
+        elif kind is ast.For or kind is ast.AsyncFor:
+            loops = True
+            _mention((node.iter,), tested)  # type: ignore[attr-defined]
         for name in children[kind]:
             child = getattr(node, name, None)
             if child.__class__ is list:
@@ -249,7 +275,11 @@ def _all_numbers(args: list[ast.expr]) -> bool:
 class Index:
     """The bodies of one file, with what they can do by themselves and by what they call."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, source: Source) -> None:
+        tree = source.tree
+        self._lines = source.lines
+        self.class_facts: dict[str, Facts] = {}
+        """What stands in the classes besides their methods."""
         self.functions: dict[str, Body] = {}
         self.classes: dict[str, dict[str, Body]] = {}
         self.class_nodes: dict[str, ast.ClassDef] = {}
@@ -259,7 +289,7 @@ class Index:
         """The statements of the module that define no function and no class."""
         for statement in tree.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                body = Body(statement, None, facts_of((statement,)))
+                body = Body(statement, None, self._facts(statement))
                 self.functions[statement.name] = body
                 self.bodies.append(body)
             elif isinstance(statement, ast.ClassDef):
@@ -270,16 +300,27 @@ class Index:
         self._by_node = {id(body.node): body for body in self.bodies}
         self._tested: frozenset[str] | None = None
         self._own_methods: dict[str, dict[str, list[Body]]] = {}
-        self._tree = tree
         self.shapes: object = None
         """The shapes of its conditions, see `watch`."""
 
+    def _facts(self, node: FunctionNode) -> Facts:
+        """The facts of a function: by its text, as that of an earlier state of the file may be the same."""
+        text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
+        known = _FACTS.get(text)
+        if known is None:
+            if len(_FACTS) >= _MOST_FACTS:
+                _FACTS.clear()
+            known = _FACTS[text] = facts_of((node,))
+        return known
+
     def _class(self, node: ast.ClassDef) -> None:
+        others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        self.class_facts[node.name] = facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
         members = self.classes[node.name] = {}
         self.class_nodes[node.name] = node
         for member in node.body:
             if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                body = Body(member, node, facts_of((member,)))
+                body = Body(member, node, self._facts(member))
                 members[member.name] = body
                 self.bodies.append(body)
                 self.methods.setdefault(member.name, []).append(body)
@@ -358,7 +399,7 @@ class Index:
     def tested(self) -> frozenset[str]:
         """The last parts of names that some condition, loop or flag of a backward hangs on, directly or by a name."""
         if self._tested is None:
-            self._tested = _tested(self._tree)
+            self._tested = _tested([self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)])
         return self._tested
 
 
@@ -370,52 +411,58 @@ def _last(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
+    """Add the bare names and the attributes that expressions mention."""
+    stack = list(nodes)
+    children = _CHILDREN
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            found.add(node.id)  # type: ignore[attr-defined]
+            continue
+        if kind is ast.Attribute:
+            found.add(node.attr)  # type: ignore[attr-defined]
+        for name in children[kind]:
+            child = getattr(node, name, None)
+            if child.__class__ is list:
+                stack += [item for item in child if item is not None]
+            elif isinstance(child, ast.AST):
+                stack.append(child)
+
+
+def _names_in(node: ast.AST) -> frozenset[str]:
+    kind = type(node)
+    if kind is ast.Constant:
+        return _NO_NAMES
     found: set[str] = set()
-    for node in nodes:
-        for child in ast.walk(node):
-            if isinstance(child, ast.Name):
-                found.add(child.id)
-            elif isinstance(child, ast.Attribute):
-                found.add(child.attr)
-    return found
+    _mention((node,), found)
+    return frozenset(found)
 
 
-def _tested(tree: ast.Module) -> frozenset[str]:
-    tests: list[ast.AST] = []
-    given: list[tuple[set[str], ast.AST]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.If, ast.While, ast.IfExp)):
-            tests.append(node.test)
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            tests.append(node.iter)
-        elif isinstance(node, ast.comprehension):
-            tests += [node.iter, *node.ifs]
-        elif isinstance(node, ast.Match):
-            tests.append(node.subject)
-        elif isinstance(node, ast.BoolOp):
-            tests += node.values[:-1]
-        elif isinstance(node, ast.keyword) and node.arg in _STARTING_KEYWORDS:
-            tests.append(node.value)
-        elif isinstance(node, ast.Call) and _last(node.func) in ("requires_grad_", "set_grad_enabled"):
-            tests += node.args
-        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            given.append(({_last(target) for target in targets}, node.value))
-    tested = _mentioned(tests)
-    mentioned: dict[int, set[str]] = {}
-    while True:
-        before = len(tested)
-        for stored, value in given:
-            if stored & tested:
-                names = mentioned.get(id(value))
-                if names is None:
-                    names = mentioned[id(value)] = _mentioned((value,))
-                tested |= names
-        if len(tested) == before:
-            return frozenset(tested)
+_NO_NAMES: frozenset[str] = frozenset()
 
 
+def _tested(parts: Iterable[Facts]) -> frozenset[str]:
+    """The names that conditions hang on, with those that they are worked out from."""
+    tested: set[str] = set()
+    from_: dict[str, set[str]] = {}
+    for facts in parts:
+        tested |= facts.tested
+        for targets, names in facts.given:
+            for target in targets:
+                from_.setdefault(target, set()).update(names)
+    queue = list(tested)
+    for name in queue:
+        fresh = from_.get(name, _NO_NAMES) - tested
+        tested |= fresh
+        queue.extend(fresh)
+    return frozenset(tested)
+
+
+_FACTS: dict[str, Facts] = {}
+_MOST_FACTS = 4_000
+"""How many functions the facts are kept of: those of some files that are being edited."""
 _INDEXES: weakref.WeakKeyDictionary[ast.Module, Index] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
 
@@ -425,7 +472,7 @@ def index_of(source: Source) -> Index:
     with _LOCK:
         known = _INDEXES.get(source.tree)
     if known is None:
-        known = Index(source.tree)
+        known = Index(source)
         with _LOCK:
             _INDEXES[source.tree] = known
     return known

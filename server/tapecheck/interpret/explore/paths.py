@@ -12,12 +12,13 @@ import gc
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
+from tapecheck.interpret.explore.memory import Memory, Reach, kept
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
 from tapecheck.interpret.library import frameworks
 from tapecheck.interpret.machine import Machine
@@ -76,6 +77,17 @@ class Interpretation:
     """Exceptions of Python's own that some way went on past, and where."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
+    groups: list[list[Tape]] = field(default_factory=list)
+    """The tapes by the start that they belong to."""
+
+    def add(self, other: Interpretation) -> None:
+        """Take over what another start showed."""
+        self.tapes += other.tapes
+        self.runs += other.runs
+        self.exhausted = self.exhausted or other.exhausted
+        self.mistakes |= other.mistakes
+        self.cut_short += other.cut_short
+        self.groups.append(other.tapes)
 
 
 Lines = set[tuple[str, int]]
@@ -155,6 +167,8 @@ def interpret(
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
     ask: Ask | None = None,
+    asked: Hashable = None,
+    memory: Memory[Part] | None = None,
 ) -> Interpretation:
     """Dry-run a file.
 
@@ -165,6 +179,8 @@ def interpret(
             editor shows and has not saved.
         ask: the lines (file and number) that verdicts over one tape rest on. Conditions that can only change how
             certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
+        asked: what `ask` goes by, such as the rules it asks; results are remembered by it.
+        memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
 
     Returns:
         The tapes, in the order in which they were made; none for a file that cannot touch autograd.
@@ -176,22 +192,62 @@ def interpret(
     if not any(mark in source.text for mark in _MARKS):
         return result
     with _ROOM:
-        budget = _Budget(TOTAL_BUDGET)
-        wanted = _Wanted(ask)
-        called: set[int] = set()
+        left = TOTAL_BUDGET
+        called: set[str] = set()
         project = Imports(Project(source.path, SOURCES, open_files=open_files or {}))
-        _explore_beyond(source, project, None, result, budget, called, cancelled, wanted)
-        for entry in _entries(source):
-            if id(entry.node) in called:
-                continue
-            if budget.left <= 0:
-                result.exhausted = True
-                result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
-            else:
+        reach = Reach(source, index_of(source)) if memory is not None else None
+        for entry in (None, *_entries(source)):
+            if entry is not None:
+                if entry.name in called:
+                    continue
+                if left <= 0:
+                    result.exhausted = True
+                    result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
+                    continue
                 result.entries.append(entry.name)
-                _explore_beyond(source, project, entry, result, budget, called, cancelled, wanted)
+            key: Hashable = None
+            part: Part | None = None
+            name = entry.name if entry is not None else None
+            if memory is not None and reach is not None:
+                key = reach.key(None if entry is None else entry.owner or entry.node.name)
+                part = memory.find(source.path, name, asked, key, project.project)
+            if part is None:
+                part = _part(source, project, entry, left, cancelled, ask)
+                # What a limit has cut short hangs on what other starts had left.
+                if memory is not None and not part.found.exhausted and not part.found.cut_short:
+                    events = sum(len(tape.events) for tape in part.found.tapes)
+                    memory.keep(source.path, name, asked, kept(key, part, events, project.project))
+            left -= part.work
+            called |= part.called
+            result.add(part.found)
         result.imported = project.imported
     return result
+
+
+@dataclass(slots=True)
+class Part:
+    """What exploring from one start came to: its tapes, the functions it called, the work it took."""
+
+    found: Interpretation
+    called: frozenset[str]
+    work: int
+
+
+def _part(
+    source: Source,
+    project: Imports,
+    entry: _Entry | None,
+    left: int,
+    cancelled: Callable[[], bool] | None,
+    ask: Ask | None,
+) -> Part:
+    """Explore from one start with the work that is left for the file."""
+    found = Interpretation()
+    budget = _Budget(left)
+    called: set[int] = set()
+    _explore_beyond(source, project, entry, found, budget, called, cancelled, _Wanted(ask))
+    names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in called)
+    return Part(found, names, left - budget.left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,166 @@
+"""What earlier analyses of a file found, start by start, for as long as nothing that a start can reach has changed.
+
+A start is the module itself or a function that is begun with unknown arguments. Its key holds the text and place of
+every statement of the module that it can come to by a name, and what the conditions of the file are told by; beside
+it stands which files its imports led to. An edit in one function leaves the results of all others as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from tapecheck.interpret.explore.effects import Facts, Index, facts_of
+from tapecheck.source import Source
+from tapecheck.source.modules import Project, Question
+from tapecheck.source.search import Found
+
+MAX_EVENTS = 1_500_000
+"""How many events the tapes of a memory may hold, about 200 bytes each."""
+_ANYTHING = frozenset(("__import__", "eval", "exec", "globals", "import_module", "locals", "vars"))
+"""Names by which a program can come to whatever stands in its file."""
+
+Part = TypeVar("Part")
+
+
+@dataclass(slots=True)
+class _Statement:
+    """A statement of the module: the names it defines and mentions, and its text with its place."""
+
+    names: frozenset[str]
+    text: tuple[int, str]
+
+
+class Reach:
+    """Which statements of a file each start can come to."""
+
+    def __init__(self, source: Source, index: Index) -> None:
+        self._source = source
+        self._index = index
+        self._defined: dict[str, list[_Statement]] = {}
+        self._always: list[_Statement] = []
+        self._main: list[_Statement] = []
+        for statement in source.tree.body:
+            self._add(statement)
+        self._tested = hash(index.tested)
+
+    def _add(self, node: ast.stmt) -> None:
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        text = (first, "\n".join(self._source.lines[first - 1 : node.end_lineno]))
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            # A function that is started finds the module imported, not run.
+            where = self._main if _asks_for_main(node) else self._always
+            where.append(_Statement(frozenset(_mentioned(facts_of((node,)))), text))
+            return
+        names: set[str] = set()
+        if isinstance(node, ast.ClassDef):
+            bodies = [body.facts for body in self._index.classes.get(node.name, {}).values()]
+            for facts in (*bodies, self._index.class_facts.get(node.name, Facts())):
+                names |= _mentioned(facts)
+        else:
+            body = self._index.body_of(node)
+            names |= _mentioned(body.facts if body is not None else facts_of((node,)))
+        self._defined.setdefault(node.name, []).append(_Statement(frozenset(names), text))
+
+    def key(self, start: str | None) -> Hashable:
+        """What the result of a start depends on in its own file; None stands for the module itself."""
+        found: dict[str, None] = {}
+        queue: list[str] = [start] if start is not None else []
+        run = self._always if start is not None else [*self._always, *self._main]
+        parts = [statement.text for statement in run]
+        for statement in run:
+            queue.extend(statement.names)
+        for name in queue:
+            if name in found:
+                continue
+            found[name] = None
+            for statement in self._defined.get(name, ()):
+                parts.append(statement.text)
+                queue.extend(statement.names)
+        if not _ANYTHING.isdisjoint(found):
+            return self._source.text
+        # Methods are called by name on what nobody knows: of those that are not reached their effects matter.
+        effects = tuple(
+            sorted(
+                (name, int(self._index.closure(body)))
+                for name in found
+                for body in self._index.methods.get(name, ())
+            )
+        )
+        return (tuple(sorted(parts)), effects, self._tested)
+
+
+def _asks_for_main(node: ast.stmt) -> bool:
+    """Whether a statement is `if __name__ == ...` without an `else`."""
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and isinstance(node.test, ast.Compare)
+        and isinstance(node.test.left, ast.Name)
+        and node.test.left.id == "__name__"
+    )
+
+
+def _mentioned(facts: Facts) -> set[str]:
+    return facts.names | facts.attributes | facts.own
+
+
+@dataclass(slots=True)
+class Kept(Generic[Part]):
+    key: Hashable
+    part: Part
+    events: int
+    imports: dict[Question, Found | None] = field(default_factory=dict)
+    texts: dict[str, str | None] = field(default_factory=dict)
+
+    def holds(self, project: Project) -> bool:
+        """Whether the imports lead to the same files as they did, and these say the same."""
+        if any(project.ask(question) != found for question, found in self.imports.items()):
+            return False
+        return all(_text(project, path) == text for path, text in self.texts.items())
+
+
+def _text(project: Project, path: str) -> str | None:
+    source = project.source(path)
+    return source.text if source is not None else None
+
+
+def kept(key: Hashable, part: Part, events: int, project: Project) -> Kept[Part]:
+    """A result with what it was worked out from."""
+    return Kept(key, part, events, dict(project.asked), {path: _text(project, path) for path in project.read})
+
+
+class Memory(Generic[Part]):
+    """Results by file and start, the ones used last; safe for several threads."""
+
+    def __init__(self, most_events: int = MAX_EVENTS) -> None:
+        self._most = most_events
+        self._events = 0
+        self._kept: OrderedDict[tuple[str, str | None, Hashable], Kept[Part]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, path: str, start: str | None, asked: Hashable, key: Hashable, project: Project) -> Part | None:
+        """The result kept for a start under this key, None where something it was worked out from has changed."""
+        place = (path, start, asked)
+        with self._lock:
+            known = self._kept.get(place)
+            if known is None or known.key != key:
+                return None
+            self._kept.move_to_end(place)
+        return known.part if known.holds(project) else None
+
+    def keep(self, path: str, start: str | None, asked: Hashable, kept: Kept[Part]) -> None:
+        """Keep a result in the place of the last one of that start; the oldest of all give way."""
+        place = (path, start, asked)
+        with self._lock:
+            before = self._kept.pop(place, None)
+            self._events += kept.events - (before.events if before is not None else 0)
+            self._kept[place] = kept
+            while self._events > self._most and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._events -= oldest.events
+
