@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from tapecheck.interpret import Interpretation, Memory, Part, interpret
+from tapecheck.interpret import Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
 from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
-from tapecheck.tape import Tape
+from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step, Tape
 
 UNUSED = "unused-ignore"
 """The code under which comments are reported that switch nothing off."""
@@ -70,6 +73,64 @@ def limits_of(report: Report) -> list[Limit]:
     return found
 
 
+class Verdicts:
+    """The findings over groups of tapes, the last ones; the tapes are kept, so that their ids stay their own."""
+
+    def __init__(self, most: int = 2_000) -> None:
+        self._most = most
+        self._kept: OrderedDict[Hashable, tuple[list[Tape], list[Finding]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> list[Finding] | None:
+        """Return what was found over the tapes of these ids, None where they were not judged yet."""
+        with self._lock:
+            known = self._kept.get(key)
+            return known[1] if known is not None else None
+
+    def put(self, key: Hashable, tapes: list[Tape], findings: list[Finding]) -> None:
+        """Keep what was found over some tapes."""
+        with self._lock:
+            self._kept[key] = (tapes, findings)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What checks of the same files may share: what each start of a file found, and what the rules made of it."""
+
+    starts: Starts[Part] = field(default_factory=Starts)
+    verdicts: Verdicts = field(default_factory=Verdicts)
+
+
+_JUDGED = (Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step)
+
+
+def together(groups: Iterable[list[Tape]]) -> list[list[Tape]]:
+    """Return the tapes that have to be judged in one: those of one start, and of starts that come to the same lines."""
+    found: list[tuple[set[tuple[str, int]], list[Tape]]] = []
+    for tapes in groups:
+        if not tapes:
+            continue
+        places = {
+            (event.at.span.file, event.at.span.line)
+            for tape in tapes
+            for way in (tape, *tape.beyond)
+            for event in way.events
+            if isinstance(event, _JUDGED)
+        }
+        mine: list[Tape] = list(tapes)
+        others = []
+        for known, before in found:
+            if known.isdisjoint(places):
+                others.append((known, before))
+            else:
+                places |= known
+                mine = before + mine
+        found = [*others, (places, mine)]
+    return [tapes for _, tapes in found]
+
+
 def check(
     source: Source,
     *,
@@ -77,7 +138,7 @@ def check(
     ignore: Collection[str] = (),
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
-    memory: Memory[Part] | None = None,
+    memory: Memory | None = None,
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
@@ -96,10 +157,21 @@ def check(
         return resting_on(judge([tape], select=wanted, ignore=ignored))
 
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)))
+    starts = memory.starts if memory is not None else None
     interpretation = interpret(
-        source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=memory
+        source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts
     )
-    findings = judge(interpretation.tapes, select=wanted, ignore=ignored)
+    findings = []
+    for tapes in together(interpretation.groups):
+        key = (asked, tuple(map(id, tapes)))
+        known = memory.verdicts.get(key) if memory is not None else None
+        if known is None:
+            known = judge(tapes, select=wanted, ignore=ignored)
+            if memory is not None:
+                memory.verdicts.put(key, tapes, known)
+        # Whoever shows a finding may give it another severity, or the evidence of a run.
+        findings += [copy.copy(finding) for finding in known]
+    findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]

@@ -62,7 +62,8 @@ def fixes_for(
 
         from tapecheck import check as checking
 
-        check = partial(checking.check, cancelled=cancelled)
+        # The edits of a fix leave most of a file as it was.
+        check = partial(checking.check, cancelled=cancelled, memory=checking.Memory())
     long = sum(len(tape.events) for tape in report.interpretation.tapes) > LONG
     verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES)
     context = Context(report, finding, Code(report.source))

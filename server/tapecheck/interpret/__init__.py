@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tapecheck.interpret.explore.memory import Memory
+from tapecheck.interpret.explore.memory import Starts
 from tapecheck.interpret.explore.paths import Interpretation, Part, interpret
 from tapecheck.interpret.world import Cancelled
 
-__all__ = ["Cancelled", "Interpretation", "Memory", "Part", "interpret"]
+__all__ = ["Cancelled", "Interpretation", "Part", "Starts", "interpret"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -379,7 +380,7 @@ class Session:
         if self._check is None:
             from tapecheck import check as checking
 
-            self._check = checking.check
+            self._check = partial(checking.check, memory=checking.Memory())
         check, select, ignore = self._check, settings.select, settings.ignore
         if open_files:
             return check(source, select=select, ignore=ignore, cancelled=cancelled, open_files=open_files)

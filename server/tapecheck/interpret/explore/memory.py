@@ -134,8 +134,8 @@ def kept(key: Hashable, part: Part, events: int, project: Project) -> Kept[Part]
     return Kept(key, part, events, dict(project.asked), {path: _text(project, path) for path in project.read})
 
 
-class Memory(Generic[Part]):
-    """Results by file and start, the ones used last; safe for several threads."""
+class Starts(Generic[Part]):
+    """Results by file and start, those used last; safe for several threads."""
 
     def __init__(self, most_events: int = MAX_EVENTS) -> None:
         self._most = most_events

@@ -18,7 +18,7 @@ from typing import Literal
 
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
-from tapecheck.interpret.explore.memory import Memory, Reach, kept
+from tapecheck.interpret.explore.memory import Reach, Starts, kept
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
 from tapecheck.interpret.library import frameworks
 from tapecheck.interpret.machine import Machine
@@ -168,7 +168,7 @@ def interpret(
     open_files: Mapping[str, Source] | None = None,
     ask: Ask | None = None,
     asked: Hashable = None,
-    memory: Memory[Part] | None = None,
+    memory: Starts[Part] | None = None,
 ) -> Interpretation:
     """Dry-run a file.
 

@@ -1,0 +1,150 @@
+"""Checks that share a memory find what checks without one find, and run only what an edit can have changed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import Memory, Report, check
+from tapecheck.interpret.explore import paths
+from tapecheck.source import from_text
+
+PROGRAMS = sorted((Path(__file__).parent / "cases" / "programs").glob("*.py"))
+LIBRARY = """import torch
+from torch import nn
+
+LIMIT = 3
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.losses = []
+
+    def fit(self, batches):
+        for batch in batches:
+            loss = self.model(batch).sum()
+            loss.backward()
+            self.losses.append(loss)
+
+
+def twice(model: nn.Module, batch):
+    loss = helper(model, batch)
+    loss.backward()
+    loss.backward()
+
+
+def helper(model, batch):
+    return model(batch).pow(2).mean()
+
+
+def other(model, batch):
+    weight = torch.zeros(3, requires_grad=True)
+    (weight * batch).sum().backward()
+
+
+if __name__ == "__main__":
+    twice(nn.Linear(2, 1), torch.ones(3, 2))
+"""
+
+
+def shown(report: Report) -> list[tuple[object, ...]]:
+    found = [*report.findings, *report.suppressed, *report.elsewhere]
+    return [(one.code, one.span, one.certain, one.severity, one.message, one.labels) for one in found]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The starts that were explored, not remembered."""
+    names: list[str] = []
+    explore = paths._part
+
+    def spy(source, project, entry, *rest):  # type: ignore[no-untyped-def]
+        names.append(entry.name if entry is not None else "")
+        return explore(source, project, entry, *rest)
+
+    monkeypatch.setattr(paths, "_part", spy)
+    return names
+
+
+def test_the_same_text_runs_nothing_again(started: list[str]) -> None:
+    memory = Memory()
+    first = check(from_text(LIBRARY, "library.py"), memory=memory)
+    assert "" in started and "Trainer.fit" in started and "other" in started
+    started.clear()
+    again = check(from_text(LIBRARY, "library.py"), memory=memory)
+    assert started == []
+    assert shown(again) == shown(first) and shown(first)
+    assert len(again.interpretation.tapes) == len(first.interpretation.tapes)
+
+
+@pytest.mark.parametrize(
+    "before, after, expected",
+    [
+        ("weight * batch", "weight / batch", {"other"}),
+        ("self.losses.append(loss)", "self.losses.append(loss.item())", {"Trainer.fit"}),
+        # The module calls `twice`, and `twice` calls `helper`.
+        (".pow(2)", ".pow(3)", {""}),
+        ("LIMIT = 3", "LIMIT = 4", {"", "Trainer.fit", "other"}),
+    ],
+)
+def test_an_edit_runs_only_the_starts_that_can_reach_it(
+    started: list[str], before: str, after: str, expected: set[str]
+) -> None:
+    memory = Memory()
+    check(from_text(LIBRARY, "library.py"), memory=memory)
+    started.clear()
+    edited = LIBRARY.replace(before, after)
+    report = check(from_text(edited, "library.py"), memory=memory)
+    assert set(started) == expected
+    assert shown(report) == shown(check(from_text(edited, "library.py")))
+
+
+def test_other_rules_and_other_files_share_nothing(started: list[str]) -> None:
+    memory = Memory()
+    check(from_text(LIBRARY, "library.py"), memory=memory)
+    started.clear()
+    check(from_text(LIBRARY, "other.py"), memory=memory)
+    assert started
+    started.clear()
+    report = check(from_text(LIBRARY, "library.py"), select=["TAPE201"], memory=memory)
+    assert started and {finding.code for finding in report.findings} == {"TAPE201"}
+
+
+def test_an_imported_file_that_changes_is_read_again(tmp_path: Path, started: list[str]) -> None:
+    helper, main = tmp_path / "helper.py", tmp_path / "main.py"
+    helper.write_text("def step(loss):\n    loss.backward(retain_graph=False)\n")
+    main.write_text(
+        "import torch\nfrom helper import step\nw = torch.ones(2, requires_grad=True)\n"
+        "loss = (w * w).sum()\nstep(loss)\nloss.backward()\n"
+    )
+    memory = Memory()
+    assert [one.code for one in check(from_text(main.read_text(), str(main)), memory=memory).findings] == ["TAPE101"]
+    helper.write_text("def step(loss):\n    loss.backward(retain_graph=True )\n")
+    assert check(from_text(main.read_text(), str(main)), memory=memory).findings == []
+    helper.unlink()
+    started.clear()
+    check(from_text(main.read_text(), str(main)), memory=memory)
+    assert started
+
+
+def test_whatever_is_edited_the_findings_are_those_of_a_fresh_check() -> None:
+    choose = random.Random(20261122)
+    for path in choose.sample(PROGRAMS, 12):
+        memory = Memory()
+        lines = path.read_text().split("\n")
+        for _ in range(5):
+            edited = list(lines)
+            at = choose.randrange(len(edited))
+            change = choose.choice(("drop", "copy", "blank"))
+            if change == "drop":
+                del edited[at]
+            else:
+                edited.insert(at, edited[at] if change == "copy" else "")
+            text = "\n".join(edited)
+            with_memory = check(from_text(text, path.name), memory=memory)
+            fresh = check(from_text(text, path.name))
+            assert shown(with_memory) == shown(fresh), f"{path.name}, line {at + 1}: {change}"
+            lines = edited
