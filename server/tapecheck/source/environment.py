@@ -20,6 +20,7 @@ from urllib.request import url2pathname
 
 from tapecheck.source.disk import read_regular
 from tapecheck.source.folders import Listing, View
+from tapecheck.source.parsing import parse
 
 _MOST_TEXT = 250_000
 _MOST_PROJECTS = 200
@@ -220,7 +221,7 @@ def _read_finder(text: str | None, found: Environment) -> None:
     if text is None or "MAPPING" not in text:
         return
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in tree.body:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from tapecheck.source.parsing import parse
+
 TOO_DEEP = "nested too deeply to be parsed"
 
 _LEAST, _MOST = 20, 200
@@ -318,7 +320,7 @@ def _width(indent: str) -> int:
 def _parse(lines: Sequence[str]) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse("\n".join(lines), type_comments=False)
+        return parse("\n".join(lines))
 
 
 def _check_future_imports(tree: ast.Module) -> None:

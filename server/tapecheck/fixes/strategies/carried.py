@@ -10,6 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
+from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward
 
 _AFTER_BACKWARD = frozenset({
@@ -248,7 +249,7 @@ def detaching(text: str, shape: str) -> str:
 
 def detached(text: str, shape: str) -> str:
     """Return the expression for a detached value of that shape."""
-    name = "part" if root_name(ast.parse(text, mode="eval").body) != "part" else "item"
+    name = "part" if root_name(parse_expression(text)) != "part" else "item"
     if shape == "tuple":
         return f"tuple({name}.detach() for {name} in {text})"
     if shape == "list":
@@ -347,7 +348,7 @@ def detach_value(code: Code, store: ast.stmt, text: str) -> list[Change]:
 
 
 def _detach_element(text: str) -> str | None:
-    node = ast.parse(f"({text})", mode="eval").body
+    node = parse_expression(f"({text})")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("detach", "item"):
         return None
     if isinstance(node, ast.Constant):

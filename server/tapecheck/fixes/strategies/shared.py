@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, dotted, root_name, targets, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Collision, frames, reads
 from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Backward, GradientCleared, Node, Span, Step
 
 _MOST_STATEMENTS = 6
@@ -183,7 +184,7 @@ def _with_loss(code: Code, call: ast.Call, loss: ast.expr | None, summed: str) -
 
 
 def _operand(text: str) -> str:
-    node = ast.parse(f"({text}\n)", mode="eval").body
+    node = parse_expression(f"({text}\n)")
     return f"({text})" if isinstance(node, (ast.IfExp, ast.Lambda, ast.BoolOp, ast.Compare, ast.NamedExpr)) else text
 
 

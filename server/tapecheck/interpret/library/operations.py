@@ -28,6 +28,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
+from tapecheck.source.parsing import parse_expression
 from tapecheck.tape import Fact, Raised, Saved, both, either
 from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
@@ -573,7 +574,7 @@ def _structured(outputs: str, output: Callable[[int], Tensor]) -> Value:
             return tuple(build(part) for part in shape.elts)
         return output(next(numbers)) if isinstance(shape, ast.Name) and shape.id == "tensor" else None
 
-    return build(ast.parse(outputs, mode="eval").body)
+    return build(parse_expression(outputs))
 
 
 def alias(torch: Torch, tensor: Tensor) -> Tensor:
