@@ -48,6 +48,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     concrete,
+    copied,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.interpret.world import cuts_of
@@ -252,10 +253,8 @@ def make_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Dict({}, born=m.world.clock)
     first = args[0] if args else None
     if isinstance(first, Dict):
-        # A copy: what it holds was stored where the original stored it.
         result.items.update(first.items)
-        result.stores.update(first.stores)
-        result.stamps.update(first.stamps)
+        result.slots = copied(first.slots)
         result.more = first.more
     dict_update(m, result, [] if isinstance(first, Dict) else args[:1], kwargs, node)
     return result

@@ -38,6 +38,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    copied,
 )
 from tapecheck.interpret.world import World
 
@@ -211,7 +212,7 @@ class Libraries:
             memo[id(value)] = result
             result.items.extend(self.deep_copy(item, node, memo) for item in value.items)
         elif isinstance(value, Dict):
-            result = Dict({}, value.more, value.factory, dict(value.stores), dict(value.stamps), born=self.world.clock)
+            result = Dict({}, value.more, value.factory, copied(value.slots), born=self.world.clock)
             memo[id(value)] = result
             result.items.update({key: self.deep_copy(item, node, memo) for key, item in value.items.items()})
         elif isinstance(value, Record):
@@ -230,7 +231,7 @@ class Libraries:
             result.hooks = list(value.hooks)
             for key, item in value.attrs.items():
                 result.attrs[key] = self.deep_copy(item, node, memo)
-            result.stores, result.stamps = dict(value.stores), dict(value.stamps)
+            result.slots = copied(value.slots)
         elif isinstance(value, Unknown):
             result = Unknown(value.name, None, value.cuts, value.kind)
             result.data = value.data

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Module,
     Native,
     Set,
+    Slot,
     Tensor,
     Unknown,
     Value,
@@ -41,24 +42,28 @@ _MAX_LOADS = 6
 _MAX_BACK = 40
 
 
-def stored(machine: Engine, owner: Any, key: Any, node: ast.AST) -> None:
+def stored(machine: Engine, slots: dict[Any, Slot], key: Any, node: ast.AST) -> None:
     """Remember where and when an attribute or key was stored."""
-    owner.stores[key] = machine.world.site(node)
-    owner.stamps[key] = machine.world.clock
+    slot = slots.get(key)
+    if slot is None:
+        slots[key] = Slot(machine.world.site(node), machine.world.clock)
+    else:
+        slot.at = machine.world.site(node)
+        slot.clock = machine.world.clock
 
 
-def restored(machine: Engine, owner: Any, key: Any, before: Value, value: Value) -> bool:
+def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
     """Whether a store only goes on from a store of the same iteration: `x = x + step` and then `x = x.clamp()`.
 
     The line that joined the old graph to the new one is then the one that carries.
     """
-    if owner.stamps.get(key) != machine.world.clock or key not in owner.stores:
+    if slot.clock != machine.world.clock:
         return False
     if not isinstance(before, (Tensor, Unknown)) or not isinstance(value, (Tensor, Unknown)):
         return False
     if before.node is None or value.node is None or before.oldest is None:
         return False
-    if owner.stores[key].iteration != machine.world.iteration:
+    if slot.at.iteration != machine.world.iteration:
         return False
     queue = [value.node]
     for number in queue:
@@ -70,11 +75,13 @@ def restored(machine: Engine, owner: Any, key: Any, before: Value, value: Value)
     return False
 
 
-def loaded(machine: Engine, owner: Any, key: Any) -> None:
+def loaded(machine: Engine, slot: Slot) -> None:
     """Remember that a value stored in an earlier iteration was read in this one."""
-    loads = owner.carried.setdefault(key, [])
-    entry = (machine.world.clock, owner.stamps[key])
-    if not loads or loads[-1] != entry:
+    entry = (machine.world.clock, slot.clock)
+    loads = slot.loads
+    if loads is None:
+        slot.loads = [entry]
+    elif loads[-1] != entry:
         loads.append(entry)
         del loads[:-_MAX_LOADS]
 
@@ -144,17 +151,17 @@ class _Scan:
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
                 tensors = tensors_in(value)
                 if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
-                    self.hold(owner.stores.get(key), path, tensors, self.bound_of(value))
+                    self.hold(_place(owner, key), path, tensors, self.bound_of(value))
             elif isinstance(value, (List, Set)):
                 self.container(value, path, owner, key)
             elif isinstance(value, Dict):
                 self.mapping(value, path)
             return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
-        if isinstance(value, Instance) and _linked(value) and owner.stamps.get(key, -1) >= self.clock:
+        if isinstance(value, Instance) and _linked(value) and _stamp(owner, key) >= self.clock:
             # A list of linked objects grows at its end: the name refers to one object more in each iteration.
             tensors = tensors_in(value)
             if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
-                self.hold(owner.stores.get(key), path, tensors)
+                self.hold(_place(owner, key), path, tensors)
                 return False
         return self.object(value, path)
 
@@ -175,7 +182,7 @@ class _Scan:
         self.seen.add(id(value))
         tensors = tensors_in(value, into_objects=False)
         if any(self.reaches_back(tensor) for tensor in tensors):
-            at = getattr(value, "stored_at", None) or owner.stores.get(key)
+            at = getattr(value, "stored_at", None) or _place(owner, key)
             self.hold(at, path, tensors, self.bound_of(value))
         for index, item in enumerate(value.items):
             kind = type(item)
@@ -197,12 +204,12 @@ class _Scan:
         for key, item in list(value.items.items()):
             name = f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[...]"
             if isinstance(item, (Tensor, Unknown)):
-                if value.stamps.get(key, -1) < self.clock or key not in value.rewritten:
+                if _stamp(value, key) < self.clock or key not in value.rewritten:
                     if item.node is not None and not is_leaf(item):
                         kept.append(item)
-                        last = value.stores.get(key) or last
+                        last = _place(value, key) or last
                 elif self.reaches_back(item) and self.read_across(value, key):
-                    self.hold(value.stores.get(key), name, [item])
+                    self.hold(_place(value, key), name, [item])
             else:
                 self.entry(item, name, value, key)
         if any(self.reaches_back(item) for item in kept):
@@ -280,10 +287,10 @@ class _Scan:
     def numbered(self, value: Instance, path: str) -> None:
         """The attributes of an object whose names the program works out: `setattr(log, f"loss_{step}", loss)`."""
         numbered = value.numbered or ()
-        names = [name for name in value.attrs if name in numbered and name in value.stores]
+        names = [name for name in value.attrs if name in numbered and name in value.slots]
         tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]
         if len(names) > 1 and any(map(self.reaches_back, tensors)):
-            self.hold(value.stores[names[-1]], path, tensors)
+            self.hold(value.slots[names[-1]].at, path, tensors)
 
     def defaults(self, function: Function) -> bool:
         """Look into what a function's parameters have as defaults; answers whether no graph can be there."""
@@ -307,13 +314,14 @@ class _Scan:
 
     def read_across(self, owner: Any, key: Any) -> bool:
         """Whether this iteration read what an earlier one stored there."""
-        if owner.stamps.get(key, -1) < self.clock:
-            return bool(owner.stamps)
-        return any(at >= self.clock > stamp for at, stamp in owner.carried.get(key, ()))
+        slot: Slot | None = owner.slots.get(key)
+        if slot is None or slot.clock < self.clock:
+            return bool(owner.slots)
+        return any(at >= self.clock > stamp for at, stamp in slot.loads or ())
 
     def changed_there(self, value: Tensor | Unknown, owner: Any) -> bool:
         """Whether this iteration changed a module's parameter or buffer in place, which nothing ever stores anew."""
-        if not isinstance(value, Tensor) or value.changed is None or (owner.stamps and not value.parameter):
+        if not isinstance(value, Tensor) or value.changed is None or (owner.slots and not value.parameter):
             return False
         return value.changed[0] >= self.clock
 
@@ -337,23 +345,34 @@ def _recorded(value: Instance) -> list[Value]:
     return [
         item
         for name, item in value.attrs.items()
-        if value.born >= 0 and value.stamps.get(name) == value.born and isinstance(item, (Tensor, Unknown, tuple))
+        if value.born >= 0 and _stamp(value, name) == value.born and isinstance(item, (Tensor, Unknown, tuple))
     ]
 
 
 def _carrying(value: Tensor | Unknown, owner: Any, key: Any) -> Site | None:
     """Where a kept graph came to be kept: where the tensor was stored, or written into since."""
     changed = value.changed if isinstance(value, Tensor) else None
-    if changed is not None and changed[0] > owner.stamps.get(key, -1):
+    if changed is not None and changed[0] > _stamp(owner, key):
         return changed[1]
-    site: Site | None = owner.stores.get(key)
-    return site
+    return _place(owner, key)
+
+
+def _place(owner: Any, key: Any) -> Site | None:
+    """Where a name, attribute or key was stored."""
+    slot: Slot | None = owner.slots.get(key)
+    return None if slot is None else slot.at
+
+
+def _stamp(owner: Any, key: Any) -> int:
+    """When it was."""
+    slot: Slot | None = owner.slots.get(key)
+    return -1 if slot is None else slot.clock
 
 
 class _NoStore:
-    stores: dict[Any, Site] = {}
-    stamps: dict[Any, int] = {}
-    carried: dict[Any, list[tuple[int, int]]] = {}
+    """What holds values without a name of their own: elements, closures, defaults."""
+
+    slots: dict[Any, Slot] = {}
 
 
 _INERT: tuple[type, ...] = tuple(INERT)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import constants, syntax, windows
+from tapecheck.interpret.objects import carry, constants, syntax, windows
 from tapecheck.interpret.objects.equality import hashable, unkey, unsure_keys
 from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
@@ -273,10 +273,9 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
     if isinstance(owner, Dict):
         key = hashable(index)
         if key in owner.items:
-            if owner.stamps.get(key, machine.world.clock) < machine.world.clock:
-                from tapecheck.interpret.objects import carry
-
-                carry.loaded(machine, owner, key)
+            slot = owner.slots.get(key)
+            if slot is not None and slot.clock < machine.world.clock:
+                carry.loaded(machine, slot)
             return owner.items[key]
         if same_key(machine, owner, index, node):
             return get_item(machine, owner, index, node)
@@ -346,8 +345,7 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
             rotates(machine, None, value)
         owner.items[key] = value
         if not isinstance(value, CONSTANTS):
-            owner.stores[key] = machine.world.site(node)
-            owner.stamps[key] = machine.world.clock
+            carry.stored(machine, owner.slots, key, node)
     elif isinstance(owner, Unknown):
         if owner.items is None:
             owner.items = {}
@@ -371,14 +369,12 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
         return False
     now = machine.world.iteration
     for other in reversed(owner.items):
-        at = owner.stores.get(other)
-        if at is None or not (_unsure(key) or _unsure(other)):
+        slot = owner.slots.get(other)
+        if slot is None or not (_unsure(key) or _unsure(other)):
             continue
-        before = at.iteration
+        before = slot.at.iteration
         if before == now or (len(now) > 1 and before[: len(now) - 1] == now[:-1]):
             continue
-        from tapecheck.interpret.objects import carry
-
         if carry.tensors_in(owner.items[other]):
             break
     else:
@@ -394,10 +390,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     entries = [(key if one == other else one, value) for one, value in owner.items.items()]
     owner.items.clear()
     owner.items.update(entries)
-    tables: list[dict[Any, Any]] = [owner.stores, owner.stamps, owner.carried]
-    for table in tables:
-        if other in table:
-            table[key] = table.pop(other)
+    owner.slots[key] = owner.slots.pop(other)
     owner.rewritten.add(key)
     return True
 

@@ -48,6 +48,7 @@ from tapecheck.interpret.values import (
     Value,
     View,
     concrete,
+    copied,
 )
 
 
@@ -309,7 +310,7 @@ def _dict_pop(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 
 def _dict_copy(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Dict(
-        dict(owner.items), owner.more, owner.factory, dict(owner.stores), dict(owner.stamps), born=m.world.clock,
+        dict(owner.items), owner.more, owner.factory, copied(owner.slots), born=m.world.clock,
         kind=owner.kind,
     )  # fmt: skip
 

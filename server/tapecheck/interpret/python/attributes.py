@@ -73,8 +73,9 @@ def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Va
 def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AST) -> Value:
     attrs = owner.attrs
     if name in attrs:
-        if name in owner.stamps and owner.stamps[name] < machine.world.clock:
-            carry.loaded(machine, owner, name)
+        slot = owner.slots.get(name)
+        if slot is not None and slot.clock < machine.world.clock:
+            carry.loaded(machine, slot)
         return attrs[name]
     if name == "__dict__":
         return Dict(attrs)
@@ -121,8 +122,9 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
     for candidate in cls.mro():
         if name in candidate.namespace:
             value = candidate.namespace[name]
-            if name in candidate.stamps and candidate.stamps[name] < machine.world.clock:
-                carry.loaded(machine, candidate, name)
+            slot = candidate.slots.get(name)
+            if slot is not None and slot.clock < machine.world.clock:
+                carry.loaded(machine, slot)
             return bind(machine, value, receiver, node)
     if name in ("__name__", "__qualname__"):
         return cls.name

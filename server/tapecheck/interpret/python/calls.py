@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import equality, exceptions, records, syntax
+from tapecheck.interpret.objects import carry, equality, exceptions, records, syntax
 from tapecheck.interpret.python import flow, functions
 from tapecheck.interpret.values import (
     Args,
@@ -77,8 +77,7 @@ def call_cached(machine: Engine, function: Wrapped, args: Args, kwargs: Kwargs, 
     result = call(machine, function.function, args, kwargs, node)
     if function.bound != 0:
         memory.items[key] = result
-        memory.stores[key] = machine.world.site(node)
-        memory.stamps[key] = machine.world.clock
+        carry.stored(machine, memory.slots, key, node)
         if function.bound is not None and len(memory.items) > max(function.bound, 0):
             del memory.items[next(iter(memory.items))]
     return result

@@ -41,8 +41,7 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
     for _ in trained(machine, _rounds(machine, node.generators, inner, extent, False), node, result, extent):
         key = equality.hashable(machine.eval(node.key, inner))
         result.items[key] = machine.eval(node.value, inner)
-        result.stores[key] = machine.world.site(node.value)
-        result.stamps[key] = machine.world.clock
+        carry.stored(machine, result.slots, key, node.value)
     result.more = not extent.whole
     return result
 

@@ -50,8 +50,9 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
     while scope is not None:
         if name in scope.vars:
             value = scope.vars[name]
-            if name in scope.stamps and scope.stamps[name] < machine.world.clock:
-                carry.loaded(machine, scope, name)
+            slot = scope.slots.get(name)
+            if slot is not None and slot.clock < machine.world.clock:
+                carry.loaded(machine, slot)
             return value
         scope = scope.parent
     builtins = machine.library.builtins
@@ -306,8 +307,7 @@ def _dict(machine: Engine, node: ast.Dict, env: Env) -> Value:
         key = equality.hashable(machine.eval(key_node, env))
         result.items[key] = value
         if isinstance(value, HOLDERS):
-            result.stores[key] = machine.world.site(value_node)
-            result.stamps[key] = machine.world.clock
+            carry.stored(machine, result.slots, key, value_node)
     return result
 
 

@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     List,
     Native,
     Signal,
+    Slot,
     Tensor,
     Unknown,
     Value,
@@ -98,5 +99,4 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
             if site is None:
                 site = machine.world.site(node) if machine.world.frames else None
             if site is not None:
-                env.stores[name] = site
-                env.stamps[name] = machine.world.clock
+                env.slots[name] = Slot(site, machine.world.clock)

@@ -18,6 +18,7 @@ from tapecheck.interpret.values import (
     List,
     Module,
     Signal,
+    Slot,
     Tensor,
     Unknown,
     Value,
@@ -77,9 +78,13 @@ def store_name(
     before = home.vars.get(name)
     home.vars[name] = value
     if isinstance(value, HOLDERS):
-        if not carry.restored(machine, home, name, before, value):
-            home.stores[name] = machine.world.site(statement)
-        home.stamps[name] = machine.world.clock
+        slot = home.slots.get(name)
+        if slot is None:
+            home.slots[name] = Slot(machine.world.site(statement), machine.world.clock)
+        else:
+            if not carry.restored(machine, slot, before, value):
+                slot.at = machine.world.site(statement)
+            slot.clock = machine.world.clock
         if type(value) is Instance and value.module:
             machine.library.name_parameters(value, name)
         elif isinstance(value, Tensor):
@@ -118,7 +123,7 @@ def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: 
         owner.plain = None
         machine.world.kept += 1
         if isinstance(value, HOLDERS):
-            carry.stored(machine, owner, name, node)
+            carry.stored(machine, owner.slots, name, node)
     elif isinstance(owner, Tensor):
         machine.library.set_tensor_attribute(owner, name, value, node)
     elif isinstance(owner, Module):
@@ -147,7 +152,7 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
             machine.wrong("TypeError", node)
     owner.attrs[name] = value
     if isinstance(value, HOLDERS):
-        carry.stored(machine, owner, name, node)
+        carry.stored(machine, owner.slots, name, node)
         name_parameter(machine, owner, name, value)
 
 

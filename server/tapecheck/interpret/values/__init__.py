@@ -32,6 +32,7 @@ from tapecheck.interpret.values.kinds import (
     Run,
     Set,
     Signal,
+    Slot,
     Storage,
     Stream,
     Super,
@@ -41,12 +42,13 @@ from tapecheck.interpret.values.kinds import (
     View,
     Wrapped,
     concrete,
+    copied,
     unwrapped,
 )  # fmt: skip
 
 __all__ = [
     "CONSTANTS", "COUNTED", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context", "Dict", "Env", "Extent",
     "Field", "Function", "Generator", "Instance", "Kind", "Kwargs", "Layer", "Lib", "List", "Module", "Native", "Queue",
-    "Range", "Record", "Run", "Set", "Signal", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value", "View",
-    "Wrapped", "concrete", "unwrapped",
+    "Range", "Record", "Run", "Set", "Signal", "Slot", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value",
+    "View", "Wrapped", "concrete", "copied", "unwrapped",
 ]  # fmt: skip

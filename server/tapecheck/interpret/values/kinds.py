@@ -222,6 +222,26 @@ class Unknown:
         return f"<unknown {self.name}>"
 
 
+class Slot:
+    """A variable, attribute or item that holds more than a constant: where and when it was last stored.
+
+    `clock` is that of the iteration that stored it; `loads` are the clocks of the last iterations that read what an
+    earlier one had stored, each with the clock of that store.
+    """
+
+    __slots__ = ("at", "clock", "loads")
+
+    def __init__(self, at: Site, clock: int) -> None:
+        self.at = at
+        self.clock = clock
+        self.loads: list[tuple[int, int]] | None = None
+
+
+def copied(slots: dict[Any, Slot]) -> dict[Any, Slot]:
+    """Return the slots of a copy: what it holds was stored where the original stored it."""
+    return {key: Slot(slot.at, slot.clock) for key, slot in slots.items()}
+
+
 @dataclass(eq=False, slots=True)
 class List:
     """A list or deque; `more` says that it may hold further elements nobody knows."""
@@ -244,15 +264,13 @@ class List:
 class Dict:
     """A dict; `more` says that it may hold further keys. `factory` is a defaultdict's.
 
-    `stamps` holds the clock of the last store of a key, `rewritten` the keys that were stored more than once.
+    `rewritten` are the keys that were stored more than once.
     """
 
     items: dict[Any, Value]
     more: bool = False
     factory: Value = None
-    stores: dict[Any, Site] = field(default_factory=dict)
-    stamps: dict[Any, int] = field(default_factory=dict)
-    carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    slots: dict[Any, Slot] = field(default_factory=dict)
     born: int = 0
     rewritten: set[Any] = field(default_factory=set)
     kind: str = "dict"
@@ -329,8 +347,8 @@ class Env:
     """A namespace: a module's globals or a function's locals, with the enclosing one."""
 
     __slots__ = (
-        "carried", "cell", "globals", "inner", "module", "names_global", "names_outer", "parent", "sent", "stamps",
-        "starred", "stores", "vars", "watched",
+        "cell", "globals", "inner", "module", "names_global", "names_outer", "parent", "sent", "slots", "starred",
+        "vars", "watched",
     )  # fmt: skip
 
     def __init__(self, parent: Env | None, module_globals: Env | None) -> None:
@@ -339,9 +357,7 @@ class Env:
         self.globals: Env = module_globals if module_globals is not None else self
         self.names_global: set[str] = set()
         self.names_outer: set[str] = set()
-        self.stores: dict[str, Site] = {}
-        self.stamps: dict[str, int] = {}
-        self.carried: dict[Any, list[tuple[int, int]]] = {}
+        self.slots: dict[str, Slot] = {}
         self.sent: dict[ast.AST, Value] | None = None
         """What the yields of a generator function gave, by the yield; None where nothing is a generator's."""
         self.cell: tuple[Class, Value] | None = None
@@ -457,9 +473,7 @@ class Class:
     members: dict[str, Value] | None = None
     order: tuple[Class, ...] | None = None
     library: list[str] | None = None
-    stores: dict[str, Site] = field(default_factory=dict)
-    stamps: dict[str, int] = field(default_factory=dict)
-    carried: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    slots: dict[str, Slot] = field(default_factory=dict)
     quiet: int = -1
     plain: bool | None = None
     """Whether its namespace holds functions, numbers and strings only; None where nobody has looked."""
@@ -547,8 +561,8 @@ class Instance:
     """
 
     __slots__ = (
-        "args", "attrs", "born", "carried", "cls", "hooks", "inner", "layer", "length", "lib", "module", "numbered",
-        "open", "quiet", "raised", "stamps", "state", "stores",
+        "args", "attrs", "born", "cls", "hooks", "inner", "layer", "length", "lib", "module", "numbered", "open",
+        "quiet", "raised", "slots", "state",
     )  # fmt: skip
 
     def __init__(self, cls: Class | None, lib: str = "", module: bool = False, born: int = -1) -> None:
@@ -557,9 +571,7 @@ class Instance:
         self.lib = lib
         self.module = module
         self.attrs: dict[str, Value] = {}
-        self.stores: dict[str, Site] = {}
-        self.stamps: dict[str, int] = {}
-        self.carried: dict[Any, list[tuple[int, int]]] = {}
+        self.slots: dict[str, Slot] = {}
         self.hooks: list[tuple[str, Value]] = []
         self.quiet = -1
         self.layer = Layer() if module else None
