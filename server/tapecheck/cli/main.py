@@ -107,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 
     check = verbs.add_parser(
         "check",
+        usage="tapecheck check [OPTIONS] FILE_OR_DIR...",
         help="check files without executing them",
         description="Check Python files and folders. Nothing of them is imported or executed.",
         epilog=_EXIT,
@@ -115,37 +116,42 @@ def _parser() -> argparse.ArgumentParser:
     what = "what to check: scripts, notebooks, recorded tapes, folders (- is standard input)"
     check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=what)
     _add_common(check)
-    check.add_argument("--fix", action="store_true", help="make the safe fixes, one after the other, each verified")
-    check.add_argument(
-        "--unsafe-fixes", action="store_true", help="with --fix or --diff: fixes that change what is learned, too"
-    )
-    check.add_argument("--diff", action="store_true", help="print what --fix would change as a patch, write nothing")
-    check.add_argument(
-        "--add-ignore", action="store_true", help="add a comment that switches off each finding, as of today"
-    )
-    check.add_argument("--baseline", metavar="FILE", help="leave out the findings that FILE has")
-    check.add_argument("--write-baseline", metavar="FILE", help="write the findings of today to FILE")
-    check.add_argument(
-        "--stdin-filename", default="-", metavar="NAME", help="the name of what - reads, for the report"
-    )
-    check.add_argument("--show-files", action="store_true", help="list the files that would be checked")
-    check.add_argument(
-        "--shard", type=_shard, metavar="I/N", help="check every Nth file, beginning with the Ith: for N jobs in CI"
-    )
     check.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl+C")
-    files = check.add_argument_group("which files", "Patterns are those of .gitignore files.")
-    files.add_argument("--exclude", action="extend", type=_names, metavar="PATTERNS",
-                       help="what to leave out of folders, in the place of the default")  # fmt: skip
-    files.add_argument("--extend-exclude", action="extend", type=_names, default=[], metavar="PATTERNS",
-                       help="what to leave out of folders, too")  # fmt: skip
-    files.add_argument("--respect-gitignore", action=argparse.BooleanOptionalAction, default=None,
-                       help="leave out what .gitignore files name (default: yes)")  # fmt: skip
-    files.add_argument("--force-exclude", action=argparse.BooleanOptionalAction, default=None,
-                       help="leave out excluded files even where they are named (default: no)")  # fmt: skip
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: as many as cores)")
+    edits = check.add_argument_group("fixes and comments")
+    edits.add_argument("--fix", action="store_true", help="make the safe fixes, one after the other, each verified")
+    edits.add_argument("--unsafe-fixes", action="store_true", help="make those that change what is learned, too")
+    edits.add_argument("--diff", action="store_true", help="print what --fix would change as a patch, write nothing")
+    edits.add_argument("--add-ignore", action="store_true", help="add a comment that switches off each finding")
+    known = check.add_argument_group("baselines")
+    known.add_argument("--baseline", metavar="FILE", help="leave out the findings that FILE has")
+    known.add_argument("--write-baseline", metavar="FILE", help="write the findings of now to FILE")
+    files = check.add_argument_group("files", "PATTERNS are comma-separated patterns as in .gitignore files.")
+    files.add_argument(
+        "--exclude", action="extend", type=_names, metavar="PATTERNS",
+        help="leave these out of folders, in the place of the default",
+    )  # fmt: skip
+    files.add_argument(
+        "--extend-exclude", action="extend", type=_names, default=[], metavar="PATTERNS",
+        help="leave these out of folders, too",
+    )  # fmt: skip
+    files.add_argument(
+        "--respect-gitignore", action=argparse.BooleanOptionalAction, default=None,
+        help="leave out what .gitignore files name (default: yes)",
+    )  # fmt: skip
+    files.add_argument(
+        "--force-exclude", action=argparse.BooleanOptionalAction, default=None,
+        help="leave out excluded files even where they are named (default: no)",
+    )  # fmt: skip
+    files.add_argument("--show-files", action="store_true", help="list the files that would be checked")
+    files.add_argument("--shard", type=_shard, metavar="I/N", help="check every Nth file, beginning with the Ith")
+    files.add_argument(
+        "--stdin-filename", default="-", metavar="NAME", help="the name that the report gives standard input"
+    )
 
     run = verbs.add_parser(
         "run",
+        usage="tapecheck run [OPTIONS] SCRIPT [ARGS...]\n       tapecheck run [OPTIONS] -m MODULE [ARGS...]",
         help="execute a script under the recorder and confirm or refute its findings",
         description="Execute a script under the recorder, with all its effects, as `python SCRIPT` would.",
         epilog=_RUN_EXIT,
@@ -234,33 +240,34 @@ def _parser() -> argparse.ArgumentParser:
 def _add_common(
     parser: argparse.ArgumentParser, formats: tuple[str, ...] = FORMATS, fail_on: str = DEFAULT_LEVEL
 ) -> None:
-    parser.add_argument(
+    report = parser.add_argument_group("report")
+    report.add_argument(
         "--output-format", choices=formats, default="text", metavar="FORMAT",
         help=f"{', '.join(formats[:-1])} or {formats[-1]} (default: text)",
     )  # fmt: skip
-    parser.add_argument("-o", "--output-file", metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--statistics", action="store_true", help="count findings by rule instead of listing them")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print findings and errors only, no summary")
-    parser.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 whatever is found")
-    parser.add_argument(
+    report.add_argument("-o", "--output-file", metavar="FILE", help="write the report to FILE")
+    report.add_argument("--statistics", action="store_true", help="count findings by rule instead of listing them")
+    report.add_argument("-q", "--quiet", action="store_true", help="print findings and errors only, no summary")
+    colours = ("auto", "always", "never")
+    report.add_argument(
+        "--color", choices=colours, default="auto", metavar="WHEN", help="auto, always or never (default: auto)"
+    )
+    report.add_argument(
         "--fail-on", choices=LEVELS, metavar="LEVEL",
         help=f"the least severity that makes the exit status 1: {', '.join(LEVELS)} (default: {fail_on})",
     )  # fmt: skip
-    parser.add_argument(
-        "--select",
-        action="extend",
-        type=_names,
-        metavar="RULES",
+    report.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 whatever is found")
+    rules = parser.add_argument_group("rules and configuration")
+    rules.add_argument(
+        "--select", action="extend", type=_names, metavar="RULES",
         help="comma-separated rule codes, prefixes or names to report (default: all)",
-    )
-    parser.add_argument(
+    )  # fmt: skip
+    rules.add_argument(
         "--ignore", action="extend", type=_names, default=[], metavar="RULES", help="rules not to report"
     )
-    parser.add_argument("--config", metavar="FILE", help="the configuration to use for every file")
-    parser.add_argument("--isolated", action="store_true", help="use no configuration file")
-    parser.add_argument("--no-fixes", dest="fixes", action="store_false", help="do not work out fixes")
-    colours = ("auto", "always", "never")
-    parser.add_argument("--color", choices=colours, default="auto", help="(default: auto)")
+    rules.add_argument("--no-fixes", dest="fixes", action="store_false", help="do not work out fixes")
+    rules.add_argument("--config", metavar="FILE", help="use this configuration for every file")
+    rules.add_argument("--isolated", action="store_true", help="use no configuration file")
 
 
 def _names(text: str) -> list[str]:
