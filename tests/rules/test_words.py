@@ -158,3 +158,4 @@ def test_every_finding_on_every_case_is_worded_well() -> None:
     assert not wrong
     assert seen == {rule.code for rule in ALL}
 
+

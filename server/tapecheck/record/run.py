@@ -216,7 +216,7 @@ def _launched(
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """A file to write that is at `path` once all of it is written, and else leaves there what there was."""
+    """Open a file to write that is at `path` once all of it is written, and else leaves there what there was."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -648,12 +648,12 @@ def _result(
 
 
 def _tape_ended(end: End) -> bool:
-    """Whether a tape ended before its program did: no room for it, or a limit of its own."""
+    """Return whether a tape ended before its program did: no room for it, or a limit of its own."""
     return end.how == "stopped" and end.detail.startswith("the tape ")
 
 
 def signal_name(number: int) -> str:
-    """SIGINT for 2."""
+    """Return a signal's name: SIGINT for 2."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -336,7 +336,7 @@ def _help(
     if step is None:
         return f"{advice}; or {retain}"
     if _stepped_on(reading, run):
-        return f"{advice}, and step after it (with a step in between, `retain_graph=True` is no way out)"
+        return f"{advice}, and step after it (with a step in between, `retain_graph=True` does not help)"
     return f"{advice}, and step after it; or {retain}: the step in between changes nothing that the second one needs"
 
 

@@ -265,7 +265,8 @@ def _headline(holder: str, certain: bool) -> str:
 
 
 def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:
-    """The stores that, on some way, hand on the graph at which a backward fails: cut there, they keep none either."""
+    """Return the stores that, on some way, hand on the graph at which a backward fails: cut there, they keep none
+    either."""
     told: set[_Place] = set()
     for reading in readings:
         for run in reading.runs:

@@ -291,7 +291,7 @@ class Reading:
                 yield bind
 
     def bound_at(self, file: str, line: int, before: int) -> set[int]:
-        """The nodes of the values that a line had stored before a position."""
+        """Return the nodes of the values that a line had stored before a position."""
         return {
             bind.node
             for position, bind in self._binds

@@ -39,7 +39,7 @@ class StaleSavedTensor(Rule):
     ## What to do
 
     - **`optimizer.step()` between two backwards**: run all backwards first, then step; or do a forward pass
-      again after the step. `retain_graph=True` keeps the graph, not the values: it is no way out.
+      again after the step. `retain_graph=True` keeps the graph, not the values: it does not help.
     - **An in-place operation between forward and backward**: use the form that makes a new tensor, `x = x +
       1` instead of `x += 1`, `torch.relu(x)` instead of `x.relu_()`.
     - **Filling a preallocated tensor step by step**: collect the steps in a list and `torch.stack` them.

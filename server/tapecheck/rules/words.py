@@ -308,9 +308,9 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     groups: dict[tuple[str, str, int], list[Finding]] = {}
     for finding in findings:
         groups.setdefault(finding.key, []).append(finding)
-    answer = []
+    best_of = []
     for group in groups.values():
         best = min(group, key=lambda finding: (not finding.certain, weight[finding.severity]))
         best.labels = deduped([*best.labels, *(label for other in group for label in other.labels)])
-        answer.append(best)
-    return answer
+        best_of.append(best)
+    return best_of

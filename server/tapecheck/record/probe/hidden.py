@@ -51,7 +51,7 @@ class HiddenLoops:
         self.by_backward = False
 
     def stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
+        """Note a step of an optimizer."""
         recorder = self.recorder
         if recorder.disabled or recorder.ended:
             return
@@ -59,7 +59,7 @@ class HiddenLoops:
         self._ran((lines.thread, lines.place, id(optimizer)), lines)
 
     def walked(self) -> None:
-        """A backward runs that adds to gradients; where nothing steps, it ends an iteration."""
+        """Note a backward that adds to gradients; where nothing steps, it ends an iteration."""
         recorder = self.recorder
         if recorder.changes.optimizers or recorder.disabled or recorder.ended:
             return
@@ -98,7 +98,7 @@ class HiddenLoops:
         self.last[lines.thread] = Round(key, lines.seen)
 
     def _found(self, lines: ThreadLines, key: Any, owner: Activation, line: int) -> None:
-        """What ran has come round for the first time, within a statement of a call that still runs."""
+        """Note that what ran has come round for the first time, within a statement of a call that still runs."""
         recorder = self.recorder
         tracer = recorder.tracer
         text, known = tracer.hide_loop(owner, line)
@@ -115,7 +115,7 @@ class HiddenLoops:
             self._turn(lines, loop)
 
     def _turn(self, lines: ThreadLines, loop: RunningLoop) -> None:
-        """The end of an iteration, and the beginning of the next one."""
+        """Write the end of an iteration, and the beginning of the next one."""
         tracer = self.recorder.tracer
         tracer.catch_up(lines)
         if loop.index >= loop.look:
@@ -126,7 +126,7 @@ class HiddenLoops:
 
 
 def _chain(lines: ThreadLines) -> Chain:
-    """The user's calls that run, outermost first, each with the instruction it is at."""
+    """Return the user's calls that run, outermost first, each with the instruction it is at."""
     frames: Dict[int, FrameType] = {}
     step: Optional[FrameType] = sys._getframe(1)
     while step is not None:
@@ -140,7 +140,7 @@ def _chain(lines: ThreadLines) -> Chain:
 
 
 def _common(before: Optional[Chain], now: Chain) -> Optional[Tuple[Activation, int]]:
-    """The innermost call that ran both times and went round, with its line; None where it went on in between."""
+    """Return the innermost call that ran both times and went round, with its line; None where it went on in between."""
     if not before:
         return None
     common = 0

@@ -362,7 +362,7 @@ class HoldFinder:
             yield from self._of_class(kind, holder)
 
     def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[Any, Holder]]:
-        """What the program's own classes keep themselves, for all of their objects."""
+        """Yield what the program's own classes keep themselves, for all of their objects."""
         for base in kind.__mro__:
             if self._is_user(base):
                 for name, item in list(vars(base).items()):
@@ -370,7 +370,7 @@ class HoldFinder:
                         yield item, _attribute(holder, name)
 
     def _plain(self, value: Any) -> bool:
-        """Whether nothing can be found in a value."""
+        """Return whether nothing can be found in a value."""
         if isinstance(value, type):
             return not self._is_user(value)
         return value is None or isinstance(value, (int, float, str, bytes, complex))

@@ -20,7 +20,7 @@ _SNAPSHOT_AT = {(3, 11): 24, (3, 12): 40}
 
 
 def _reader() -> Callable[[FrameType], Dict[str, Any]]:
-    """How to read a frame's local variables so that `release` may drop what was read.
+    """Return how to read a frame's local variables so that `release` may drop what was read.
 
     In 3.11 and 3.12 what is read is the snapshot that `locals()` gave the function, filled anew: it is put aside for
     as long as that takes, so that neither the function nor who traces it sees one of its own change.
@@ -57,7 +57,7 @@ def _reader() -> Callable[[FrameType], Dict[str, Any]]:
 
 
 def _is_there(first: int, at: int) -> bool:
-    """Whether this Python keeps snapshots where that is expected: a build may have other frames."""
+    """Return whether this Python keeps snapshots where that is expected: a build may have other frames."""
     import ctypes
 
     if hasattr(sys, "gettotalrefcount"):
@@ -71,7 +71,7 @@ _read = _reader()
 
 
 def locals_of(frame: FrameType) -> Dict[str, Any]:
-    """The local variables of a frame; call `release` afterwards."""
+    """Return the local variables of a frame; call `release` afterwards."""
     if frame.f_code.co_flags & _OPTIMIZED:
         return _read(frame)
     return frame.f_locals

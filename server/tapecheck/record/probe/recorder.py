@@ -472,7 +472,7 @@ class Recorder(Listener):
         loop.declared = int(loop.written_index == loop.index)
 
     def found_loop(self, lines: ThreadLines, loop: RunningLoop) -> None:
-        """A loop was found that no line event shows, in its second iteration: it is the one that trains."""
+        """Note a loop that no line event shows, found in its second iteration: it is the one that trains."""
         for outer in lines.running():
             if outer is not loop and outer.text in self.training_loops:
                 # Nothing was walked in it but by this one.

@@ -99,7 +99,7 @@ class SourceText:
         return (line, len(text) - len(text.lstrip()) + 1, line, max(len(text.rstrip()), 0) + 1)
 
     def statement_at(self, line: int) -> Tuple[int, int]:
-        """The first and last line of the statement at a line, of a loop or an `if` those of its header."""
+        """Return the first and last line of the statement at a line, of a loop or an `if` those of its header."""
         return self.statements.get(line, (line, line))
 
     def call_at(self, line: int, end: Optional[Tuple[int, int]]) -> Optional[CallText]:

@@ -84,7 +84,7 @@ class Function:
         return known
 
     def add_loop(self, text: LoopText) -> None:
-        """A loop that the text does not show to be one."""
+        """Add a loop that the text does not show to be one."""
         self.loops = [*self.loops, text]
         self._at.clear()
 
@@ -309,7 +309,7 @@ class Tracer:
     # Threads and functions
 
     def lines(self) -> ThreadLines:
-        """This thread's record."""
+        """Return this thread's record."""
         thread = threading.get_ident()
         lines = self.threads.get(thread)
         if lines is None:
@@ -346,7 +346,7 @@ class Tracer:
         return None, ()
 
     def sites(self, number: int) -> Tuple[Optional[Place], Tuple[Tuple[int, int], ...], int, int]:
-        """As `where`, with the first number that belongs there and the first after it that does not."""
+        """Return what `where` does, with the first number that belongs there and the first after it that does not."""
         mine = self.lines()
         self.catch_up(mine)
         if len(self.threads) > 1 or number >= mine.seen:
