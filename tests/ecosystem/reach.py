@@ -294,4 +294,143 @@ mask = torch.zeros_like(logits).scatter(1, logits.topk(2, dim=1).indices, 1.0)
 mask.sum().backward()  # TAPE103  # raises
 """,
     ),
+    "a penalty on a Jacobian without create_graph": Program(
+        """\
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+x = torch.randn(2, 3, requires_grad=True)
+def f(a):
+    return net(a).pow(2).sum()
+j = torch.autograd.functional.jacobian(f, x)
+loss = j.pow(2).sum() + net(x).mean()  # TAPE401
+loss.backward()
+""",
+    ),
+    "a penalty on a Jacobian with create_graph": Program(
+        """\
+net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+x = torch.randn(2, 3, requires_grad=True)
+j = torch.autograd.functional.jacobian(lambda a: net(a).pow(2).sum(), x, create_graph=True)
+(j.pow(2).sum() + net(x).mean()).backward()
+""",
+    ),
+    "a hook of a helper that keeps all activations": Program(
+        """\
+class Store:
+    def __init__(self, model):
+        self.acts = []
+        for m in model.modules():
+            if isinstance(m, nn.Linear):
+                m.register_forward_hook(self.hook)
+    def hook(self, m, i, o):
+        self.acts.append(o)  # TAPE201
+model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+store = Store(model)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    loss = model(torch.randn(2, 3)).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    ),
+    "a hook of a helper that is cleared after each step": Program(
+        """\
+class Store:
+    def __init__(self, model):
+        self.acts = []
+        for m in model.modules():
+            if isinstance(m, nn.Linear):
+                m.register_forward_hook(self.hook)
+    def hook(self, m, i, o):
+        self.acts.append(o)
+    def reset(self):
+        self.acts.clear()
+model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))
+store = Store(model)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    loss = model(torch.randn(2, 3)).mean() + sum(a.pow(2).mean() for a in store.acts)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    store.reset()
+""",
+    ),
+    "an embedding that a cache keeps": Program(
+        """\
+from functools import lru_cache
+emb = nn.Embedding(4, 3)
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD([*emb.parameters(), *net.parameters()], lr=0.1)
+@lru_cache(maxsize=None)
+def vector(i):
+    return emb(torch.tensor([i])).tanh()
+for step in range(4):
+    loss = net(vector(1)).mean()
+    opt.zero_grad()
+    loss.backward()  # TAPE101  # raises
+    opt.step()
+""",
+    ),
+    "losses of a criterion and a model that were handed in": Program(
+        """\
+def train(model, criterion, opt, loader):
+    hist = []
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        hist.append(loss)  # TAPE201
+    return sum(h.item() for h in hist)
+""",
+        """\
+net = nn.Linear(4, 3)
+batches = [(torch.randn(2, 4), torch.tensor([0, 1]))] * 3
+train(net, nn.CrossEntropyLoss(), torch.optim.SGD(net.parameters(), lr=0.1), batches)
+""",
+    ),
+    "both networks of a GAN handed in, the batch detached": Program(
+        """\
+def train(G, D, criterion, og, od, loader):
+    for real in loader:
+        z = torch.randn(real.size(0), 8)
+        fake = G(z)
+        ones, zeros = torch.ones(real.size(0), 1), torch.zeros(real.size(0), 1)
+        d = criterion(D(real), ones) + criterion(D(fake.detach()), zeros)
+        od.zero_grad()
+        d.backward()
+        od.step()
+        g = criterion(D(fake), ones)
+        og.zero_grad()
+        g.backward()
+        og.step()
+""",
+        """\
+G, D = nn.Sequential(nn.Linear(8, 4), nn.Tanh()), nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+og, od = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+train(G, D, nn.BCELoss(), og, od, [torch.randn(2, 4)] * 2)
+""",
+    ),
+    "weights set through data on a model that was handed in": Program(
+        """\
+def prune(model, masks):
+    for name, p in model.named_parameters():
+        p.data = p.data * masks[name]
+        p.data.mul_(masks[name])
+def train(model, masks, loader, opt):
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        prune(model, masks)
+""",
+        """\
+net = nn.Linear(4, 3)
+masks = {name: torch.ones_like(p) for name, p in net.named_parameters()}
+batches = [(torch.randn(2, 4), torch.tensor([0, 1]))] * 3
+train(net, masks, batches, torch.optim.SGD(net.parameters(), lr=0.1))
+""",
+    ),
 }

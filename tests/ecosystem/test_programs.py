@@ -8,12 +8,12 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
-from tests.ecosystem import handed_in, keys, objects, programs, reach
+from tests.ecosystem import followers, handed_in, keys, objects, programs, reach
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
 PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
-    **keys.KEYS, **reach.REACH,
+    **keys.KEYS, **reach.REACH, **followers.FOLLOWERS,
 }  # fmt: skip
 STAND_INS = """\
 import sys, types

@@ -328,7 +328,7 @@ class Autograd:
         if event.create != "no" and world.grad_mode != "no" and isinstance(value, Unknown) and number is None:
             return self._unknown_gradient(node)
         if not cut:
-            cut.append(self._cut(world.site(node), roots))
+            cut.append(self.cut(world.site(node), roots))
         return world.data("grad", (cut[0],))
 
     def _unknown_gradient(self, node: ast.AST) -> Tensor:
@@ -343,7 +343,8 @@ class Autograd:
         result = Tensor(world.new_storage(), number, both(create, certain), oldest=oldest)
         return result
 
-    def _cut(self, site: Site, roots: tuple[int, ...]) -> int:
+    def cut(self, site: Site, roots: tuple[int, ...]) -> int:
+        """Note that a gradient was taken which has no graph of its own; return the number of the cut."""
         world = self.world
         world._cuts += 1
         world.gradients_cut = True
@@ -481,7 +482,7 @@ class Autograd:
         if isinstance(grad, _Gradient):
             if grad.tensor is None:
                 if not grad.cut:
-                    grad.cut.append(self._cut(grad.site, grad.roots))
+                    grad.cut.append(self.cut(grad.site, grad.roots))
                 grad.tensor = self.world.data("grad", (grad.cut[0],))
             grad.tensor.extra = {"grad_of": tensor}
             return grad.tensor

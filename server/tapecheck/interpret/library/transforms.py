@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.values import Args, Dict, Kwargs, List, Native, Tensor, Unknown, Value
+from tapecheck.interpret.values import Args, Dict, Kind, Kwargs, List, Native, Tensor, Unknown, Value
 from tapecheck.tape import Fact, either
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
@@ -128,7 +128,18 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
         result = torch.machine.call(given.get("func"), passed, {}, node)
     finally:
         del world.grad_modes[depth - 1 :]
+    roots = tuple(value.node for value in torch.tensors(result) if value.node is not None)
     computed = [] if create is False else torch.tensors(result)
+    if create is False and roots and world.grad_mode != "no":
+        constant = (torch.autograd.cut(world.site(node), roots),)
+        if short in ("jacobian", "hessian"):
+            many = isinstance(inputs, tuple) or isinstance(result, tuple)
+            return Unknown(short, None, constant, Kind.PLAIN) if many else world.data(short, constant)
+        outer = world.data(short) if isinstance(result, Tensor) else result
+        wanted = result if short == "jvp" else inputs
+        if isinstance(wanted, tuple):
+            return (outer, tuple(world.data(short, constant) for _ in wanted))
+        return (outer, world.data(short, constant))
     if short in ("jacobian", "hessian"):
         if isinstance(inputs, tuple) or isinstance(result, tuple):
             nested = Unknown.named(short)
