@@ -348,4 +348,122 @@ for t in range(1, 401):
         total = torch.zeros(())
 """,
     ),
+    "batches that are passed over by their number": Program(
+        """\
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+def f(loader):
+    for i, x in enumerate(loader):
+        if i < 100:
+            continue
+        q = net(torch.randn(3, 4)).mean()
+        q.backward()
+        (q * 2).backward()  # TAPE101  # raises
+""",
+        """\
+f(torch.randn(150, 4))
+""",
+    ),
+    "a buffer of its own class that the loop fills": Program(
+        """\
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+class Buffer:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, row):
+        self.rows.append(row)
+
+    def __len__(self):
+        return len(self.rows)
+
+
+buf = Buffer()
+for step in range(10000):
+    buf.add(torch.randn(4))
+    if len(buf) < 64:
+        continue
+    if step % 4 == 0:
+        q = net(torch.randn(3, 4)).mean()
+        q.backward()
+        (q * 2).backward()  # TAPE101  # raises
+""",
+    ),
+    "frames counted in an endless loop": Program(
+        """\
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+frame = 0
+while True:
+    frame += 1
+    if frame < 1000:
+        continue
+    if frame > 5000:
+        break
+    else:
+        q = net(torch.randn(3, 4)).mean()
+        q.backward()
+        (q * 2).backward()  # TAPE101  # raises
+""",
+    ),
+    "steps counted over episodes": Program(
+        """\
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+total = 0
+for episode in range(100):
+    for t in range(200):
+        total += 1
+        if total < 500:
+            continue
+        q = net(torch.randn(3, 4)).mean()
+        q.backward()
+        (q * 2).backward()  # TAPE101  # raises
+""",
+    ),
+    "a loss kept every hundredth step": Program(
+        """\
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+losses = []
+for i in range(5000):
+    loss = net(torch.randn(3, 4)).pow(2).mean()
+    net.zero_grad()
+    loss.backward()
+    if (i + 1) % 100 == 0:
+        losses.append(loss)  # TAPE201
+""",
+    ),
+    "a memory of NumPy rows with a counter": Program(
+        """\
+import numpy as np
+
+
+class Memory:
+    def __init__(self, size):
+        self.states, self.count, self.size = np.zeros((size, 4), dtype=np.float32), 0, size
+
+    def store(self, state):
+        self.states[self.count % self.size] = state
+        self.count += 1
+
+    def sample(self, n):
+        return self.states[np.random.choice(min(self.count, self.size), n)]
+
+
+class Agent:
+    def __init__(self):
+        self.net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+        self.memory, self.opt = Memory(100), torch.optim.Adam(self.net.parameters())
+
+    def store(self, state):
+        self.memory.store(state)
+
+    def learn(self, n=32):
+        if self.memory.count < n:
+            return
+        q = self.net(torch.tensor(self.memory.sample(n))).mean()
+        self.opt.zero_grad()
+        q.backward()
+        self.opt.step()
+        (q * 2).backward()  # TAPE101  # raises
+""",
+        AGENT + "agent = Agent()\nfeed(agent)\nagent.learn()\n",
+    ),
 }

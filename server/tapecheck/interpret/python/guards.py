@@ -63,7 +63,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
             continue
         if (len(guard.answers) > 1 and key not in reached) or not _matters(guard):
             continue
-        count = turns_after(guard)
+        count = turns_after(guard, again=key in reached)
         if 1 < count <= most and (not best or count < best):
             best, chosen = count, key
     if not best:
@@ -86,8 +86,11 @@ def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int)
     return guard
 
 
-def turns_after(guard: Guard) -> int:
-    """After how many further iterations a guard comes out the other way; 0 where it does not."""
+def turns_after(guard: Guard, *, again: bool = False) -> int:
+    """After how many further iterations a guard comes out the other way; 0 where it does not.
+
+    `again` asks for the next time that one which comes round (`step % 100 == 0`) comes out as it just did.
+    """
     kind = type(guard.test.ops[0])
     test = _TESTS.get(kind)
     if test is None or not guard.step or not math.isfinite(guard.apart) or not math.isfinite(guard.step):
@@ -95,8 +98,9 @@ def turns_after(guard: Guard) -> int:
     now = test(guard.apart, 0)
     if guard.divisor > 0:
         places = range(1, min(guard.divisor, _FARTHEST) + 1) if float(guard.step).is_integer() else ()
+        wanted = now if again else not now
         return next(
-            (count for count in places if test((guard.apart + count * guard.step) % guard.divisor, 0) != now), 0
+            (count for count in places if test((guard.apart + count * guard.step) % guard.divisor, 0) == wanted), 0
         )
     nearest = max(math.floor(-guard.apart / guard.step), 0)
     near = (count for count in (nearest, nearest + 1) if count)
@@ -130,12 +134,15 @@ def take_on(machine: Engine, first: int, done: int, count: int) -> None:
     for guard in machine.world.guards.values():
         guard.skipped = True
     rows: dict[tuple[str, int, Any], list[Any]] = {}
+    grown: dict[int, tuple[Any, int]] = {}
     for kind, owner, key, value in machine.world.counted[first:]:
         if kind == "grown":
-            if owner.cut is not None and done:
-                owner.cut += value * count // done
+            grown[id(owner)] = (owner, grown.get(id(owner), (owner, 0))[1] + value)
         else:
             rows.setdefault((kind, id(owner), key), [owner]).append(value)
+    for owner, total in grown.values():
+        if owner.cut is not None:
+            owner.cut += total * count // done
     for (kind, _, key), (owner, *values) in rows.items():
         held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
         value = held.get(key)

@@ -75,7 +75,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
                 extra -= 1
                 guards.take_on(machine, counted, done, count - 1)
                 counted = len(world.counted)
-                index += 0 if length is None or stream.sequential else count - 1
+                index += 0 if stream.sequential else count - 1
             elif not go_on or (exhausted and stream.sequential):
                 break
             elif exhausted:
