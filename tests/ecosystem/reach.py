@@ -433,4 +433,118 @@ batches = [(torch.randn(2, 4), torch.tensor([0, 1]))] * 3
 train(net, masks, batches, torch.optim.SGD(net.parameters(), lr=0.1))
 """,
     ),
+    "a first-order inner step whose rate nobody knows": Program(
+        """\
+def adapt(weight, bias, x, y, cfg):
+    w, b = weight.clone(), bias.clone()
+    inner = (x @ weight + bias - y).pow(2).mean()
+    gw, gb = torch.autograd.grad(inner, [weight, bias])
+    fw, fb = weight - cfg.lr * gw, bias - cfg.lr * gb
+    return (x @ fw + fb - y).pow(2).mean()
+
+def main(cfg):
+    weight = torch.randn(3, 1, requires_grad=True)
+    bias = torch.zeros(1, requires_grad=True)
+    opt = torch.optim.SGD([weight, bias], lr=0.1)
+    for _ in range(3):
+        loss = adapt(weight, bias, torch.randn(8, 3), torch.randn(8, 1), cfg)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        """\
+class Cfg:
+    lr = 0.1
+main(Cfg())
+""",
+    ),
+    "an attack whose strength nobody knows": Program(
+        """\
+def attack(model, x, y, cfg):
+    x = x.detach().requires_grad_()
+    g = torch.autograd.grad(F.cross_entropy(model(x), y), x)[0]
+    return x + cfg.eps * g.sign()
+
+def train(cfg):
+    model = nn.Linear(4, 3)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(2, 4), torch.tensor([0, 1])
+    for _ in range(3):
+        loss = F.cross_entropy(model(attack(model, x, y, cfg)), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        """\
+class Cfg:
+    eps = 0.1
+train(Cfg())
+""",
+    ),
+    "a loss weighted by the norms of gradients": Program(
+        """\
+def train(cfg):
+    net, a, b = nn.Linear(4, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+    params = [*net.parameters(), *a.parameters(), *b.parameters()]
+    opt = torch.optim.SGD(params, lr=0.1)
+    for _ in range(3):
+        h = net(torch.randn(2, 4)).tanh()
+        la, lb = a(h).pow(2).mean(), b(h).pow(2).mean()
+        na = torch.autograd.grad(la, net.weight, retain_graph=True)[0].norm()
+        nb = torch.autograd.grad(lb, net.weight, retain_graph=True)[0].norm()
+        loss = la + cfg.w * (na / (nb + 1e-8)) * lb
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        """\
+class Cfg:
+    w = 0.1
+train(Cfg())
+""",
+    ),
+    "momentum by hand with unknown numbers": Program(
+        """\
+def train(cfg, model, loader):
+    momentum = [torch.zeros_like(p) for p in model.parameters()]
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for p, g, m in zip(model.parameters(), grads, momentum):
+                m.mul_(cfg.beta).add_(g)
+                p.sub_(cfg.lr * m)
+""",
+        """\
+class Cfg:
+    beta, lr = 0.9, 0.1
+train(Cfg(), nn.Linear(4, 3), [(torch.randn(2, 4), torch.tensor([0, 1]))] * 3)
+""",
+    ),
+    "samples that are moved by gradients": Program(
+        """\
+def sample(f, x, cfg):
+    x = x.clone().detach().requires_grad_(True)
+    for _ in range(cfg.steps):
+        g = torch.autograd.grad(f(x).sum(), [x])[0]
+        x = x.detach() + cfg.step * g + cfg.noise * torch.randn_like(x)
+        x.requires_grad_(True)
+    return x.detach()
+
+def train(cfg):
+    f = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    opt = torch.optim.SGD(f.parameters(), lr=0.1)
+    for _ in range(3):
+        real = torch.randn(2, 4)
+        loss = f(sample(f, real, cfg)).mean() - f(real).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        """\
+class Cfg:
+    steps, step, noise = 3, 0.1, 0.1
+train(Cfg())
+""",
+    ),
 }

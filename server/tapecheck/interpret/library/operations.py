@@ -232,6 +232,8 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
             built.extra = {**(built.extra or {}), "moved leaf": True}
         else:
             built.constant_terms = _constant_terms(torch, name, every)
+            if built.constant_terms and all(value.node is None or _weighted(value) for value in every):
+                built.extra = {**(built.extra or {}), "weighted": True}
     place = torch.pending_storage or storage or built.storage
     torch.autograd.remember_gradient(built.node, fact, inputs, place)
     if "result" in fact.saves or "result" in fact.may_save:
@@ -636,10 +638,15 @@ def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
     """Whether a gradient is added to nothing but a leaf, or to a leaf that was moved so before."""
     if name not in ("add", "sub", "__radd__", "__rsub__") or not torch.world.gradients_cut:
         return False
-    carriers = [value for value in inputs if value.node is not None]
+    carriers = [value for value in inputs if value.node is not None and not _weighted(value)]
     return bool(carriers) and all(
         isinstance(value, Tensor) and (value.is_leaf or "moved leaf" in (value.extra or {})) for value in carriers
     )
+
+
+def _weighted(value: Value) -> bool:
+    """Whether a value is a constant gradient times a weight that nobody knows, and has no other graph than that may."""
+    return isinstance(value, Tensor) and value.extra is not None and "weighted" in value.extra
 
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:
@@ -653,8 +660,12 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, 
         weights = [value for value in inputs if isinstance(value, Unknown) and not value.cuts]
         if weights and not any(value.returned for value in weights):
             return tuple(cut for cut in cuts_of(*inputs) if ledger.cuts[cut].how == "grad")
+    factors = name not in _ADDITIVE and any(value.node is not None and not _weighted(value) for value in inputs)
     for value in inputs:
         if value.node is not None:
+            if factors and _weighted(value):
+                # It is the weight of what it is multiplied with, and meant as a number.
+                continue
             terms = merge_cuts(terms, getattr(value, "constant_terms", ()))
         elif name in _ADDITIVE:
             terms = merge_cuts(terms, tuple(cut for cut in value.cuts if ledger.cuts[cut].how == "grad"))
