@@ -115,7 +115,7 @@ export class Confirmer {
     }
     const saved = await savedUri(document);
     if (saved === undefined) {
-      void vscode.window.showWarningMessage('Tapecheck ran nothing, because the file was not saved.');
+      void vscode.window.showWarningMessage('Tapecheck did not run the file, because it is not saved.');
       return undefined;
     }
     const key = saved.toString();
@@ -189,7 +189,7 @@ export class Confirmer {
     } catch (error) {
       const ended = error instanceof ResponseError && error.code === ErrorCodes.PendingResponseRejected;
       const message = error instanceof Error ? error.message : String(error);
-      const reason = ended ? 'the server ended, and what it ran with it' : message;
+      const reason = ended ? 'the server ended, and the run with it' : message;
       this.log.error(`${doing}: ${reason}`);
       if (!cancelled) {
         // Not waited for: a message that nobody closes must not keep the file from being run again.
@@ -282,7 +282,7 @@ async function openProgram(): Promise<Program | undefined> {
   return (await vscode.window.showQuickPick(choices, { placeHolder: 'Which program?' }))?.program;
 }
 
-/** Where a program is on disk once it is saved; undefined where the user thinks better of it. */
+/** Where a program is on disk once it is saved; undefined where the user cancels. */
 async function savedUri(program: Program): Promise<vscode.Uri | undefined> {
   if (!program.isUntitled) return !program.isDirty || (await program.save()) ? program.uri : undefined;
   // Saving makes another document, and shows it only where the untitled one was in front.

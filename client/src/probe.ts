@@ -81,13 +81,13 @@ export function probe(command: readonly string[], options: ProbeOptions): Promis
           resolve({
             ok: false,
             reason: 'not-found',
-            detail: `${shown} is not a program that can be started`,
+            detail: `${shown} is not an executable program`,
           });
         } else if (error.killed) {
           resolve({
             ok: false,
             reason: 'timeout',
-            detail: `${shown} gave no answer within ${timeout / 1000} seconds`,
+            detail: `${shown} did not respond within ${timeout / 1000} seconds`,
           });
         } else {
           const last = stderr.trim().split('\n').at(-1) || error.message;
@@ -112,7 +112,7 @@ export function readAnswer(shown: string, stdout: string): Probe {
     answer = JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
     if (typeof answer.version !== 'string' || !Array.isArray(answer.missing)) throw new Error('no answer');
   } catch {
-    return { ok: false, reason: 'failed', detail: `${shown} does not answer like a Python interpreter` };
+    return { ok: false, reason: 'failed', detail: `${shown} is not a Python interpreter` };
   }
   const { executable, version, missing } = answer;
   if (isTooOld(version)) {

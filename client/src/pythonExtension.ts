@@ -25,7 +25,7 @@ export async function activeInterpreter(
   const late = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => {
       log.warn(
-        `the Python extension gave no environment within ${PATIENCE_MS / 1000} seconds; going on without`,
+        `the Python extension returned no environment within ${PATIENCE_MS / 1000} seconds; continuing without it`,
       );
       resolve(undefined);
     }, PATIENCE_MS);
@@ -33,7 +33,7 @@ export async function activeInterpreter(
   try {
     return await Promise.race([ask(), late]);
   } catch (error) {
-    log.warn(`the Python extension gave no environment: ${error}`);
+    log.warn(`the Python extension returned no environment: ${error}`);
     return undefined;
   } finally {
     clearTimeout(timer);

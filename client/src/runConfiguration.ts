@@ -5,7 +5,7 @@ import * as vscode from 'vscode';
 import { joinArguments, splitArguments } from './shellWords';
 
 export interface RunConfiguration {
-  /** What is run in the place of a file that others import: a script, from the directory, or `-m module`. */
+  /** What is run instead of a file that others import: a script, from the directory, or `-m module`. */
   program?: string;
   launcher?: string[];
   arguments?: string[];
@@ -34,7 +34,7 @@ export class RunConfigurations {
     for (;;) {
       const chosen = await vscode.window.showQuickPick(entries(uri, this.of(uri)), {
         title: `Recorded runs of ${path.basename(uri.fsPath)}`,
-        placeHolder: 'What is not set here comes from the settings',
+        placeHolder: 'Anything not set here comes from the settings',
         ignoreFocusOut: true,
       });
       if (chosen === undefined) return false;
@@ -126,7 +126,7 @@ function entries(uri: vscode.Uri, now: RunConfiguration): Entry[] {
       ? [
           {
             label: '$(discard) Reset',
-            description: 'run it as the settings say',
+            description: 'use the settings',
             act: async () => ({}),
           } satisfies Entry,
         ]
@@ -154,7 +154,7 @@ async function askWords(
   valid: (word: string) => boolean = () => true,
 ): Promise<string[] | undefined> {
   const line = await vscode.window.showInputBox({
-    prompt: `${prompt}; empty: as the settings say`,
+    prompt: `${prompt}; empty: as in the settings`,
     value: joinArguments(value),
     ignoreFocusOut: true,
     validateInput: (given) => {
@@ -166,7 +166,7 @@ async function askWords(
   return line === undefined ? undefined : split(line);
 }
 
-/** The script or module to run: empty for the file itself, undefined where the user thinks better of it. */
+/** The script or module to run: empty for the file itself, undefined where the user cancels. */
 async function askProgram(uri: vscode.Uri, before: string | undefined): Promise<string | undefined> {
   const folder = vscode.workspace.getWorkspaceFolder(uri);
   const pattern = new vscode.RelativePattern(folder ?? vscode.Uri.joinPath(uri, '..'), '**/*.py');
@@ -178,7 +178,7 @@ async function askProgram(uri: vscode.Uri, before: string | undefined): Promise<
   const own = { label: '$(file) This file', file: '' };
   const named = { label: '$(edit) A module, or another script…', file: '' };
   const chosen = await vscode.window.showQuickPick([own, named, ...programs], {
-    placeHolder: 'What is run in the place of this file',
+    placeHolder: 'The program to run instead of this file',
     ignoreFocusOut: true,
   });
   if (chosen !== named) return chosen?.file;

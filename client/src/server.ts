@@ -355,7 +355,7 @@ export class Server implements vscode.Disposable {
     this.saidWhatFixesNeed = true;
     const terminal = 'Open in Terminal';
     const never = "Don't Show Again";
-    const message = `Tapecheck can offer quick fixes once libcst is installed in ${python}. All else works without it.`;
+    const message = `Tapecheck can offer quick fixes once libcst is installed in ${python}. Everything else works without it.`;
     const chosen = await vscode.window.showInformationMessage(message, terminal, never);
     if (chosen === never) await this.context.globalState.update(NEVER_SAY_LIBCST, true);
     if (chosen === terminal) this.installFixes();

@@ -61,7 +61,7 @@ export interface RunMessage {
 /** The message for a person: the server's own sentence, else the counts. */
 export function describeRun(file: string, result: RunResult | undefined): RunMessage {
   if (result === undefined) {
-    return { level: 'error', text: `Tapecheck: the run of ${file} gave no result.` };
+    return { level: 'error', text: `Tapecheck: the run of ${file} returned no result.` };
   }
   const total = result.confirmed + result.refuted + result.notReached + result.found;
   const said = result.summary.trim() || counts(result);

@@ -11,7 +11,7 @@ test('an answer that is none is told as a failure', () => {
   }
   assert.deepEqual(describeRun('a.py', undefined), {
     level: 'error',
-    text: 'Tapecheck: the run of a.py gave no result.',
+    text: 'Tapecheck: the run of a.py returned no result.',
   });
 });
 
