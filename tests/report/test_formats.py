@@ -280,3 +280,15 @@ def test_every_format_says_nothing_of_nothing_and_ends_with_a_newline(name: str)
     assert written.endswith("\n") and "\r" not in written
     with pytest.raises(ValueError):
         formats.render(f"no {name}", [], sources())
+
+
+def test_what_else_is_to_be_said_is_in_every_format_that_has_room() -> None:
+    own = Label(span(12, 5, 22), "freed here on the previous iteration", "freed")
+    files = [Checked("gan.py", [backward_twice(notes=("the exception is swallowed",), labels=(own,))])]
+    rendered = {
+        "github": github.render(files), "junit": junit.render(files),
+        "gitlab": gitlab.render(files, sources()), "sarif": sarif.render(files, sources()),
+    }  # fmt: skip
+    assert [name for name, text in rendered.items() if text.count("the exception is swallowed") != 1] == []
+    assert "freed here on the previous iteration" in rendered["github"]
+    assert rendered["sarif"].count("freed here on the previous iteration") >= 1

@@ -7,7 +7,8 @@ from tests.report.build import backward_twice, confirmed, detach, once
 
 
 def test_has_ruffs_shape_with_alternatives_and_related() -> None:
-    rows = reader.loads(json.render([Checked("gan.py", [backward_twice()], [[detach(), once()]])]))
+    finding = backward_twice(notes=("both losses are learned from",))
+    rows = reader.loads(json.render([Checked("gan.py", [finding], [[detach(), once()]])]))
     assert rows == [
         {
             "code": "TAPE101",
@@ -19,7 +20,7 @@ def test_has_ruffs_shape_with_alternatives_and_related() -> None:
             "end_location": {"row": 12, "column": 22},
             "severity": "error",
             "url": "https://tapecheck.readthedocs.io/en/latest/rules/tape101-backward-twice/",
-            "notes": [],
+            "notes": ["both losses are learned from"],
             "help": "add the losses and call backward once",
             "fix": {
                 "applicability": "unsafe",

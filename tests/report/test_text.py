@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tapecheck.report import Checked, Problem, Sources, text
 from tapecheck.report.excerpt import width
-from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.finding import Evidence, Finding, Label
 from tests.report.build import GAN, backward_twice, confirmed, detach, once, span
 
 
@@ -172,6 +172,22 @@ def test_a_very_long_line_is_cut_around_the_span() -> None:
 def test_help_and_message_may_have_several_lines() -> None:
     finding = backward_twice(message="first\nsecond", help="do this\nand that")
     assert shown(finding).endswith("   = note: second\n   = help: do this\n           and that\n")
+
+
+def test_notes_stand_between_the_excerpt_and_the_help() -> None:
+    finding = backward_twice(notes=("the exception is swallowed", "and \x1b[2J more"), help="do this")
+    rendered = shown(finding)
+    assert re.search(r"\n   = note: the exception is swallowed\n   = note: and .*more\n   = help: do this\n$", rendered)
+    assert "\x1b" not in rendered
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [("not-reached", "not reached"), ("found-by-run", "found at run time"), ("refuted", "refuted")],
+)
+def test_verdicts_are_said_in_words(verdict: str, words: str) -> None:
+    evidence = Evidence(verdict, "line 3")  # type: ignore[arg-type]
+    assert f"   = run: {words}: line 3\n" in shown(backward_twice(evidence=evidence))
 
 
 def test_evidence_of_a_recorded_run_is_said() -> None:

@@ -12,6 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tapecheck.check import check
+from tapecheck.record import found
 from tapecheck.rules import ALL, Finding, judge
 from tapecheck.rules.words import MAX_HEADLINE, headline, listed
 from tapecheck.source import from_text, read_source
@@ -159,3 +160,7 @@ def test_every_finding_on_every_case_is_worded_well() -> None:
     assert seen == {rule.code for rule in ALL}
 
 
+def test_what_a_run_finds_by_itself_has_short_headlines() -> None:
+    for code, text in found.HEADLINES.items():
+        assert len(text) <= MAX_HEADLINE and code in {rule.code for rule in ALL}
+        assert not re.search(r"\blines? \d|\bmay\b", text)

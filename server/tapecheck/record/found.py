@@ -27,7 +27,7 @@ from tapecheck.tape import Loop, Node, Raised, Span
 
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
 _NAMES = {rule.code: rule for rule in ALL}
-_FOUND = {
+HEADLINES = {
     "TAPE101": "second backward through a graph that is already freed",
     "TAPE102": "a saved tensor was modified in place before the backward",
     "TAPE103": "this tensor has no graph: nothing to differentiate",
@@ -165,7 +165,7 @@ def _from_exception(story: Story, raised: Raised) -> Finding | None:
     detail = raised_text(story, raised)
     labels = (*(_without_graph(taken) if taken is not None else ()), *_labels(story, raised, failed))
     return Finding(
-        code, rule.name, "error", raised.at.span, _FOUND[code], _HELP[code], labels,
+        code, rule.name, "error", raised.at.span, HEADLINES[code], _HELP[code], labels,
         facts={"from_exception": True},
         evidence=Evidence("found-by-run", detail, iteration(raised.at)),
     )  # fmt: skip

@@ -46,7 +46,7 @@ def _message(finding: Finding, places: Places) -> str:
     if finding.help:
         rows.append(f"help: {finding.help}")
     if finding.evidence is not None:
-        rows.append(f"run: {finding.evidence.verdict}: {finding.evidence.detail}")
+        rows.append(f"run: {finding.evidence.title}: {finding.evidence.detail}")
     rows.append(finding.url)
     return "\n".join(rows)
 

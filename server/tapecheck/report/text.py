@@ -21,12 +21,6 @@ _NARROWEST = 40
 _CONTEXT = 1
 _ELSEWHERE = 10
 _INCONCLUSIVE = "inconclusive: this run neither confirms nor refutes it"
-_VERDICTS = {
-    "confirmed": "confirmed",
-    "refuted": "refuted",
-    "not-reached": "not reached",
-    "found-by-run": "found at run time",
-}
 
 
 def render(
@@ -131,7 +125,7 @@ def render_finding(
     tail = [("note", note) for note in (*further, *finding.notes) if note.strip()]
     tail.append(("help", finding.help))
     if finding.evidence is not None:
-        tail.append(("run", f"{_VERDICTS[finding.evidence.verdict]}: {finding.evidence.detail}"))
+        tail.append(("run", f"{finding.evidence.title}: {finding.evidence.detail}"))
     elif recorded:
         tail.append(("run", _INCONCLUSIVE))
     preferred = fixes[0] if fixes else None

@@ -33,6 +33,11 @@ class Evidence:
     iteration: int | None = None
     measured: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """Return the verdict in words."""
+        return "found at run time" if self.verdict == "found-by-run" else self.verdict.replace("-", " ")
+
 
 @dataclass(slots=True)
 class Finding:
