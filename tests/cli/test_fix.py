@@ -130,6 +130,26 @@ def test_a_diff_changes_nothing_and_can_be_applied(here: Path, capsys: pytest.Ca
     assert found(capsys, ".") == []
 
 
+def test_a_diff_in_colour_cannot_steer_the_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steering = TWICE.replace("loss.backward()", "loss.backward()  # \x1b]0;x\x07\t.")
+    (here / "train.py").write_text("# \x1b[2J\n" + steering)
+    assert "\x1b]0;x" in check(capsys, "--diff", "train.py")[1]
+    out = check(capsys, "--diff", "--color", "always", "train.py")[1]
+    assert "\x1b]0;x" not in out and "# \ufffd]0;x\ufffd\t." in out
+    added = next(line for line in out.split("\n") if "retain_graph" in line)
+    assert added.startswith("\x1b[32m+loss.backward(") and added.endswith("\x1b[0m")
+
+
+def test_many_files_are_fixed_in_processes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(30):
+        (here / f"f{number:02}.py").write_text(TWICE if number % 10 == 0 else ONCE)
+    status, out, err = check(capsys, "--fix", "--jobs", "2", ".")
+    assert (status, out) == (0, "No problems found (30 files checked).\n")
+    assert err.startswith("Fixed 3 findings in 3 files:\n")
+    fixed = [path.name for path in sorted(here.iterdir()) if RETAINED in path.read_text()]
+    assert fixed == ["f00.py", "f10.py", "f20.py"]
+
+
 def test_standard_input_comes_out_fixed(here: Path) -> None:
     done = tapecheck("check", "--fix", "-", "--stdin-filename", "train.py", cwd=here, stdin=TWICE.encode())
     assert done.stdout.decode() == TWICE.replace("loss.backward()", RETAINED, 1)

@@ -139,7 +139,8 @@ def _write_diff(files: list[Checked], options: argparse.Namespace) -> int:
     if options.output_file is not None:
         write_file(options.output_file, patch)
     else:
-        write(text.coloured_diff(patch, colour=colour_wanted(options.color)))
+        colour = colour_wanted(options.color)
+        write(text.diff_on_terminal(patch, colour=colour) if colour or sys.stdout.isatty() else patch)
     for file in files:
         for problem in file.problems:
             say(f"{file.path}:{problem.line}: {problem.message}")

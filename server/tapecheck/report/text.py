@@ -290,20 +290,16 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
     return f"{'Would fix' if would else 'Fixed'} {count(len(done), 'finding')} in {places}:\n{rows}"
 
 
-def coloured_diff(patch: str, *, colour: bool = False) -> str:
-    """Return a patch as a terminal shows it."""
-    if not colour:
-        return patch
+def diff_on_terminal(patch: str, *, colour: bool = False) -> str:
+    """Return a patch as a terminal shows it: what would steer it is replaced, so that this is to be read only."""
     paint = Paint(colour)
     styles = {"+": "added", "-": "removed", "@": "gutter"}
-    # Shown to people: what of the source would steer a terminal is replaced, as in an excerpt.
-    rows = ["\t".join(map(printable, row.split("\t"))) for row in patch.split("\n")]
-    return "\n".join(
-        paint("strong" if row.startswith(("+++ ", "--- ")) else styles.get(row[:1], ""), row)
-        if row.startswith(("+", "-", "@"))
-        else row
-        for row in rows
-    )
+    rows = []
+    for row in patch.split("\n"):
+        shown = "\t".join(printable(part) for part in row.removesuffix("\r").split("\t"))
+        style = "strong" if row.startswith(("+++ ", "--- ")) else styles.get(row[:1])
+        rows.append(paint(style, shown) if style is not None else shown)
+    return "\n".join(rows)
 
 
 def count(number: int, noun: str) -> str:
