@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from tapecheck.cli import cache
 from tapecheck.cli.checking import CheckOptions, check_file, check_files
 from tapecheck.cli.files import STDIN, find_files
 from tapecheck.cli.progress import Progress
@@ -38,7 +39,8 @@ from tapecheck.source.suppress import names_rule
 
 def check_paths(options: argparse.Namespace) -> int:
     """Check what the command line names, write the report and return the exit status."""
-    wanted = replace(wanted_rules(options), edit=_edit(options))
+    folder = cache.default_folder() if options.cache else None
+    wanted = replace(wanted_rules(options), edit=_edit(options), cache=folder)
     entries = _entries(options)
     if options.show_files:
         return _show_files(entries, options)
@@ -49,6 +51,8 @@ def check_paths(options: argparse.Namespace) -> int:
         for file in _check_all(entries, options, wanted, sources):
             files.append(file)
             progress.step(file.path)
+    if wanted.cache is not None:
+        cache.prune(wanted.cache)
     for file in files:
         apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tapecheck.cli import cache
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
 from tapecheck.report.checked import Incomplete
@@ -33,7 +34,7 @@ class CheckOptions:
 
     `edit` says what is done to the files: safe fixes are made (`fix`), all of them (`unsafe`), or comments are added
     that switch off what is found (`ignore`). `config` is the configuration that holds for every file, `isolated` says
-    that none does.
+    that none does. `cache` is the folder that results are kept in, None where they are not.
     """
 
     select: tuple[str, ...] | None = None
@@ -42,6 +43,7 @@ class CheckOptions:
     edit: Literal["", "fix", "unsafe", "ignore"] = ""
     config: str | None = None
     isolated: bool = False
+    cache: str | None = None
 
 
 def check_file(path: str, wanted: CheckOptions, source: Source | None = None, data: bytes | None = None) -> Checked:
@@ -73,8 +75,14 @@ def check_program(
     if source is None and is_tape(path):
         return _check_tape(path, wanted), None
     checked = Checked(path)
+    folder = wanted.cache if source is None else None
+    asked = (wanted.select, wanted.ignore, wanted.fixes, comments, wanted.config, wanted.isolated)
     try:
         source = read_source(path) if source is None else source
+        if folder is not None and source.cells is None:
+            known = cache.load(folder, source, asked)
+            if known is not None:
+                return known, source
         report = check(source, select=wanted.select, ignore=wanted.ignore)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
@@ -95,6 +103,8 @@ def check_program(
                 checked.problems.append(Problem("internal-error", message))
     if comments:
         _add_unused(checked, report, wanted)
+    if folder is not None and source.cells is None and not checked.problems:
+        cache.save(folder, source, asked, report, checked)
     return checked, source
 
 

@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=what)
     _add_common(check)
     check.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl+C")
+    check.add_argument("--no-cache", dest="cache", action="store_false", help="neither use nor keep results on disk")
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: as many as cores)")
     edits = check.add_argument_group("fixes and comments")
     edits.add_argument("--fix", action="store_true", help="make the safe fixes, one after the other, each verified")

@@ -27,14 +27,15 @@ from tapecheck.interpret.values import Class, Env, Function, Instance, Module, S
 from tapecheck.interpret.values.vocabulary import SAYING, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
-from tapecheck.source.modules import SOURCES, Project
+from tapecheck.source.modules import SOURCES, Project, Question
+from tapecheck.source.search import Found
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
 
 RUN_BUDGET = 250_000
 """Work of one way through the program: a statement is a unit, a second of CPU time about 150,000."""
 TOTAL_BUDGET = 400_000
 """Work of a file: all ways from the module and from each function that is started."""
-FURTHER_WORK = 20_000
+FURTHER_WORK = 30_000
 """Work that further ways of one start may always take, however short the first way is."""
 FURTHER_TIMES = 5
 """How many times the work of the first way the further ways may take where that is more."""
@@ -77,6 +78,10 @@ class Interpretation:
     """Exceptions of Python's own that some way went on past, and where."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
+    imports: dict[Question, Found | None] = field(default_factory=dict)
+    """The modules that were asked for, with what was found."""
+    read: dict[str, str | None] = field(default_factory=dict)
+    """The texts of the files that imports led to, None for one that could not be read."""
     groups: list[list[Tape]] = field(default_factory=list)
     """The tapes by the start that they belong to."""
 
@@ -221,6 +226,8 @@ def interpret(
             called |= part.called
             result.add(part.found)
         result.imported = project.imported
+        result.imports = dict(project.project.asked)
+        result.read = {path: one.text if one is not None else None for path, one in project.project.read.items()}
     return result
 
 
@@ -402,7 +409,8 @@ def _explore(
                     tried.add(one.policy.key())
             elif watched is not None and watched.stake is Stake.CERTAINTY:
                 deferred.append((one, watched))
-        queue = deque(sorted(queue, key=lambda candidate: len(candidate.policy.patterns)))
+        # What turns one condition comes first, and of that what turns it for good.
+        queue = deque(sorted(queue, key=lambda candidate: candidate.rank))
     left = {way.turned for way in queue if way.turned is not None and way.turned not in dull} - done
     if left and not passes_failures:
         name = entry.name if entry is not None else ""
@@ -429,6 +437,10 @@ class _Way:
     turned: Place | None = None
     default: bool = True
     repeated: bool = False
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return len(self.policy.patterns), max(map(len, self.policy.patterns.values()), default=0)
 
 
 def _following(way: _Way, world: World, dull: set[Place], names: set[str]) -> list[_Way]:
