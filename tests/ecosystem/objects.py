@@ -237,6 +237,50 @@ Trainer().fit(torch.randn(4, 2, 3))
 """,
     ),
 }
+GLOBALS = {
+    "a counter that is a global": Program(
+        """\
+step = 0
+net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+
+
+def train(x):
+    global step
+    step += 1
+    if step < 1000:
+        return
+    q = net(x).mean()
+    q.backward()
+    (q * 2).backward()  # TAPE101  # raises
+""",
+        """\
+for _ in range(1001):
+    train(torch.randn(3, 4))
+""",
+    ),
+    "a flag that is a global": Program(
+        """\
+frozen = False
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def freeze():
+    global frozen
+    frozen = True
+
+
+def step(x):
+    loss = net(x).mean()
+    loss.backward(retain_graph=True)
+    if frozen:
+        loss.pow(2).backward()
+""",
+        """\
+freeze()
+step(torch.randn(2, 4))
+""",
+    ),
+}
 COUNTED = {
     "a counter of the loop itself": Program(
         """\

@@ -66,7 +66,7 @@ def lived(owner: Instance, tree: ast.Module | None = None) -> None:
         seen.add(id(current))
         _join(current, current.cls)
         stack.extend(value for value in current.attrs.values() if isinstance(value, Instance))
-    if owner.cls is not None and tree is not None and not _constructed(owner.cls, tree):
+    if owner.cls is not None and tree is not None and owner.cls.name not in called_names(tree):
         _open_flags(owner, owner.cls)
 
 
@@ -126,16 +126,40 @@ def _joined(name: str, value: Value, changed: bool) -> Value:
     return value
 
 
-def _constructed(cls: Class, tree: ast.Module) -> bool:
-    """Whether the module itself makes objects of a class, or of one made from it."""
-    names: set[str] | None = getattr(tree, "_tapecheck_called", None)
+def called_names(tree: ast.Module) -> frozenset[str]:
+    """Return what a module calls by name: which of its classes it makes objects of is among it."""
+    names: frozenset[str] | None = getattr(tree, "_tapecheck_called", None)
     if names is None:
-        names = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
-                names.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+        names = frozenset(
+            node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
+        )
         tree._tapecheck_called = names  # type: ignore[attr-defined]
-    return cls.name in names
+    return names
+
+
+def changed_globals(tree: ast.Module) -> frozenset[str]:
+    """Return the globals of a module that its functions set anew."""
+    names: frozenset[str] | None = getattr(tree, "_tapecheck_globals", None)
+    if names is None:
+        found: set[str] = set()
+        for function in ast.walk(tree):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                parts = [part for part in ast.walk(function) if isinstance(part, (ast.Global, ast.Name))]
+                said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
+                stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+                found |= said & stored
+        names = tree._tapecheck_globals = frozenset(found)  # type: ignore[attr-defined]
+    return names
+
+
+def lived_globals(variables: dict[str, Value], tree: ast.Module) -> dict[str, Value]:
+    """Join the globals that functions of a module set anew with what they may have become; return what they were."""
+    before = {name: variables[name] for name in changed_globals(tree) if name in variables}
+    plain = {name: value for name, value in before.items() if isinstance(value, (bool, int, float, str))}
+    variables.update({name: _joined(name, value, True) for name, value in plain.items()})
+    return plain
 
 
 def _open_flags(owner: Instance, cls: Class) -> None:
@@ -257,4 +281,4 @@ def _within(node: ast.AST) -> set[str]:
     return {name} if inside and name is not None else set()
 
 
-__all__ = ["lived", "outlives"]
+__all__ = ["called_names", "changed_globals", "lived", "lived_globals", "outlives"]

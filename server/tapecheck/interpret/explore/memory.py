@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Facts, Index, facts_of
 from tapecheck.source import Source
 from tapecheck.source.modules import Project, Question
@@ -47,6 +48,8 @@ class Reach:
         for statement in source.tree.body:
             self._add(statement)
         self._tested = hash(index.tested)
+        # Which classes the file makes objects of, and which globals its functions change: see `entries`.
+        self._lived = entries.called_names(source.tree) | entries.changed_globals(source.tree)
 
     def _add(self, node: ast.stmt) -> None:
         first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
@@ -91,7 +94,8 @@ class Reach:
                 for body in self._index.methods.get(name, ())
             )
         )
-        return (tuple(sorted(parts)), effects, self._tested)
+        lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
+        return (tuple(sorted(parts)), effects, self._tested, lived)
 
 
 def _asks_for_main(node: ast.stmt) -> bool:

@@ -552,6 +552,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
 
     machine.envs.append(env)
     machine.world.push(Frame("<module>", module.path, module.lines))
+    before = entries.lived_globals(env.vars, module.source.tree) if module.source is not None else {}
     try:
         if entry.owner is None:
             function = env.vars.get(node.name)
@@ -601,6 +602,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
         if isinstance(owner, Instance):
             machine.escape(tuple(entries.outlives(owner, machine.called, node)), node, "the next call")
     finally:
+        env.vars.update(before)
         machine.world.pop()
         machine.envs.pop()
 
