@@ -30,6 +30,13 @@ def abilities(editor: str = "vscode-1.139.1") -> dict[str, Any]:
     return dict(data["capabilities"])
 
 
+def own_environment() -> dict[str, str]:
+    """Return the environment in which a process runs this checkout."""
+    # An empty entry would stand for the working directory.
+    paths = os.pathsep.join(filter(None, [str(SERVER), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+
+
 class Wire:
     """A server in a process of its own and what it has answered so far, by the number of the request.
 
@@ -37,8 +44,6 @@ class Wire:
     """
 
     def __init__(self, folder: Path, command: Sequence[str] = SERVE) -> None:
-        # An empty entry would stand for the working directory.
-        paths = os.pathsep.join(filter(None, [str(SERVER), os.environ.get("PYTHONPATH")]))
         self.folder = folder
         self.settings: object = None
         self.answers: dict[Any, dict[str, Any]] = {}
@@ -49,7 +54,7 @@ class Wire:
         self._writing = threading.Lock()
         self.process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            env=own_environment(),
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -391,6 +391,8 @@ def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values = [concrete(arg) for arg in args]
     if values and all(isinstance(value, (int, float)) for value in values):
+        if len(values) > 1 and abs(values[1]) > 1_000:
+            return Unknown.number()
         try:
             return round(*values)
         except (TypeError, ValueError, OverflowError):

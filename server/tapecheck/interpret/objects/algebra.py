@@ -10,7 +10,7 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants
-from tapecheck.interpret.objects.containers import extend, known_items, set_item
+from tapecheck.interpret.objects.containers import MOST_KEPT, extend, known_items, set_item
 from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_items
 from tapecheck.interpret.values import (
     Args,
@@ -29,6 +29,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
     left, right = unwrapped(left), unwrapped(right)
     if isinstance(op, ast.Add):
         if isinstance(left, tuple) and isinstance(right, tuple):
+            if len(left) + len(right) > MOST_KEPT:
+                return machine.new_list(list(left[:MOST_KEPT]), node, True)
             return left + right
         if isinstance(left, List) or isinstance(right, List):
             items = [*(known_items(machine, left, node) or ()), *(known_items(machine, right, node) or ())]

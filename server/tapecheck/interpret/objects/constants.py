@@ -29,10 +29,12 @@ from tapecheck.interpret.values import (
 
 _MAX_TEXT = 10_000
 _MAX_BITS = 4_096
+_MAX_WORK = 1_000_000
 _MAX_RANGE = 1_000
 _MAX_DEPTH = 6
 _ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _WIDE = re.compile(r"\d{5,}")
+_NESTED = re.compile(r"\{[^{}]*\{")
 
 
 class NotPlain(Exception):
@@ -107,7 +109,13 @@ def arithmetic(
             return Unknown.text()
     if any(isinstance(side, int) and side.bit_length() > _MAX_BITS for side in (left, right)):
         return Unknown.number()
-    if isinstance(op, ast.Mod) and isinstance(left, str) and _WIDE.search(left):
+    if isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
+        if left.bit_length() * max(right, 0) > _MAX_BITS:
+            return Unknown.number()
+    if isinstance(op, ast.Add) and isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
+        if len(left) + len(right) > _MAX_TEXT:
+            return Unknown.text()
+    if isinstance(op, ast.Mod) and isinstance(left, (str, bytes)) and _explodes(left, right):
         return Unknown.text()
     try:
         return function(left, right)
@@ -126,13 +134,49 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
         named = {key: plain(value) for key, value in kwargs.items()}
     except NotPlain:
         return Unknown.text()
-    if any(isinstance(value, int) and abs(value) > _MAX_TEXT for value in values):
+    given = (*values, *named.values())
+    if any(isinstance(value, int) and abs(value) > _MAX_TEXT for value in given):
         return Unknown.text()
-    if sum(len(value) for value in (owner, *values) if isinstance(value, (str, bytes, list))) > _MAX_TEXT:
+    weights = [abs(value) if isinstance(value, int) else _weight(value) for value in given]
+    if _weight(owner) + sum(map(_weight, given)) > _MAX_TEXT or _weight(owner) * max(weights, default=0) > _MAX_WORK:
         return Unknown.text()
-    if name not in _METHODS or (name == "format" and _WIDE.search(owner)):
+    if name not in _METHODS or (name == "format" and _explodes(owner, given)):
         return Unknown.text()
     return computed(machine, Kind.TEXT, getattr(type(owner), name, _missing), owner, *values, **named)
+
+
+def _weight(value: Any) -> int:
+    """Return how much there is of a constant: characters, digits, or all that is in a container."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, int):
+        return max(1, value.bit_length() // 3)
+    if isinstance(value, Mapping):
+        return 1 + sum(_weight(key) + _weight(item) for key, item in value.items())
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return 1 + sum(_weight(item) for item in value)
+    return 1
+
+
+def _explodes(pattern: str | bytes, given: Any) -> bool:
+    """Return whether formatting could take long or make a large text: by a width, or by many parts."""
+    text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
+    parts = text.count("%") + text.count("{")
+    if _WIDE.search(text) or parts * _weight(given) > _MAX_WORK:
+        return True
+    # A width may come with the arguments, too.
+    return ("*" in text or _NESTED.search(text) is not None) and _wide(given)
+
+
+def _wide(value: Any) -> bool:
+    """Return whether anything in some arguments would be a large width."""
+    if isinstance(value, int):
+        return abs(value) > _MAX_TEXT
+    if isinstance(value, str):
+        return _WIDE.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(map(_wide, value.values()))
+    return isinstance(value, (tuple, list)) and any(map(_wide, value))
 
 
 def _missing(*args: Any) -> None:

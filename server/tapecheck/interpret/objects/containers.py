@@ -47,9 +47,9 @@ def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | N
     if isinstance(value, Instance) and value.inner is not None and machine.find_method(value, "__iter__") is None:
         value = value.inner
     if isinstance(value, tuple):
-        return list(value)
+        return list(value) if len(value) <= MOST_KEPT else None
     if isinstance(value, (List, Set)):
-        return None if value.more else list(value.items)
+        return None if value.more or len(value.items) > MOST_KEPT else list(value.items)
     if isinstance(value, Dict):
         return None if value.more else [unkey(key) for key in value.items]
     if isinstance(value, Range):
@@ -212,6 +212,10 @@ def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
 
 
 def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST) -> None:
+    room = max(MOST_KEPT - len(target.items), 0)
+    if len(items) > room:
+        # It may double with every line: what is beyond counts as elements nobody knows.
+        target.more, items = True, items[:room]
     target.items.extend(items)
     if machine.world.iteration:
         machine.world.counted.append(("grown", target, None, len(items)))
@@ -225,6 +229,9 @@ TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int
 
 
 MAX_ITEMS = 64
+MOST_KEPT = 4_096
+"""The most elements that a container is followed with as it grows; one that is written out larger has unknown ones."""
+
 
 
 MAX_DRAINED = 256

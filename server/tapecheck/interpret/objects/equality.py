@@ -205,22 +205,33 @@ def unsure_keys(container: Dict) -> bool:
     return any(isinstance(key, tuple) and key and key[0] == "?" for key in container.items)
 
 
+_MOST_PARTS = 4_096
+
+
 def hashable(value: Value) -> Any:
-    """A dict key for a value: constants by value, everything else by identity."""
+    """Return a dict key for a value: constants by value, everything else and what has too many parts by identity."""
+    return _hashable(value, [_MOST_PARTS])
+
+
+def _hashable(value: Value, left: list[int]) -> Any:
     value = concrete(value)
+    left[0] -= 1
+    if left[0] < 0:
+        return ("?", _Identity(value))
     if isinstance(value, float) and math.isnan(value):
         return ("?", "nan")
     if isinstance(value, CONSTANTS):
         return value
     if isinstance(value, tuple):
-        return tuple(hashable(item) for item in value)
+        return tuple(_hashable(item, left) for item in value)
     if isinstance(value, Lib):
         return ("lib", value.path)
     if isinstance(value, Set):
-        return frozenset(hashable(item) for item in value.items)
+        return frozenset(_hashable(item, left) for item in value.items)
     if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
         if value.cls.options.get("frozen") and value.cls.options.get("eq") is not False:
-            return _Fields(value, tuple(hashable(value.attrs.get(field.name)) for field in value.cls.fields or ()))
+            fields = [value.attrs.get(field.name) for field in value.cls.fields or ()]
+            return _Fields(value, tuple(_hashable(field, left) for field in fields))
     return ("?", _Identity(value))
 
 
