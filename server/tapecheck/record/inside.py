@@ -59,33 +59,48 @@ class RecordedTape(Tape):
 class Recording:
     """A context manager, and a decorator: the tape of the last call is then the attribute `tape` of the function.
 
-    `save` is a file to write the tape to when the block is left. Exceptions of the block pass through.
+    `save` is a file to write the tape to when the block is left. Exceptions of the block pass through. One that
+    `gives_way` ends once another one begins.
     """
 
-    def __init__(self, save: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, save: str | os.PathLike[str] | None = None, *, gives_way: bool = False) -> None:
         self.save = save
+        self.gives_way = gives_way
         self.tape = RecordedTape()
         self._recorder: Recorder | None = None
         self._path = ""
+        self._before: Any = None
 
     def __enter__(self) -> RecordedTape:
-        global _active
-        if _active is not None:
-            raise RuntimeError("a recording is running already: one at a time")
-        import torch
-
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
+        return self.start(frame.f_code.co_filename, frame)
+
+    def start(self, filename: str, frame: FrameType | None = None, *, beside: bool = False) -> RecordedTape:
+        """Begin to record; the program is what lies beside `filename` or below the working directory.
+
+        `frame` is the innermost call that runs already. With `beside` whoever traces the process has its tracing back
+        at the end. Raises RuntimeError where another recording runs, or else a debugger or a coverage tool.
+        """
+        global _active
+        if _active is not None:
+            if not _active.gives_way:
+                raise RuntimeError("a recording is running already: one at a time")
+            _active.__exit__(None, None, None)
+        import torch
+
         handle, self._path = tempfile.mkstemp(prefix="tapecheck-", suffix=".jsonl")
         os.close(handle)
-        filename = frame.f_code.co_filename
         sources = Sources(filename, _shown(filename), foreign=_PACKAGE)
         if not Path(filename).is_file():
             # A cell of a notebook: its text is where tracebacks find it.
             sources.give(filename, linecache.getlines(filename))
         recorder = Recorder(sources, Writer(self._path, PRODUCER), Limits(tape_bytes=_MAX_BYTES), {})
+        self._before = sys.gettrace() if beside and not hasattr(sys, "monitoring") else None
         try:
+            if self._before is not None:
+                sys.settrace(None)
             recorder.attach(torch, deeper=False)
             recorder.tracer.start(_user_frames(frame, sources))
         except BaseException:
@@ -104,6 +119,8 @@ class Recording:
         if recorder is None:
             return
         recorder.tracer.stop()
+        if self._before is not None:
+            sys.settrace(self._before)
         if error is not None:
             recorder.uncaught(error)
         recorder.finish("finished" if error is None else "raised", "" if error is None else f"{kind and kind.__name__}")

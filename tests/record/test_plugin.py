@@ -1,0 +1,127 @@
+"""The pytest plugin: tests that fail for what their code does to graphs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.record.harness import QUIET, Write
+
+TESTS = """
+import pytest, torch
+import tapecheck
+
+
+def train(kept, detach):
+    w = torch.ones(3, requires_grad=True)
+    for i in range(8):
+        loss = (w * i).sum()
+        loss.backward()
+        kept.append(loss.detach() if detach else loss)
+    assert len(kept) == 8
+
+
+def test_leaks():
+    train([], False)
+
+
+def test_clean():
+    train([], True)
+
+
+@pytest.mark.tapecheck(ignore=["TAPE201"])
+def test_excused():
+    train([], False)
+
+
+def test_raises():
+    loss = (torch.ones(3, requires_grad=True) ** 2).sum()
+    loss.backward()
+    with pytest.raises(RuntimeError):
+        loss.backward()
+
+
+def test_fails_by_itself():
+    train([], False)
+    assert False, "of its own"
+
+
+def test_records_a_block_itself():
+    with tapecheck.record() as tape:
+        train([], True)
+    assert not tape.findings
+"""
+WITH_FIXTURE = """
+import torch
+
+
+def train(detach):
+    kept, w = [], torch.ones(3, requires_grad=True)
+    for i in range(8):
+        loss = (w * i).sum()
+        loss.backward()
+        kept.append(loss.detach() if detach else loss)
+
+
+def test_leaks(tape):
+    train(False)
+
+
+def test_clean(tape):
+    train(True)
+
+
+def test_judges_itself(tape):
+    train(False)
+    assert [finding.code for finding in tape.stop()] == ["TAPE201"]
+
+
+def test_plain():
+    train(False)
+"""
+
+
+def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q", "-p", "tapecheck.pytest_plugin"]
+    env = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [*command, *options], cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def outcomes(done: subprocess.CompletedProcess[str], name: str) -> dict[str, str]:
+    rows = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if f" {name}::" in line]
+    return {row[1].partition("::")[2]: row[0] for row in rows}
+
+
+def test_every_test_is_recorded(write: Write, tmp_path: Path) -> None:
+    write(TESTS, "test_training.py")
+    done = run_tests(tmp_path, "--tapecheck", "test_training.py")
+    assert outcomes(done, "test_training.py") == {
+        "test_leaks": "FAILED", "test_clean": "PASSED", "test_excused": "PASSED", "test_raises": "FAILED",
+        "test_fails_by_itself": "FAILED", "test_records_a_block_itself": "PASSED",
+    }, done.stdout  # fmt: skip
+    assert "TAPE201" in done.stdout and "test_training.py:10:9" in done.stdout, "the user's own line"
+    assert "TAPE101" in done.stdout and "of its own" in done.stdout
+
+
+def test_one_test_is_recorded_by_the_fixture(write: Write, tmp_path: Path) -> None:
+    write(WITH_FIXTURE, "test_one.py")
+    done = run_tests(tmp_path, "test_one.py")
+    assert outcomes(done, "test_one.py") == {
+        "test_leaks": "FAILED", "test_clean": "PASSED", "test_judges_itself": "PASSED", "test_plain": "PASSED",
+    }, done.stdout  # fmt: skip
+    assert "test_one.py:9:9" in done.stdout
+
+
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="coverage and the recorder do not meet there")
+def test_another_tracer_has_its_tracing_back(write: Write, tmp_path: Path) -> None:
+    write("import sys\n\n\ndef other(*_):\n    return None\n\n\nsys.settrace(other)\n", "conftest.py")
+    write("import sys, torch, conftest\n\n\ndef test_first(tape):\n    pass\n\n\ndef test_then():\n"
+          "    assert sys.gettrace() is not None\n", "test_traced.py")  # fmt: skip
+    done = run_tests(tmp_path, "test_traced.py")
+    assert outcomes(done, "test_traced.py") == {"test_first": "PASSED", "test_then": "PASSED"}, done.stdout
