@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from tapecheck.interpret import Interpretation, Part, Starts, interpret
+from tapecheck.interpret import Explored, Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
@@ -139,6 +139,7 @@ def check(
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
     memory: Memory | None = None,
+    log: list[Explored] | None = None,
 ) -> Report:
     """Dry-run a file and judge its tapes; the user's code is neither imported nor executed.
 
@@ -147,7 +148,8 @@ def check(
     which are wanted where `select` does not, and which are not. `cancelled` is asked often; once it
     returns True the analysis stops and raises `interpret.Cancelled`. `open_files` are sources by absolute path that
     imports find instead of the files of that path: documents that an editor shows and has not saved. `memory` holds
-    what earlier checks of the same files found: only what an edit can have changed is run again.
+    what earlier checks of the same files found: only what an edit can have changed is run again. `log` takes an entry
+    for each way through the program that is run.
     """
     project = configuration_for(source.path)
     wanted = project.select if select is None else select
@@ -159,7 +161,7 @@ def check(
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)))
     starts = memory.starts if memory is not None else None
     interpretation = interpret(
-        source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts
+        source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
     )
     findings = []
     for tapes in together(interpretation.groups):

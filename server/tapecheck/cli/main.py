@@ -71,6 +71,10 @@ def _verb(options: argparse.Namespace) -> int:
         from tapecheck.cli.explain import explain_rule
 
         return explain_rule(options.rule, options.output_format, everything=options.all)
+    if options.verb == "debug":
+        from tapecheck.cli.debug import trace
+
+        return trace(options)
     if options.verb == "graph":
         from tapecheck.cli.graph import draw_graph
 
@@ -216,6 +220,16 @@ def _parser() -> argparse.ArgumentParser:
     graph.add_argument("--output-format", choices=("svg", "html"), default="svg", help="(default: svg)")
     graph.add_argument("-o", "--output-file", metavar="FILE", help="write the picture to FILE")
     graph.add_argument("--line", type=_positive, metavar="N", help="draw the backward calls on line N only")
+
+    debug = verbs.add_parser("debug", help="why something is reported, or is not: for bug reports")
+    subjects = debug.add_subparsers(dest="what", metavar="WHAT", required=True)
+    traced = subjects.add_parser(
+        "trace", help="the ways through a program that were tried, and what each showed",
+        description="Print every way through a program that was tried: where it started, which undecided conditions it "
+        "came to and what hangs on them, the backward calls it ran and what the rules make of it alone.",
+    )  # fmt: skip
+    traced.add_argument("file", metavar="FILE", help="a script or a notebook")
+    traced.add_argument("--line", type=_positive, metavar="N", help="only ways in which something happens on line N")
 
     for name, said in (("rule", "the page of a rule, or all of them"), ("explain", "the same as `rule`")):
         rule = verbs.add_parser(name, help=said, description="Print the page of a rule, or the list of all rules.")

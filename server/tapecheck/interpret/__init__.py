@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapecheck.interpret.explore.memory import Starts
-from tapecheck.interpret.explore.paths import Interpretation, Part, interpret
+from tapecheck.interpret.explore.paths import Condition, Explored, Interpretation, Part, interpret
 from tapecheck.interpret.world import Cancelled
 
-__all__ = ["Cancelled", "Interpretation", "Part", "Starts", "interpret"]
+__all__ = ["Cancelled", "Condition", "Explored", "Interpretation", "Part", "Starts", "interpret"]

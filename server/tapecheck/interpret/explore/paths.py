@@ -12,7 +12,7 @@ import gc
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -105,11 +105,41 @@ class _Budget:
     left: int
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An undecided condition that a way came to: its text, what hangs on the other answer, whether that is tried."""
+
+    place: Place
+    text: str
+    answer: bool
+    stake: Stake
+    tried: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """One way through the program, for whoever asks why something is or is not reported.
+
+    `start` is the function that was begun, empty for the module; `turned` are the places of the conditions that this
+    way answers otherwise. `tape` is what it wrote, `kept` whether the rules read it: not where an earlier way wrote
+    the same. `beyond` says that the way passes over backward calls that fail.
+    """
+
+    start: str
+    turned: tuple[Place, ...]
+    conditions: tuple[Condition, ...]
+    tape: Tape
+    kept: bool
+    work: int
+    beyond: bool
+
+
 @dataclass(slots=True)
 class _Wanted:
     """What the whole exploration is for: asked of each new tape, and what the answers came to so far."""
 
     ask: Ask | None
+    log: list[Explored] | None = None
     lines: Lines = field(default_factory=set)
 
     def look(self, tape: Tape) -> bool:
@@ -174,6 +204,7 @@ def interpret(
     ask: Ask | None = None,
     asked: Hashable = None,
     memory: Starts[Part] | None = None,
+    log: list[Explored] | None = None,
 ) -> Interpretation:
     """Dry-run a file.
 
@@ -185,6 +216,7 @@ def interpret(
         ask: the lines (file and number) that verdicts over one tape rest on. Conditions that can only change how
             certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
         asked: what `ask` goes by, such as the rules it asks; results are remembered by it.
+        log: takes an entry for each way that is run.
         memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
 
     Returns:
@@ -217,7 +249,7 @@ def interpret(
                 key = reach.key(None if entry is None else entry.owner or entry.node.name)
                 part = memory.find(source.path, name, asked, key, project.project)
             if part is None:
-                part = _part(source, project, entry, left, cancelled, ask)
+                part = _part(source, project, entry, left, cancelled, _Wanted(ask, log))
                 # What a limit has cut short hangs on what other starts had left.
                 if memory is not None and not part.found.exhausted and not part.found.cut_short:
                     events = sum(len(tape.events) for tape in part.found.tapes)
@@ -246,13 +278,13 @@ def _part(
     entry: _Entry | None,
     left: int,
     cancelled: Callable[[], bool] | None,
-    ask: Ask | None,
+    wanted: _Wanted,
 ) -> Part:
     """Explore from one start with the work that is left for the file."""
     found = Interpretation()
     budget = _Budget(left)
     called: set[int] = set()
-    _explore_beyond(source, project, entry, found, budget, called, cancelled, _Wanted(ask))
+    _explore_beyond(source, project, entry, found, budget, called, cancelled, wanted)
     names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in called)
     return Part(found, names, left - budget.left)
 
@@ -380,6 +412,7 @@ def _explore(
         following = _following(way, world, dull, _names_that_matter(machine))
         # A first way that nothing follows has no other to be told from.
         signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
+        kept_before = len(result.tapes)
         if signature not in seen:
             seen.add(signature)
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
@@ -409,12 +442,39 @@ def _explore(
                     tried.add(one.policy.key())
             elif watched is not None and watched.stake is Stake.CERTAINTY:
                 deferred.append((one, watched))
+        if wanted.log is not None:
+            turns = {one.turned for one in queue} | done
+            wanted.log.append(
+                Explored(
+                    entry.name if entry is not None else "",
+                    tuple(policy.patterns),
+                    tuple(_conditions(world, watcher, turns)),
+                    world.tape,
+                    len(result.tapes) > kept_before,
+                    work,
+                    passes_failures,
+                )
+            )
         # What turns one condition comes first, and of that what turns it for good.
         queue = deque(sorted(queue, key=lambda candidate: candidate.rank))
     left = {way.turned for way in queue if way.turned is not None and way.turned not in dull} - done
     if left and not passes_failures:
         name = entry.name if entry is not None else ""
         result.cut_short.append(CutShort("paths", name, source.path, min(line for _, line, _ in left), len(left)))
+
+
+def _conditions(world: World, watcher: Watcher, tried: Collection[Place | None]) -> Iterator[Condition]:
+    """The undecided conditions that a way came to, each with its first answer, in order."""
+    seen: set[Place] = set()
+    for event in world.tape.events:
+        if isinstance(event, Decision):
+            span = event.at.span
+            place = (span.file, span.line, span.column)
+            if place not in seen:
+                seen.add(place)
+                watched = watcher.watched.get(place)
+                stake = watched.stake if watched is not None else Stake.VERDICT
+                yield Condition(place, event.text, event.taken, stake, place in tried)
 
 
 def _last_place(tape: Tape) -> tuple[str, int]:
