@@ -172,7 +172,7 @@ def _own_lines(code: Code, keyword: ast.keyword) -> Change | None:
 
 
 def append(code: Code, expression: ast.expr, suffix: str) -> Change | None:
-    """`suffix` behind an expression, which gets parentheses where it needs them and has none yet."""
+    """Put `suffix` behind an expression, which gets parentheses where it needs them and has none yet."""
     start, end = code.start(expression), code.end(expression)
     try:
         text = code.segment(expression)

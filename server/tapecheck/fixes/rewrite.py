@@ -57,7 +57,7 @@ def parenthesized(text: str) -> str:
 
 
 def with_suffix(text: str, suffix: str) -> str:
-    """`x` to `x.detach()`, `a + b` to `(a + b).detach()`."""
+    """Rewrite `x` to `x.detach()`, `a + b` to `(a + b).detach()`."""
     return parenthesized(text) + suffix
 
 
@@ -72,7 +72,7 @@ def receiver(text: str) -> str:
 
 
 def only_argument(text: str) -> str:
-    """`torch.tensor(x, dtype=...)` to `x`."""
+    """Rewrite `torch.tensor(x, dtype=...)` to `x`."""
     node = expression(text)
     if not isinstance(node, cst.Call) or not node.args or node.args[0].star or node.args[0].keyword:
         raise RewriteError(text)
@@ -143,7 +143,7 @@ def with_argument(
 
 
 def out_of_place(text: str) -> str:
-    """`x += y` to `x = x + y`."""
+    """Rewrite `x += y` to `x = x + y`."""
     try:
         module = cst.parse_module(text)
         statement = module.body[0]
@@ -165,7 +165,7 @@ def out_of_place(text: str) -> str:
 
 
 def method_out_of_place(text: str) -> str:
-    """`x.relu_()` to `x.relu()`."""
+    """Rewrite `x.relu_()` to `x.relu()`."""
     call = _call(text)
     if not isinstance(call.func, cst.Attribute) or not call.func.attr.value.endswith("_"):
         raise RewriteError(text)

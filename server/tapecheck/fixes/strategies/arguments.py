@@ -64,7 +64,7 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
 
 
 def create_graph(context: Context) -> Iterator[Candidate]:
-    """`create_graph=True` in the grad call whose result goes into the loss, or in all on the way to it."""
+    """Put `create_graph=True` in the grad call whose result goes into the loss, or in all on the way to it."""
     code = context.code
     calls: list[ast.Call] = []
     changes: list[Change] = []
@@ -116,7 +116,7 @@ def _with_create_graph(code: Code, call: ast.Call) -> Change | None:
 
 
 def drop_create(context: Context) -> Iterator[Candidate]:
-    """`create_graph=True` away where nothing reads the gradients but the optimizer."""
+    """Take `create_graph=True` away where nothing reads the gradients but the optimizer."""
     code = context.code
     reads = [
         node
@@ -144,7 +144,7 @@ def drop_create(context: Context) -> Iterator[Candidate]:
 
 
 def take_gradient(context: Context) -> Iterator[Candidate]:
-    """`loss.backward(create_graph=True)` and `x.grad` to a gradient taken by `torch.autograd.grad`."""
+    """Rewrite `loss.backward(create_graph=True)` and `x.grad` to a gradient taken by `torch.autograd.grad`."""
     code = context.code
     spans = [frame for _, backward in context.backwards_here() for frame in frames(backward.at)]
     if context.finding.code != "TAPE203":

@@ -306,7 +306,7 @@ def _after_backward(context: Context, collision: Collision, carrier: Carrier, sh
 
 
 def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
-    """`belief = estimate.clone()` to `belief = estimate.clone().detach()`."""
+    """Rewrite `belief = estimate.clone()` to `belief = estimate.clone().detach()`."""
     code = context.code
     last = after_backward(code, collision.first or collision.second, carrier.function)
     for store in carrier.stores or code.stores(carrier.function, carrier.text):
@@ -385,7 +385,7 @@ def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]
 
 
 def _at_read(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
-    """`model(x, h)` to `model(x, h.detach())`."""
+    """Rewrite `model(x, h)` to `model(x, h.detach())`."""
     code = context.code
     if shape != "tensor" or _starts_as_none(code, carrier) or not _loads(carrier.read):
         return None

@@ -36,7 +36,7 @@ _INPLACE_POSITIONS = {
 
 
 def out_of_place(context: Context) -> Iterator[Candidate]:
-    """`x += y` to `x = x + y`, `x.relu_()` to `x = x.relu()`, `inplace=True` away."""
+    """Rewrite `x += y` to `x = x + y`, `x.relu_()` to `x = x.relu()`, `inplace=True` away."""
     code = context.code
     for change in _changes(context):
         for frame in frames(change.at):
@@ -120,7 +120,7 @@ def _call_out_of_place(context: Context, change: InPlace, call: ast.Call) -> Ite
 
 
 def _modules_out_of_place(context: Context, change: InPlace) -> Iterator[Candidate]:
-    """`nn.ReLU(inplace=True)` to `nn.ReLU()`, near the change first."""
+    """Rewrite `nn.ReLU(inplace=True)` to `nn.ReLU()`, near the change first."""
     code = context.code
     calls = [node for node in ast.walk(code.tree) if isinstance(node, ast.Call) and _is_true(node)]
     owner = code.statement_at(change.at.span)
@@ -262,7 +262,7 @@ def change_later(context: Context) -> Iterator[Candidate]:
 
 
 def change_copy(context: Context) -> Iterator[Candidate]:
-    """`m = h.detach()` to `m = h.detach().clone()` where what is written into `m` must not change `h`."""
+    """Rewrite `m = h.detach()` to `m = h.detach().clone()` where what is written into `m` must not change `h`."""
     code = context.code
     for collision in context.collisions:
         change = collision.change

@@ -232,7 +232,7 @@ def is_list(code: Code, value: ast.expr) -> bool:
 
 
 def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Change]]:
-    """`torch.tensor(loss)` to `loss`, `torch.tensor(losses)` to `torch.stack(losses)`."""
+    """Rewrite `torch.tensor(loss)` to `loss`, `torch.tensor(losses)` to `torch.stack(losses)`."""
     plain = _without_call(code, node, rewrite.only_argument(text))
     prefix = called.rpartition(".")[0]
     torch = f"{prefix}." if prefix else f"{code.torch()[0]}."
@@ -259,7 +259,7 @@ def _fitting(code: Code, node: ast.expr, text: str) -> str:
 
 
 def _without_call(code: Code, node: ast.Call, receiver: str) -> list[Change]:
-    """`x.detach()` to `x`; where only `x = x` would be left, the whole statement goes."""
+    """Rewrite `x.detach()` to `x`; where only `x = x` would be left, the whole statement goes."""
     statement = code.statement(node)
     useless = isinstance(statement, ast.Expr) and statement.value is node
     if isinstance(statement, ast.Assign) and statement.value is node and len(statement.targets) == 1:

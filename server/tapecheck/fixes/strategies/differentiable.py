@@ -198,7 +198,7 @@ def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: object) -> li
 
 
 def _without_suffix(code: Code, node: ast.expr, attribute: ast.Attribute) -> Change:
-    """`x.numpy()` to `x`: what stands behind the receiver, with the parentheses of the receiver kept."""
+    """Rewrite `x.numpy()` to `x`: what stands behind the receiver, with the parentheses of the receiver kept."""
     end = code.end(attribute) - len(attribute.attr)
     start = len(code.text[: code.text.rindex(".", 0, end)].rstrip())
     return Change(start, code.end(node), "")
@@ -230,7 +230,7 @@ def _says_nothing(code: Code, statement: ast.Assign, changes: list[Change]) -> b
 
 
 def without_threshold(context: Context) -> Iterator[Candidate]:
-    """`(p > 0.5).float()` to `p`, `x.long()` to `x`: a step has no gradient."""
+    """Rewrite `(p > 0.5).float()` to `p`, `x.long()` to `x`: a step has no gradient."""
     code = context.code
     for cut in _all_cuts(context):
         if cut.how != "nondifferentiable":
@@ -412,7 +412,7 @@ def _plain_classes(code: Code, node: ast.expr) -> str | None:
 
 
 def ask_for_gradient(context: Context) -> Iterator[Candidate]:
-    """`requires_grad=True` for the tensor whose `.grad` is read, where nothing else has one."""
+    """Set `requires_grad=True` for the tensor whose `.grad` is read, where nothing else has one."""
     code = context.code
     statement = code.statement_at(context.finding.span)
     if statement is None:

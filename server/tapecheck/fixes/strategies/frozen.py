@@ -105,7 +105,7 @@ def _whole(code: Code, statement: ast.stmt) -> ast.stmt:
 
 
 def _opposite(code: Code, statement: ast.stmt) -> str | None:
-    """`freeze(net, False)` as `freeze(net, True)`, where the statement says False exactly once."""
+    """Rewrite `freeze(net, False)` as `freeze(net, True)`, where the statement says False exactly once."""
     if not isinstance(statement, (ast.Expr, ast.Assign)) or statement.lineno != statement.end_lineno:
         return None
     value = statement.value

@@ -21,7 +21,7 @@ _SAME = "What is learned stays as it is; the stored value no longer keeps a grap
 
 
 def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
-    """`with torch.no_grad():` around a loop that only evaluates."""
+    """Put `with torch.no_grad():` around a loop that only evaluates."""
     code = context.code
     statement = code.statement_at(context.finding.span)
     if statement is None:
@@ -51,7 +51,7 @@ def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
 
 
 def store_without_graph(context: Context) -> Iterator[Candidate]:
-    """`total += loss` to `total += loss.item()`, `losses.append(loss)` to `losses.append(loss.detach())`."""
+    """Rewrite `total += loss` to `total += loss.item()`, `losses.append(loss)` to `losses.append(loss.detach())`."""
     code = context.code
     statement = code.statement_at(context.finding.span)
     if statement is None:

@@ -86,7 +86,7 @@ def _quiet(code: Code, statement: ast.stmt) -> bool:
 
 
 def leaf_out_of_place(context: Context) -> Iterator[Candidate]:
-    """`x += y` to `x = x + y`: a new tensor, with the leaf in its graph."""
+    """Rewrite `x += y` to `x = x + y`: a new tensor, with the leaf in its graph."""
     code = context.code
     statement = code.statement_at(context.finding.span)
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Name):

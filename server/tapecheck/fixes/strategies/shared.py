@@ -18,7 +18,7 @@ _MOST_STATEMENTS = 6
 
 
 def sum_losses(context: Context) -> Iterator[Candidate]:
-    """`a.backward(); b.backward()` to `(a + b).backward()`: the gradients are the same."""
+    """Rewrite `a.backward(); b.backward()` to `(a + b).backward()`: the gradients are the same."""
     code = context.code
     for collision in context.collisions:
         first, second = collision.first, collision.second
@@ -65,7 +65,7 @@ def sum_losses(context: Context) -> Iterator[Candidate]:
 
 
 def step_once(context: Context) -> Iterator[Candidate]:
-    """`a.backward(); opt.step(); b.backward(); opt.step()` to `(a + b).backward(); opt.step()`.
+    """Rewrite `a.backward(); opt.step(); b.backward(); opt.step()` to `(a + b).backward(); opt.step()`.
 
     For an optimizer that learns from both losses: the step between the two backwards goes.
     """
@@ -199,7 +199,7 @@ def _stored_between(code: Code, block: list[ast.stmt], run: list[ast.Expr], loss
 
 
 def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
-    """`for loss in losses: loss.backward()` to `sum(losses).backward()`."""
+    """Rewrite `for loss in losses: loss.backward()` to `sum(losses).backward()`."""
     code = context.code
     statement = code.statement(call)
     loop = code.parent(statement) if statement is not None else None
@@ -221,7 +221,7 @@ def _sum_in_loop(context: Context, call: ast.Call) -> Iterator[Candidate]:
 
 
 def sum_over_loop(context: Context) -> Iterator[Candidate]:
-    """`for head in heads: head(z).mean().backward()` to a sum in the loop and one backward behind it."""
+    """Rewrite `for head in heads: head(z).mean().backward()` to a sum in the loop and one backward behind it."""
     code = context.code
     for collision in context.collisions:
         first, second = collision.first, collision.second
@@ -264,7 +264,7 @@ def sum_over_loop(context: Context) -> Iterator[Candidate]:
 
 
 def retain_first(context: Context) -> Iterator[Candidate]:
-    """`retain_graph=True` at the backward that frees what the second one needs."""
+    """Put `retain_graph=True` at the backward that frees what the second one needs."""
     for collision in context.collisions:
         first = collision.first
         if first is None:
@@ -299,7 +299,7 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
 
 
 def detach_shared(context: Context) -> Iterator[Candidate]:
-    """`netD(fake)` to `netD(fake.detach())`: one of the two backwards does not run over the shared part."""
+    """Rewrite `netD(fake)` to `netD(fake.detach())`: one of the two backwards does not run over the shared part."""
     for collision in context.collisions:
         if not collision.same_iteration or collision.first is None:
             continue
