@@ -12,8 +12,8 @@ from tests.ecosystem import followers, handed_in, keys, objects, programs, reach
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
 PROGRAMS = {
-    **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED, **objects.GLOBALS,
-    **keys.KEYS, **reach.REACH, **followers.FOLLOWERS,
+    **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
+    **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS,
 }  # fmt: skip
 STAND_INS = """\
 import sys, types

@@ -12,7 +12,19 @@ from xml.etree import ElementTree
 import pytest
 
 from tapecheck.fixes import Edit, Fix
-from tapecheck.report import Checked, Problem, Sources, concise, formats, github, gitlab, junit, sarif, statistics
+from tapecheck.report import (
+    Checked,
+    Problem,
+    Sources,
+    concise,
+    formats,
+    github,
+    gitlab,
+    junit,
+    rdjson,
+    sarif,
+    statistics,
+)
 from tapecheck.report.places import Places
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Label
@@ -214,6 +226,25 @@ def test_gitlab_keeps_to_the_schema_and_its_fingerprints_are_its_own() -> None:
         "path": "gan.py",
         "positions": {"begin": {"line": 12, "column": 5}, "end": {"line": 12, "column": 22}},
     }
+
+
+def test_reviewdog_s_json_keeps_to_the_schema_and_counts_bytes() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    text = "é = '🔥'; loss.backward(retain_graph=True)"
+    found = backward_twice(span=Span("gan.py", 1, 10, 1, 42), labels=())
+    one = Fix("Drop", "safe", (Edit(Span("gan.py", 1, 24, 1, 41), ""),), "")
+    half = Fix("Both", "safe", (*one.edits, Edit(Span("gan.py", 1, 1, 1, 1), "x")), "")
+    file = Checked("gan.py", [found], [[one, half, detach()]])
+    written = json.loads(rdjson.render([file, *some()], sources(text)))
+    jsonschema.validate(written, json.loads((SCHEMAS / "reviewdog-diagnostic-result.json").read_text()))
+    first, *others = written["diagnostics"]
+    # `é` has two bytes and the flame four.
+    assert first["location"]["range"] == {"start": {"line": 1, "column": 14}, "end": {"line": 1, "column": 46}}
+    assert first["suggestions"] == [
+        {"range": {"start": {"line": 1, "column": 28}, "end": {"line": 1, "column": 45}}, "text": ""}
+    ]
+    assert [row["severity"] for row in others] == ["ERROR", "INFO", "INFO", "ERROR", "ERROR"]
+    assert [row["location"]["range"]["start"]["line"] for row in others[0]["related_locations"]] == [6, 8]
 
 
 def test_junit_keeps_to_the_schema() -> None:

@@ -35,7 +35,7 @@ from tapecheck.source.notebook import SUFFIX
 # The script's own traceback stands above it in full.
 _LONGEST = 120
 _CHECK_SECONDS = 10.0
-_FOR_SERVICES = ("github", "gitlab", "sarif", "junit")
+_FOR_SERVICES = ("github", "gitlab", "sarif", "junit", "rdjson")
 _LAST_LINES = 3
 
 

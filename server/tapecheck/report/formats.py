@@ -8,11 +8,11 @@ from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
 from tapecheck.report.text import DEFAULT_WIDTH
 
-FORMATS = ("text", "concise", "json", "json-lines", "github", "gitlab", "sarif", "junit")
+FORMATS = ("text", "concise", "json", "json-lines", "github", "gitlab", "sarif", "junit", "rdjson")
 FOR_PEOPLE = frozenset({"text", "concise"})
 """The formats that end with a summary; the others are for programs and hold nothing but the report."""
 
-WITH_FIXES = frozenset({"text", "concise", "json", "json-lines", "sarif"})
+WITH_FIXES = frozenset({"text", "concise", "json", "json-lines", "sarif", "rdjson"})
 """The formats that show fixes, or whether there are any."""
 
 
@@ -60,4 +60,8 @@ def render(
         from tapecheck.report import junit
 
         return junit.render(files)
+    if name == "rdjson":
+        from tapecheck.report import rdjson
+
+        return rdjson.render(files, sources)
     raise ValueError(name)

@@ -28,11 +28,12 @@ def render(files: Iterable[Checked], *, places: Places | None = None) -> str:
         for finding in file.findings:
             title = f"Tapecheck ({finding.code} {finding.name})" if finding.name != finding.code else (
                 f"Tapecheck ({finding.code})")  # fmt: skip
-            rows.append(_command(_LEVELS[finding.severity], title, places.of(finding.span), _message(finding, places)))
+            message = message_of(finding, places)
+            rows.append(_command(_LEVELS[finding.severity], title, places.of(finding.span), message))
     return "".join(f"{row}\n" for row in rows)
 
 
-def _message(finding: Finding, places: Places) -> str:
+def message_of(finding: Finding, places: Places) -> str:
     """Return what an annotation says: it has no room for the lines of others, which are named instead."""
     own = places.of(finding.span)
     rows = [finding.message]
