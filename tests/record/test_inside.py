@@ -99,5 +99,5 @@ def test_a_graph_older_than_the_block_and_an_exception_that_leaves_it(write: Wri
     )  # fmt: skip
     assert done.returncode == 1 and "Trying to backward" in done.stderr
     assert "built on a line that was not recorded and freed by the call on line 8" in done.stdout
-    assert "1 | import" not in done.stdout and "found-by-run: raised: " in done.stdout
+    assert "1 | import" not in done.stdout and "found at run time: raised: " in done.stdout
     assert "caught" not in done.stdout and "swallowed" not in done.stdout
