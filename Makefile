@@ -16,7 +16,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make vsix    build the VS Code extension; TARGET=linux-x64 (or another platform) brings libcst along"
 	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
-	@echo "make bench   measure the speed of check and of the page of a long run"
+	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
 	@echo "make clean   remove .venv, node_modules and what was built"
 
@@ -46,7 +46,9 @@ dist:
 	PYTHON=$(PYTHON) .ci/dist
 
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/check_speed.py
+	$(BIN)/python benchmarks/check_speed.py $(if $(CORPUS),--corpus $(CORPUS))
+	$(BIN)/python benchmarks/lsp_keystroke.py
+	$(BIN)/python benchmarks/lsp_keystroke.py --uncalled
 	$(BIN)/python benchmarks/report_page.py
 
 cuda: $(VENV)/.test

@@ -1,39 +1,53 @@
 #!/usr/bin/env python3
-"""How many lines `check` judges in a second of CPU time, beside what `ast.parse` alone takes in the same run.
+"""What `check` costs beside `ast.parse` in the same run, and what the exploration did for it.
 
-    python benchmarks/check_speed.py                       # the programs under tests/cases
+    python benchmarks/check_speed.py                       # the programs under tests/cases, and torch/nn where it is
+    python benchmarks/check_speed.py --corpus FOLDER       # the checkouts of corpus.txt, too
     python benchmarks/check_speed.py FOLDER_OR_FILE ... [--rounds N] [--slowest N] [--json]
 
-The ratio is the figure to compare: both sides ran on the same machine in turns, file by file. Fixes are not
-part of it, since they are worked out when somebody asks for them.
+A row for each folder. `ratio` is the figure to compare: CPU time of check over that of ast.parse, in turns, file by
+file. `ways` are the runs through programs, `tapes` those whose events the rules read; `first` is the share of the work
+that went into the first way of each start, `>1s` the files that took more than a second of CPU time, `cut` those whose
+analysis a work limit ended. Fixes are not part of it, since they are worked out when somebody asks for them.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
+import importlib.util
 import json
 import statistics
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tapecheck.check import check
+from tapecheck.interpret import Explored
 from tapecheck.source import SourceError, from_text, read_source
 
-DEFAULT = Path(__file__).parent.parent / "tests" / "cases" / "programs"
+HERE = Path(__file__).parent
+CASES = HERE.parent / "tests" / "cases" / "programs"
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One file: its lines, and CPU seconds to parse and to check it (the median of all rounds)."""
+    """One file: its lines, CPU seconds to parse and to check it (the median of all rounds), what was explored."""
 
     path: Path
     lines: int
     parse: float
     check: float
+    ways: int
+    tapes: int
+    first_work: int
+    work: int
+    cut_short: bool
 
 
 def time_file(path: Path, rounds: int) -> Timing | None:
@@ -45,56 +59,103 @@ def time_file(path: Path, rounds: int) -> Timing | None:
     if source.error is not None:
         return None
     parses, checks = [], []
+    log: list[Explored] = []
     for _ in range(rounds):
+        # A collection that falls due is the fault of whoever ran before.
+        gc.collect()
+        log = []
         start = time.process_time()
         ast.parse(source.text)
         middle = time.process_time()
-        check(from_text(source.text, str(path)))
+        report = check(from_text(source.text, str(path)), log=log)
         checks.append(time.process_time() - middle)
         parses.append(middle - start)
-    return Timing(path, len(source.lines), statistics.median(parses), statistics.median(checks))
+    return Timing(
+        path,
+        len(source.lines),
+        statistics.median(parses),
+        statistics.median(checks),
+        len(log),
+        len(report.interpretation.tapes),
+        sum(way.work for way in log if not way.turned and not way.beyond),
+        sum(way.work for way in log),
+        bool(report.interpretation.cut_short),
+    )
+
+
+def corpus(folder: Path) -> list[Path]:
+    """The checkouts of corpus.txt in a folder; those that are not there are named."""
+    found = []
+    for line in (HERE / "corpus.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name = line.split()[0]
+            path = folder / name.rpartition("/")[2]
+            if path.is_dir():
+                found.append(path)
+            else:
+                print(f"not in {folder}: {name}", file=sys.stderr)
+    return found
+
+
+def torch_nn() -> list[Path]:
+    """The folder of torch.nn where torch is installed; it is not imported."""
+    spec = importlib.util.find_spec("torch")
+    return [Path(spec.origin).parent / "nn"] if spec is not None and spec.origin is not None else []
+
+
+def figures(timings: Iterable[Timing]) -> dict[str, Any]:
+    """The row of one folder."""
+    timings = list(timings)
+    parse, total = sum(one.parse for one in timings), sum(one.check for one in timings)
+    work = sum(one.work for one in timings)
+    return {
+        "files": len(timings),
+        "lines": sum(one.lines for one in timings),
+        "ratio": round(total / parse, 1),
+        "lines_per_s": round(sum(one.lines for one in timings) / total),
+        "ways": sum(one.ways for one in timings),
+        "tapes": sum(one.tapes for one in timings),
+        "first": round(sum(one.first_work for one in timings) / work, 2) if work else 1.0,
+        ">1s": sum(one.check > 1 for one in timings),
+        "cut": sum(one.cut_short for one in timings),
+        "slowest_ms": round(max(one.check for one in timings) * 1000, 1),
+    }
 
 
 def main() -> None:
-    """Time all files and print the totals."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("paths", nargs="*", type=Path, default=[DEFAULT], help="files and folders")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each file is timed (default: 5)")
+    """Time all files and print a row for each folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="*", type=Path, help="files and folders")
+    parser.add_argument("--corpus", type=Path, help="a folder with the checkouts that corpus.txt names")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each file is timed (default: 3)")
     parser.add_argument("--slowest", type=int, default=5, help="how many of the slowest files to list")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-
-    files: list[Path] = []
-    for path in options.paths:
-        files.extend(sorted(path.rglob("*.py")) if path.is_dir() else [path])
-    if not files:
-        sys.exit("no Python files to time")
+    paths = options.paths or [CASES, *torch_nn()]
+    if options.corpus is not None:
+        paths += corpus(options.corpus)
     # The first check reads the facts about torch: that is start-up, not speed.
     check(from_text("import torch\ntorch.ones(1)\n", "warm-up.py"))
-    timings = [timing for file in files if (timing := time_file(file, options.rounds)) is not None]
-
-    lines = sum(timing.lines for timing in timings)
-    parse = sum(timing.parse for timing in timings)
-    total = sum(timing.check for timing in timings)
-    figures = {
-        "files": len(timings),
-        "lines": lines,
-        "check_lines_per_cpu_second": round(lines / total),
-        "parse_lines_per_cpu_second": round(lines / parse),
-        "check_to_parse_ratio": round(total / parse, 1),
-        "slowest_file_ms": round(max(timing.check for timing in timings) * 1000, 1),
-    }
+    rows: dict[str, dict[str, Any]] = {}
+    every: list[Timing] = []
+    for path in paths:
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        timings = [timing for file in files if (timing := time_file(file, options.rounds)) is not None]
+        if timings:
+            rows["torch/nn" if path.parts[-2:] == ("torch", "nn") else path.name] = figures(timings)
+            every += timings
+    if not every:
+        sys.exit("no Python files to time")
     if options.json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps(rows, indent=2))
         return
-    print(f"{lines} lines in {len(timings)} files, median of {options.rounds} rounds, CPU time")
-    print(f"check      {figures['check_lines_per_cpu_second']:>9} lines/s")
-    print(f"ast.parse  {figures['parse_lines_per_cpu_second']:>9} lines/s")
-    print(f"check takes {figures['check_to_parse_ratio']} times as long as ast.parse")
-    for timing in sorted(timings, key=lambda timing: timing.check, reverse=True)[: options.slowest]:
+    names = list(next(iter(rows.values())))
+    print(f"CPU time, median of {options.rounds} rounds; ratio: check over ast.parse")
+    print(f"{'':16}" + "".join(f"{name:>12}" for name in names))
+    for name, row in rows.items():
+        print(f"{name:16}" + "".join(f"{row[column]:>12}" for column in names))
+    for timing in sorted(every, key=lambda timing: timing.check, reverse=True)[: options.slowest]:
         ratio = timing.check / timing.parse
         print(f"  {timing.check * 1000:8.1f} ms  {timing.lines:6} lines  {ratio:7.1f}x  {timing.path.name}")
 
