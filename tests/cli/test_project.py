@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tapecheck.source.configuration import KEYS, configuration_for, parse
 from tests.cli.test_check import TWICE
 from tests.cli.test_fix import SEVERAL, check, found, here  # noqa: F401
 
@@ -117,3 +118,17 @@ def test_a_comment_for_a_rule_that_is_not_judged_here_may_be_of_use(
     (here / "train.py").write_text("import torch  # tapecheck: ignore[TAPE2]\nx = 1  # tapecheck: ignore[TAPE3]\n")
     (here / "tapecheck.toml").write_text('ignore = ["TAPE201"]\n')
     assert [row["location"]["row"] for row in rows(capsys, "train.py")] == [2]
+
+
+def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    (here / "train.py").write_text("x = 1\n")
+    text = 'ignore = ["TAPE2"]\nseverity = { TAPE301 = "hint" }\nper-file-ignores = { "a*" = ["TAPE1"] }\n'
+    (here / "tapecheck.toml").write_text(text)
+    status, out, _ = check(capsys, "--show-settings", ".")
+    shown = json.loads(out)
+    assert status == 0 and shown["configuration"] == str(here / "tapecheck.toml") and shown["file"] == "./train.py"
+    assert set(shown["settings"]) == set(KEYS)
+    # What is shown could be written into a file as it is.
+    given = {key: value for key, value in shown["settings"].items() if value is not None}
+    assert parse(given, shown["configuration"], own=True) == configuration_for("train.py")
+    assert check(capsys, "--show-settings", "--isolated", ".")[1].count('"configuration": null') == 1

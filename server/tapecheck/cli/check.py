@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -44,6 +45,8 @@ def check_paths(options: argparse.Namespace) -> int:
     entries = _entries(options)
     if options.show_files:
         return _show_files(entries, options)
+    if options.show_settings:
+        return _show_settings(entries, options)
     sources = Sources()
     count = len(entries)
     with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
@@ -320,6 +323,24 @@ def _show_files(entries: list[str | Checked], options: argparse.Namespace) -> in
     else:
         write(listed)
     return exit_status([entry for entry in entries if isinstance(entry, Checked)], exit_zero=options.exit_zero)
+
+
+def _show_settings(entries: list[str | Checked], options: argparse.Namespace) -> int:
+    """Write what the configuration says of the first file, as JSON."""
+    path = next((entry for entry in entries if isinstance(entry, str)), None)
+    if path is None:
+        raise UsageError("no files, whose settings could be shown")
+    if path == STDIN:
+        path = options.stdin_filename
+    project = configuration_for(path)
+    warn_of_configuration([path])
+    known = {"file": path, "configuration": project.file, "settings": project.settings()}
+    written = json.dumps(known, indent=2) + "\n"
+    if options.output_file is not None:
+        write_file(options.output_file, written)
+    else:
+        write(written)
+    return NOTHING_FOUND
 
 
 def _check_all(

@@ -149,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         help="leave out excluded files even where they are named (default: no)",
     )  # fmt: skip
     files.add_argument("--show-files", action="store_true", help="list the files that would be checked")
+    files.add_argument("--show-settings", action="store_true", help="print the settings of the first file as JSON")
     files.add_argument("--shard", type=_shard, metavar="I/N", help="check every Nth file, beginning with the Ith")
     files.add_argument(
         "--stdin-filename", default="-", metavar="NAME", help="the name that the report gives standard input"

@@ -118,6 +118,16 @@ class Configuration:
                  if key == name or (key and code.startswith(key))]  # fmt: skip
         return max(found, key=lambda one: one[0])[1] if found else None
 
+    def settings(self) -> dict[str, Any]:
+        """Return what holds, by the keys of the file; what is not set has its default, None where that is no value."""
+        values = {key: getattr(self, key.replace("-", "_")) for key in KEYS}
+        for key, value in values.items():
+            if KEYS[key].kind in ("rules by pattern", "severities"):
+                values[key] = {name: list(inner) if isinstance(inner, tuple) else inner for name, inner in value}
+            elif isinstance(value, tuple):
+                values[key] = list(value)
+        return values
+
     def rules_named(self) -> list[tuple[str, str]]:
         """Return every name of rules in the file, with the key that it stands under."""
         named = [("select", name) for name in self.select or ()]
