@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tapecheck.interpret import Explored, Interpretation, Part, Starts, interpret
-from tapecheck.rules import ALL, chosen, judge
+from tapecheck.rules import ALL, RAISING, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
@@ -192,7 +192,9 @@ def split_suppressed(findings: Iterable[Finding], off: Suppressions) -> tuple[li
     hidden: list[Finding] = []
     for finding in findings:
         span = finding.span
-        off_here = bool(off) and off.hide(finding.code, finding.name, span.line, max(span.line, span.end_line))
+        off_here = bool(off) and off.hide(
+            finding.code, finding.name, span.line, max(span.line, span.end_line), finding.code in RAISING
+        )
         (hidden if off_here else kept).append(finding)
     return kept, hidden
 

@@ -11,7 +11,8 @@ TWICE = "backward-twice"
 
 
 def hidden(text: str, line: int, code: str = "TAPE101", end_line: int | None = None) -> bool:
-    return suppressions(from_text(text, "t.py")).hide(code, TWICE, line, end_line or line)
+    raises = code.startswith("TAPE1")
+    return suppressions(from_text(text, "t.py")).hide(code, TWICE, line, end_line or line, raises)
 
 
 @pytest.mark.parametrize(

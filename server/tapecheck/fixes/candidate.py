@@ -11,6 +11,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, carriers, collisions, frames, touches
+from tapecheck.rules import RAISING, BackwardTwice, StaleSavedTensor
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.tape import Backward, Event, Raised, Span, Tape, Traversal
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from tapecheck.check import Report
 
 
-RAISING = frozenset({"TAPE101", "TAPE102", "TAPE103", "TAPE104"})
-"""The rules whose findings are exceptions."""
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class Context:
         return found
 
     def _wanted(self) -> Callable[[Traversal], bool]:
-        kind = {"TAPE101": "freed", "TAPE102": "stale"}.get(self.finding.code)
+        kind = {BackwardTwice.code: "freed", StaleSavedTensor.code: "stale"}.get(self.finding.code)
         if kind is None:
             return lambda traversal: bool(traversal.retraversed)
         return lambda traversal: traversal.problem is not None and traversal.problem.kind == kind

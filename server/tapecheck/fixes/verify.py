@@ -6,9 +6,17 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tapecheck.fixes.candidate import RAISING, Candidate
+from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
+from tapecheck.rules import (
+    RAISING,
+    CreateGraphCycle,
+    GradientCut,
+    GraphKeptAcrossIterations,
+    MissingCreateGraph,
+    NeedlessRetainGraph,
+)
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, from_text
 from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
@@ -17,7 +25,10 @@ if TYPE_CHECKING:
     from tapecheck.check import Report
 
 # What only shows in later iterations, or once a program is known to its end.
-_SHOWN_LATER = frozenset({"TAPE201", "TAPE203", "TAPE301", "TAPE401", "TAPE402"})
+_SHOWN_LATER = frozenset((
+    GraphKeptAcrossIterations.code, CreateGraphCycle.code, NeedlessRetainGraph.code, MissingCreateGraph.code,
+    GradientCut.code,
+))  # fmt: skip
 
 _ACTING = ("detach", "item", "clone")
 
@@ -103,7 +114,9 @@ class Verifier:
         if any(lines.added(line) for span in spans for line in range(span.line, span.end_line + 1)):
             return False
         told = [self.finding.span, *(label.span for label in self.finding.labels)]
-        return fresh.code != "TAPE301" or not any(fresh.span.line in lines.lines(span.line) for span in told)
+        if fresh.code != NeedlessRetainGraph.code:
+            return True
+        return not any(fresh.span.line in lines.lines(span.line) for span in told)
 
     def _untrained(self, after: Report) -> int | None:
         """Return how many parameters fewer have a gradient at the optimizers' steps than before; None where one of the

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tapecheck.lsp.telling import CUTS, MAX_NAMES, Telling, count, iteration, page, walked
+from tapecheck.rules import BackwardTwice, BackwardWithoutGraph, GrowingChain, MissingCreateGraph, StaleSavedTensor
 from tapecheck.rules.reading import Reading, Run, with_sources
 from tapecheck.rules.words import freed_text, join, when
 from tapecheck.rules.words import line as line_of
 from tapecheck.tape import Backward, Problem, Span
 
-_FAILING = ("TAPE101", "TAPE102", "TAPE103", "TAPE401")
+_FAILING = (BackwardTwice.code, StaleSavedTensor.code, BackwardWithoutGraph.code, MissingCreateGraph.code)
 
 
 def _call(telling: Telling, span: Span, backward: Backward) -> str:
@@ -42,7 +43,7 @@ def explain_backward(telling: Telling, span: Span) -> str:
     if problem is not first:
         details += [_gradients(telling, reading, first), _frees(telling, reading, first)]
     passed = counts if problem is None else counts[: runs.index(problem)]
-    if telling.reported(span, "TAPE202"):
+    if telling.reported(span, GrowingChain.code):
         pass
     elif len(passed) >= 3 and passed[0] < passed[1] < passed[2]:
         listed = ", ".join(map(str, passed[:3]))
@@ -137,7 +138,7 @@ def explain_retain(telling: Telling, span: Span) -> str:
             continue
         whole = whole and reading.complete
         for run in reading.runs:
-            told = told or (run.backward.id in own and telling.reported(run.at.span, "TAPE202"))
+            told = told or (run.backward.id in own and telling.reported(run.at.span, GrowingChain.code))
             created = created or (run.backward.id in own and run.backward.create == "yes")
             users = [node for node, by in run.traversal.retraversed.items() if own.intersection(by)]
             if not users:

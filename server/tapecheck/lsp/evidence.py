@@ -12,6 +12,7 @@ from tapecheck.check import severity_of
 from tapecheck.lsp.document import split_lines
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
+from tapecheck.rules import RAISING
 from tapecheck.rules.finding import Evidence, Finding, Severity
 from tapecheck.source import Source, from_text, suppressions
 from tapecheck.source.configuration import configuration_for
@@ -92,7 +93,9 @@ class Evidences:
         off = suppressions(source)
         for finding in found:
             span = finding.span
-            hidden = bool(off) and off.hide(finding.code, finding.name, span.line, max(span.line, span.end_line))
+            hidden = bool(off) and off.hide(
+                finding.code, finding.name, span.line, max(span.line, span.end_line), finding.code in RAISING
+            )
             wanted = _selected(finding, settings, source.path)
             if (finding.code, span.line) not in known and not hidden and wanted:
                 shown.append(_show(finding, finding.evidence, settings, recording, stale))

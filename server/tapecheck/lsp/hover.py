@@ -11,6 +11,7 @@ from tapecheck.lsp.backwards import explain_backward, explain_retain
 from tapecheck.lsp.outline import Word, inside, name_of
 from tapecheck.lsp.telling import CUTS, Telling, count, page
 from tapecheck.lsp.tensors import Tensors
+from tapecheck.rules import NeedlessRetainGraph
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading
 from tapecheck.source import Source
@@ -47,7 +48,7 @@ class Explainer(Telling):
                 span = run.backward.retain_span
                 if span is not None and span.file == self.source.path and inside(span, line, column):
                     # Where it is unnecessary, the finding on the call says so.
-                    text = "" if self.reported(run.at.span, "TAPE301") else explain_retain(self, span)
+                    text = "" if self.reported(run.at.span, NeedlessRetainGraph.code) else explain_retain(self, span)
                     return Hover(text, span)
         word = self.outline.word(line, column)
         if word is not None:

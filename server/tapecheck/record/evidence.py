@@ -15,8 +15,18 @@ from tapecheck.record.found import found_by_run
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import Story, real_path
 from tapecheck.record.verdicts import DECIDE
-from tapecheck.rules import Finding
+from tapecheck.rules import (
+    BackwardWithoutGraph,
+    CreateGraphCycle,
+    Finding,
+    GraphKeptAcrossIterations,
+    GrowingChain,
+    MissingCreateGraph,
+)
 from tapecheck.tape import Tape
+
+_KEEPING = (GraphKeptAcrossIterations.code, GrowingChain.code, CreateGraphCycle.code)
+"""The rules about graphs that live on."""
 
 
 def confirm(
@@ -85,7 +95,7 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
         return False
     if story.at(left.span, right.span):
         return True
-    if left.code not in ("TAPE201", "TAPE202"):
+    if left.code not in (GraphKeptAcrossIterations.code, GrowingChain.code):
         return False
     marks = [label.span for label in left.labels if label.role in ("kept", "carried")]
     others = [label.span for label in right.labels if label.role in ("kept", "carried")]
@@ -94,6 +104,6 @@ def _same(story: Story, left: Finding, right: Finding) -> bool:
 
 def _explains(story: Story, confirmed: Finding, found: Finding) -> bool:
     """Return whether a confirmed finding already covers a line that the run reports under another rule."""
-    if {confirmed.code, found.code} == {"TAPE103", "TAPE401"}:
+    if {confirmed.code, found.code} == {BackwardWithoutGraph.code, MissingCreateGraph.code}:
         return story.at(confirmed.span, found.span)
-    return confirmed.code in ("TAPE202", "TAPE203") and found.code in ("TAPE201", "TAPE202", "TAPE203")
+    return confirmed.code in (GrowingChain.code, CreateGraphCycle.code) and found.code in _KEEPING

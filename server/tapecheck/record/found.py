@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.story import (
     MIN_RUNS,
-    RAISING,
     UNUSED,
     Story,
     iteration,
@@ -17,7 +16,21 @@ from tapecheck.record.story import (
 )
 from tapecheck.record.verdicts import DECIDE
 from tapecheck.record.words import names_text, steps_text
-from tapecheck.rules import ALL, Evidence, Finding, Label
+from tapecheck.rules import (
+    ALL,
+    RAISING,
+    BackwardTwice,
+    BackwardWithoutGraph,
+    Evidence,
+    Finding,
+    GradientCut,
+    GraphKeptAcrossIterations,
+    Label,
+    LeafInplace,
+    MissingCreateGraph,
+    NeedlessRetainGraph,
+    StaleSavedTensor,
+)
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.missing_create_graph import raising_headline
 from tapecheck.rules.reading import Run
@@ -28,19 +41,21 @@ from tapecheck.tape import Loop, Node, Raised, Span
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
 _NAMES = {rule.code: rule for rule in ALL}
 HEADLINES = {
-    "TAPE101": "second backward through a graph that is already freed",
-    "TAPE102": "a saved tensor was modified in place before the backward",
-    "TAPE103": "this tensor has no graph: nothing to differentiate",
-    "TAPE104": "in-place update of a leaf outside `torch.no_grad()`",
-    "TAPE401": "gradient cannot be differentiated: missing `create_graph=True`",
+    BackwardTwice.code: "second backward through a graph that is already freed",
+    StaleSavedTensor.code: "a saved tensor was modified in place before the backward",
+    BackwardWithoutGraph.code: "this tensor has no graph: nothing to differentiate",
+    LeafInplace.code: "in-place update of a leaf outside `torch.no_grad()`",
+    MissingCreateGraph.code: "gradient cannot be differentiated: missing `create_graph=True`",
 }
 
 _HELP = {
-    "TAPE101": "detach what is carried over from the earlier backward, or sum the losses and call backward once",
-    "TAPE102": "make the change after the backward that needs the old value, or change a copy",
-    "TAPE103": "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
-    "TAPE104": "make the change under `torch.no_grad()`",
-    "TAPE401": "pass `create_graph=True` to the `autograd.grad` call that made it",
+    BackwardTwice.code: (
+        "detach what is carried over from the earlier backward, or sum the losses and call backward once"
+    ),
+    StaleSavedTensor.code: "make the change after the backward that needs the old value, or change a copy",
+    BackwardWithoutGraph.code: "remove the `.detach()`, `.data`, `.item()` or `no_grad` on the way to this tensor",
+    LeafInplace.code: "make the change under `torch.no_grad()`",
+    MissingCreateGraph.code: "pass `create_graph=True` to the `autograd.grad` call that made it",
 }
 
 
@@ -52,13 +67,15 @@ def found_by_run(story: Story) -> list[Finding]:
             about = [raised for raised in story.raised if story.is_about(raised, finding)]
             if not about:
                 continue
-            if finding.code == "TAPE103" and any(_gradient_without_graph(story, one) is not None for one in about):
-                continue
-        if finding.code == "TAPE301" and finding.facts.get("call") == "grad":
+            if finding.code == BackwardWithoutGraph.code:
+                if any(_gradient_without_graph(story, one) is not None for one in about):
+                    continue
+        if finding.code == NeedlessRetainGraph.code and finding.facts.get("call") == "grad":
             # The run does not see what becomes of the gradient: `create_graph=True` may have been meant.
             continue
-        if finding.code == "TAPE201" and not finding.facts.get("backwarded") and _detached(story, finding):
-            continue
+        if finding.code == GraphKeptAcrossIterations.code and not finding.facts.get("backwarded"):
+            if _detached(story, finding):
+                continue
         evidence = DECIDE[finding.code](story, finding)
         if finding.code not in RAISING and (evidence is None or evidence.verdict != "confirmed"):
             continue
@@ -102,7 +119,7 @@ def _starved(story: Story) -> Finding | None:
         return None
     steps = max(story.without_gradient[number] for number in never)
     return Finding(
-        "TAPE402", _NAMES["TAPE402"].name, "warning", place, message,
+        GradientCut.code, _NAMES[GradientCut.code].name, "warning", place, message,
         advice,
         tuple(
             Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "optimizer")
@@ -158,9 +175,9 @@ def _from_exception(story: Story, raised: Raised) -> Finding | None:
         return None
     code = codes[0]
     failed = story.problem_of(raised)
-    taken = _gradient_without_graph(story, raised) if code == "TAPE103" else None
+    taken = _gradient_without_graph(story, raised) if code == BackwardWithoutGraph.code else None
     if taken is not None:
-        code = "TAPE401"
+        code = MissingCreateGraph.code
     rule = _NAMES[code]
     detail = raised_text(story, raised)
     labels = (*(_without_graph(taken) if taken is not None else ()), *_labels(story, raised, failed))
@@ -195,9 +212,9 @@ def _from_unused(story: Story, raised: Raised) -> Finding | None:
         root = next((root.name for root in failed.backward.roots if root.name), "")
         unreached = leaf.name if leaf is not None else ""
         return Finding(
-            "TAPE401", _NAMES["TAPE401"].name, "error", raised.at.span,
+            MissingCreateGraph.code, _NAMES[MissingCreateGraph.code].name, "error", raised.at.span,
             raising_headline(root, unreached, True),
-            _HELP["TAPE401"],
+            _HELP[MissingCreateGraph.code],
             (*_without_graph(earlier), *(Label(place, "called from here", "called") for place in raised.at.stack)),
             facts={"from_exception": True},
             evidence=Evidence("found-by-run", raised_text(story, raised), iteration(raised.at)),

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tapecheck.rules import Finding, Reading
+from tapecheck.rules import (
+    BackwardTwice,
+    BackwardWithoutGraph,
+    Finding,
+    LeafInplace,
+    MissingCreateGraph,
+    Reading,
+    StaleSavedTensor,
+)
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import line
 from tapecheck.tape import Bind, End, Event, Hold, Loop, Measure, Node, Raised, Site, Span, Tape
@@ -20,7 +28,6 @@ CONSECUTIVE_OF_HIDDEN = 7
 """The same of a loop that no line shows: its first two iterations ran before it was found."""
 MIN_RUNS = 3
 """So often a line must have run for what did not happen to be told."""
-RAISING = ("TAPE101", "TAPE102", "TAPE103", "TAPE104")
 UNUSED = "appears to not have been used in the graph"
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
@@ -225,13 +232,13 @@ class Story:
         if raised.exception != "RuntimeError":
             return ()
         if _SECOND_TIME in text:
-            return ("TAPE101",)
+            return (BackwardTwice.code,)
         if _INPLACE in text:
-            return ("TAPE102",)
+            return (StaleSavedTensor.code,)
         if any(part in text for part in _LEAF):
-            return ("TAPE104",)
+            return (LeafInplace.code,)
         if raised.backward is not None and (_NO_GRAPH in text or UNUSED in text):
-            return ("TAPE103", "TAPE401")
+            return (BackwardWithoutGraph.code, MissingCreateGraph.code)
         return ()
 
     def failing_node(self, raised: Raised, failed: Run | None) -> Node | None:

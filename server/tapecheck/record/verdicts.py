@@ -7,7 +7,6 @@ from typing import Any
 
 from tapecheck.record.story import (
     MIN_RUNS,
-    RAISING,
     Kept,
     Story,
     end_text,
@@ -20,7 +19,17 @@ from tapecheck.record.story import (
     short,
 )
 from tapecheck.record.words import bytes_text, names_text, steps_text, times
-from tapecheck.rules import Evidence, Finding
+from tapecheck.rules import (
+    RAISING,
+    CreateGraphCycle,
+    Evidence,
+    Finding,
+    GradientCut,
+    GraphKeptAcrossIterations,
+    GrowingChain,
+    MissingCreateGraph,
+    NeedlessRetainGraph,
+)
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import line
 
@@ -239,7 +248,7 @@ def _ran(story: Story, finding: Finding, runs: Sequence[Run]) -> str:
 
 def _missing_create(story: Story, finding: Finding) -> Evidence | None:
     for raised in story.raised:
-        if "TAPE401" in story.codes(raised) and story.at(finding.span, raised.at.span):
+        if MissingCreateGraph.code in story.codes(raised) and story.at(finding.span, raised.at.span):
             return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
     ran = story.count(finding.span)
     if not ran:
@@ -309,10 +318,10 @@ def _never_reached(story: Story) -> dict[int, int]:
 
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     **dict.fromkeys(RAISING, _by_exception),
-    "TAPE201": _kept,
-    "TAPE202": _chain,
-    "TAPE203": _cycle,
-    "TAPE301": _needless,
-    "TAPE401": _missing_create,
-    "TAPE402": _cut,
+    GraphKeptAcrossIterations.code: _kept,
+    GrowingChain.code: _chain,
+    CreateGraphCycle.code: _cycle,
+    NeedlessRetainGraph.code: _needless,
+    MissingCreateGraph.code: _missing_create,
+    GradientCut.code: _cut,
 }

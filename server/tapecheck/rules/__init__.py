@@ -33,8 +33,32 @@ ALL: tuple[Rule, ...] = (
     MissingCreateGraph(),
     GradientCut(),
 )
+RAISING = frozenset(rule.code for rule in ALL if rule.raises)
+"""The codes of the rules that are right where PyTorch raises."""
 
-__all__ = ["ALL", "Evidence", "Example", "Finding", "Label", "Reading", "Rule", "Severity", "chosen", "judge"]
+__all__ = [
+    "ALL",
+    "RAISING",
+    "BackwardTwice",
+    "BackwardWithoutGraph",
+    "CreateGraphCycle",
+    "Evidence",
+    "Example",
+    "Finding",
+    "GradientCut",
+    "GraphKeptAcrossIterations",
+    "GrowingChain",
+    "Label",
+    "LeafInplace",
+    "MissingCreateGraph",
+    "NeedlessRetainGraph",
+    "Reading",
+    "Rule",
+    "Severity",
+    "StaleSavedTensor",
+    "chosen",
+    "judge",
+]
 
 
 def chosen(select: Collection[str] | None, ignore: Collection[str]) -> list[Rule]:

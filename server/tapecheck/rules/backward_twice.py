@@ -61,6 +61,7 @@ class BackwardTwice(Rule):
     code = "TAPE101"
     name = "backward-twice"
     severity = "error"
+    raises = True
     summary = "A backward runs through a graph that an earlier backward has freed"
 
     VALID = (

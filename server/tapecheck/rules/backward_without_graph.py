@@ -54,6 +54,7 @@ class BackwardWithoutGraph(Rule):
     code = "TAPE103"
     name = "backward-without-graph"
     severity = "error"
+    raises = True
     summary = "A backward starts from a tensor that has no graph"
 
     VALID = (

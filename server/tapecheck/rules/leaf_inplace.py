@@ -38,6 +38,7 @@ class LeafInplace(Rule):
     code = "TAPE104"
     name = "leaf-inplace"
     severity = "error"
+    raises = True
     summary = "A leaf that requires grad is changed in place while autograd records"
 
     VALID = (

@@ -35,6 +35,8 @@ class Rule:
     name: ClassVar[str]
     severity: ClassVar[Severity]
     summary: ClassVar[str]
+    raises: ClassVar[bool] = False
+    """Whether PyTorch raises where the rule is right."""
     VALID: ClassVar[Sequence[Example]] = ()
     INVALID: ClassVar[Sequence[Example]] = ()
 

@@ -53,6 +53,7 @@ class StaleSavedTensor(Rule):
     code = "TAPE102"
     name = "stale-saved-tensor"
     severity = "error"
+    raises = True
     summary = "A backward needs a tensor that was changed in place after the forward pass saved it"
 
     VALID = (

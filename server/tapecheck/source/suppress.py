@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ALL_RULES = "*"
 EXPECTING = frozenset(["raises", "assertRaises", "assertRaisesRegex"])
 """Contexts that want the exception: what raises in them is meant to."""
-RAISING = "TAPE1"
 _COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<rules>[^\]\n]*)\]|(?!\s*\[))")
 _BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
@@ -43,11 +42,11 @@ class Suppressions:
     def __bool__(self) -> bool:
         return bool(self.file or self.lines or self.expected)
 
-    def hide(self, code: str, name: str, line: int, end_line: int) -> bool:
-        """Whether a finding of a rule on some lines is switched off."""
+    def hide(self, code: str, name: str, line: int, end_line: int, raises: bool) -> bool:
+        """Return whether a finding of a rule on some lines is switched off; `raises` says that the line raises."""
         if names_rule(self.file, code, name):
             return True
-        if code.startswith(RAISING) and any(first <= line and end_line <= last for first, last in self.expected):
+        if raises and any(first <= line and end_line <= last for first, last in self.expected):
             return True
         if not self.lines:
             return False

@@ -46,27 +46,39 @@ from tapecheck.fixes.strategies.shared import (
     sum_losses,
     sum_over_loop,
 )
+from tapecheck.rules import (
+    BackwardTwice,
+    BackwardWithoutGraph,
+    CreateGraphCycle,
+    GradientCut,
+    GraphKeptAcrossIterations,
+    GrowingChain,
+    LeafInplace,
+    MissingCreateGraph,
+    NeedlessRetainGraph,
+    StaleSavedTensor,
+)
 
 FOR: dict[str, tuple[Strategy, ...]] = {
-    "TAPE101": (
+    BackwardTwice.code: (
         sum_losses, sum_over_loop, step_once, detach_shared, detach_constant, forward_inside, compute_where_used,
         clear_stored, detach_carried, retain_first, forward_again,
     ),
-    "TAPE102": (
+    StaleSavedTensor.code: (
         out_of_place, clone_saved, turn_first, detach_carried, step_once, forward_again, detach_shared, step_later,
         change_later, change_copy,
     ),
-    "TAPE103": (
+    BackwardWithoutGraph.code: (
         remove_cut, stay_in_torch, switch_on_again, leave_trainable, train_on_scores, without_threshold,
         ask_for_gradient, unfreeze,
     ),
-    "TAPE104": (under_no_grad, leaf_out_of_place),
-    "TAPE201": (
+    LeafInplace.code: (under_no_grad, leaf_out_of_place),
+    GraphKeptAcrossIterations.code: (
         evaluate_without_grad, store_without_graph, detach_argument, store_all_detached, detach_previous,
     ),
-    "TAPE202": (detach_carried, detach_shared),
-    "TAPE203": (drop_create, clear_gradients, take_gradient),
-    "TAPE301": (drop_retain,),
-    "TAPE401": (create_graph, take_gradient),
-    "TAPE402": (remove_cut, stay_in_torch, train_on_scores),
+    GrowingChain.code: (detach_carried, detach_shared),
+    CreateGraphCycle.code: (drop_create, clear_gradients, take_gradient),
+    NeedlessRetainGraph.code: (drop_retain,),
+    MissingCreateGraph.code: (create_graph, take_gradient),
+    GradientCut.code: (remove_cut, stay_in_torch, train_on_scores),
 }  # fmt: skip

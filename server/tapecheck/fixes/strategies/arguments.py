@@ -11,6 +11,7 @@ from tapecheck.fixes.code import Code, dotted, walk
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.fixes.strategies.carried import after_backward
+from tapecheck.rules import CreateGraphCycle
 from tapecheck.tape import Backward, Bind, Cut, Escape, GradientCleared, Leaf, Optimizer, Span, Step, Tape
 from tapecheck.tape.ledger import replay
 
@@ -147,7 +148,7 @@ def take_gradient(context: Context) -> Iterator[Candidate]:
     """Rewrite `loss.backward(create_graph=True)` and `x.grad` to a gradient taken by `torch.autograd.grad`."""
     code = context.code
     spans = [frame for _, backward in context.backwards_here() for frame in frames(backward.at)]
-    if context.finding.code != "TAPE203":
+    if context.finding.code != CreateGraphCycle.code:
         spans = [label.span for label in context.labels("cut")]
     for span in dict.fromkeys(spans):
         call = context.call_at(span)

@@ -11,6 +11,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
+from tapecheck.rules import BackwardWithoutGraph
 from tapecheck.tape import Cut, Optimizer, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
@@ -39,7 +40,7 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
                 seen.add(key)
                 cuts.append(cut)
     choices = [_ways_out(code, cut) for cut in cuts]
-    raises, safe = context.finding.code == "TAPE103", context.stops
+    raises, safe = context.finding.code == BackwardWithoutGraph.code, context.stops
     if raises and cuts and all(choices):
         # A number that is made a tensor again: the copy is no cut of a graph any more, but goes with it.
         copies = _copies_of_root(context)
@@ -135,7 +136,7 @@ def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
     span = context.finding.span
     known = {event.id: event for event in tape.events if isinstance(event, Cut)}
     wanted: list[int] = []
-    if context.finding.code == "TAPE103":
+    if context.finding.code == BackwardWithoutGraph.code:
         for other, backward in context.backwards_here():
             if other is tape:
                 wanted.extend(cut for root in backward.roots if root.graph != "yes" for cut in root.cuts)
@@ -154,7 +155,7 @@ def cuts_of_finding(context: Context, tape: Tape) -> Iterator[Cut]:
         if cut is not None and number not in done:
             done.add(number)
             yield cut
-            if context.finding.code == "TAPE103":
+            if context.finding.code == BackwardWithoutGraph.code:
                 wanted.extend(cut.sources)
 
 

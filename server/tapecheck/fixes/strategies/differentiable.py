@@ -12,6 +12,7 @@ from tapecheck.fixes.code import Code, Function, dotted, root_name, targets, wal
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames, reads
 from tapecheck.fixes.strategies.cuts import cuts_of_finding, is_copying, is_list
+from tapecheck.rules import BackwardWithoutGraph
 from tapecheck.tape import Cut
 
 _LEAVING = frozenset({"astype", "copy", "cpu", "detach", "item", "numpy", "tolist"})
@@ -75,7 +76,7 @@ def stay_in_torch(context: Context) -> Iterator[Candidate]:
         return
     lines = sorted(set(lines))
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines))}"
-    raises = context.finding.code == "TAPE103"
+    raises = context.finding.code == BackwardWithoutGraph.code
     yield Candidate(
         f"Stay in torch ({where}): gradients flow again",
         "The value is computed by torch all the way, so that its graph reaches the parameters"
