@@ -197,6 +197,24 @@ loss = model(torch.randn(2, 3)).mean()
 loss.backward()  # TAPE103
 """,
     ),
+    "nothing is trained, whatever the flags are": Program(
+        """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--verbose", action="store_true")
+parser.add_argument("--plain", action="store_true")
+args = parser.parse_args()
+if args.plain:
+    print("plain")
+image, target = torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8)
+for i in range(10):
+    loss = F.mse_loss(image, target)
+    if args.verbose:
+        print(i, loss.item())
+    loss.backward()  # TAPE103  # raises
+""",
+    ),
     "a target that was handed in may be what is trained": Program(
         """\
 def train(model, batch, target):

@@ -79,4 +79,7 @@ def test_a_loss_that_lacks_its_terms_on_one_way_is_not_reported(build: Any, anot
 def test_a_condition_that_was_only_tried_one_way_may_give_it_a_graph(build: Any, found: Any) -> None:
     build.decide(2, "kind == 'yolo'", False)
     build.backward(4, Root(None, "no", "loss"))
+    assert len(found(build)) == 1
+    span = build.site(2).span
+    build.tape.untried = frozenset([(span.file, span.line, span.column)])
     assert found(build) == []

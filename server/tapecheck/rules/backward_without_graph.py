@@ -19,7 +19,7 @@ from tapecheck.rules.words import (
     root_text,
     span_facts,
 )
-from tapecheck.tape import Cut, Root, Span
+from tapecheck.tape import Cut, Root
 
 
 class BackwardWithoutGraph(Rule):
@@ -195,12 +195,11 @@ def _lacks_terms(readings: Sequence[Reading], reading: Reading, run: Run) -> boo
     """
     if not always(readings, reading, run):
         return True
-    answers: dict[Span, set[bool]] = {}
-    for other in readings:
-        for _, decision in other.decisions:
-            answers.setdefault(decision.at.span, set()).add(decision.taken)
+    untried = reading.tape.untried
     return any(
-        len(answers[decision.at.span]) == 1 for position, decision in reading.decisions if position < run.position
+        (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
+        for position, decision in reading.decisions
+        if position < run.position
     )
 
 

@@ -424,12 +424,14 @@ class Tape:
     `ledger` is that of all events where their producer kept one, which saves the reader the replay. `beyond` are, for a
     dry run that ends where a backward fails, the ways through the program as it goes on once that is mended: there
     a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
+    `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise.
     """
 
     producer: str
     events: list[Event] = field(default_factory=list)
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
     beyond: list[Tape] = field(default_factory=list, repr=False, compare=False)
+    untried: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def complete(self) -> bool:

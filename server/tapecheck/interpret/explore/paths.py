@@ -373,6 +373,7 @@ def _explore(
     *,
     passes_failures: bool = False,
 ) -> None:
+    before = len(result.tapes)
     queue = deque([_Way(Policy())])
     tried = {queue[0].policy.key()}
     seen: set[tuple[int, ...]] = set()
@@ -458,6 +459,9 @@ def _explore(
         # What turns one condition comes first, and of that what turns it for good.
         queue = deque(sorted(queue, key=lambda candidate: candidate.rank))
     left = {way.turned for way in queue if way.turned is not None and way.turned not in dull} - done
+    untried = frozenset(left | {way.turned for way, _ in deferred if way.turned is not None} - done)
+    for tape in result.tapes[before:] if untried else ():
+        tape.untried = untried
     if left and not passes_failures:
         name = entry.name if entry is not None else ""
         result.cut_short.append(CutShort("paths", name, source.path, min(line for _, line, _ in left), len(left)))
