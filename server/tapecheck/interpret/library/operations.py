@@ -160,26 +160,33 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
             world.grad_modes.pop()
     world.spend(OP_WORK)
     inputs: dict[str, list[Value]] = {}
+    every: list[Value] = []
+    shape: list[str] | None = [] if not fact.scalar_saves else None
     for name, value in bound.items():
         kind = type(value)
-        if kind is Tensor or kind is Unknown:
+        if kind is Tensor:
             inputs[name] = [value]
+            every.append(value)
+            if shape is not None:
+                shape += (name, value.graph)
         elif kind not in INERT:
             found = torch.tensors(value)
             if found:
+                # What a generator gives is worked out here, and may change what came before.
+                shape = None
                 inputs[name] = found
-    every = [value for values in inputs.values() for value in values]
+                every += found
     if isinstance(target, (Tensor, Unknown)):
         if isinstance(target, Tensor) and target.extra is not None and world.grad_mode == "yes":
             _check_view(torch, target, inputs, node)
         others = [value for value in every if value is not target] if world.grad_mode == "no" else ()
         change(torch, target, node, fact.name, others)
-    for value in every if world.grad_mode != "no" else ():
+    for value in every if shape is None and world.grad_mode != "no" else ():
         if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
             # What unknown code returned has a graph of its own, if it has one: others that use it share that one.
             own = world.build(f"{GRAPH_OF}{value.name}", node, (), keeps="may", exists="may")
             value.node, value.oldest, value.certain = own.node, own.oldest, False
-    plan = _planned(fact, bound, inputs)
+    plan = _planned(fact, bound, inputs, tuple(_shape(fact, bound, inputs) if shape is None else shape))
     carriers = [every[index] for index in plan.carriers]
     exists = both(plan.exists, world.grad_modes[-1])
     cuts = merge_cuts(*[value.cuts for value in every if value.node is None and value.cuts])
@@ -454,15 +461,19 @@ class _Plan:
                     self.saves.append((thing, places[base] + position, fired, thing in fact.mutates))
 
 
-def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]]) -> _Plan:
-    """The plan for a call, worked out once for each fact and for what its arguments carry."""
+def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]]) -> list[str]:
+    """What a plan depends on: which arguments hold tensors, what each of these carries, and which are numbers."""
     shape: list[str] = []
     for name, values in inputs.items():
         shape.append(name)
         shape += [value.graph if type(value) is Tensor else _borne(value) for value in values]
     if fact.scalar_saves:
         shape += [f"{name}=" for name in fact.scalar_saves if name in bound and name not in inputs]
-    key = tuple(shape)
+    return shape
+
+
+def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]], key: tuple[str, ...]) -> _Plan:
+    """The plan for a call, worked out once for each fact and for what its arguments carry."""
     plan: _Plan | None = fact.plans.get(key)
     if plan is None:
         carried = {

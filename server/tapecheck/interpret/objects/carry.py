@@ -141,11 +141,18 @@ class _Scan:
         Answers whether no graph can be there before something else is stored.
         """
         if isinstance(value, (Tensor, Unknown)):
-            kept = tensors_in(value) if isinstance(value, Tensor) and value.given is not None else [value]
+            if not isinstance(value, Tensor) or value.given is None:
+                # By far the most frequent: one tensor that is itself all there is.
+                node, oldest = value.node, value.oldest
+                if node is not None and oldest is not None and oldest <= self.first:
+                    if self.read_across(owner, key) or self.changed_there(value, owner):
+                        self.hold(_carrying(value, owner, key), path, [value])
+                return node is None
+            kept = tensors_in(value)
             if any(map(self.reaches_back, kept)) and (self.read_across(owner, key) or self.changed_there(value, owner)):
                 self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
-        if isinstance(value, (tuple, List, Dict, Set)):
+        if type(value) is not Instance and isinstance(value, (tuple, List, Dict, Set)):
             if len(self.seen) >= _MAX_SEEN:
                 return False
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
@@ -157,7 +164,7 @@ class _Scan:
             elif isinstance(value, Dict):
                 self.mapping(value, path)
             return isinstance(value, tuple) and all(isinstance(item, _INERT) for item in value)
-        if isinstance(value, Instance) and _linked(value) and _stamp(owner, key) >= self.clock:
+        if isinstance(value, Instance) and _stamp(owner, key) >= self.clock and _linked(value):
             # A list of linked objects grows at its end: the name refers to one object more in each iteration.
             tensors = tensors_in(value)
             if any(map(self.reaches_back, tensors)) and self.read_across(owner, key):
@@ -240,7 +247,7 @@ class _Scan:
         if isinstance(value, Instance):
             quiet = True
             for name, item in list(value.attrs.items()):
-                if isinstance(item, _INERT) or (isinstance(item, Tensor) and (item.node is None or item.is_leaf)):
+                if type(item) in INERT or (type(item) is Tensor and (item.node is None or item.is_leaf)):
                     continue
                 quiet = self.entry(item, f"{path}.{name}", value, name) and quiet
             if value.numbered is not None:

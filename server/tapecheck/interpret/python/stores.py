@@ -10,6 +10,7 @@ from tapecheck.interpret.objects import carry, containers, records, syntax
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     HOLDERS,
+    INERT,
     Class,
     Dict,
     Env,
@@ -77,7 +78,7 @@ def store_name(
             touched(machine, home)
     before = home.vars.get(name)
     home.vars[name] = value
-    if isinstance(value, HOLDERS):
+    if type(value) not in INERT and isinstance(value, HOLDERS):
         slot = home.slots.get(name)
         if slot is None:
             home.slots[name] = Slot(machine.world.site(statement), machine.world.clock)
