@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tapecheck.interpret import Explored, Interpretation, Part, Starts, interpret
-from tapecheck.rules import ALL, RAISING, chosen, judge
+from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
@@ -155,8 +155,17 @@ def check(
     wanted = project.select if select is None else select
     ignored = (*ignore, *project.ignored(source.path))
 
+    readings: dict[int, Reading] = {}
+
+    def read(tape: Tape) -> Reading:
+        # The reading keeps its tape, whose id stays its own. What is asked about is judged again with the others.
+        known = readings.get(id(tape))
+        if known is None:
+            known = readings[id(tape)] = Reading(tape)
+        return known
+
     def ask(tape: Tape) -> set[tuple[str, int]]:
-        return resting_on(judge([tape], select=wanted, ignore=ignored))
+        return resting_on(judge([tape], select=wanted, ignore=ignored, read=read))
 
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)))
     starts = memory.starts if memory is not None else None
@@ -168,7 +177,7 @@ def check(
         key = (asked, tuple(map(id, tapes)))
         known = memory.verdicts.get(key) if memory is not None else None
         if known is None:
-            known = judge(tapes, select=wanted, ignore=ignored)
+            known = judge(tapes, select=wanted, ignore=ignored, read=read)
             if memory is not None:
                 memory.verdicts.put(key, tapes, known)
         # Whoever shows a finding may give it another severity, or the evidence of a run.

@@ -193,9 +193,9 @@ def test_a_module_that_is_not_on_disk_yet(tmp_path: Path) -> None:
     assert [finding.code for finding in report.findings] == ["TAPE101"]
 
 
-def test_sources_are_kept_up_to_a_number_and_read_again_when_they_change(tmp_path: Path) -> None:
+def test_sources_are_kept_up_to_a_size_and_read_again_when_they_change(tmp_path: Path) -> None:
     write(tmp_path, {f"m{number}.py": f"x = {number}\n" for number in range(4)})
-    sources = Sources(most=2)
+    sources = Sources(most=len("x = 0\n") * 2)
     first = sources.get(str(tmp_path / "m0.py"))
     assert first is not None
     assert sources.get(str(tmp_path / "m0.py")) is first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tapecheck.rules.backward_twice import BackwardTwice
 from tapecheck.rules.backward_without_graph import BackwardWithoutGraph
@@ -67,16 +67,21 @@ def chosen(select: Collection[str] | None, ignore: Collection[str]) -> list[Rule
 
 
 def judge(
-    tapes: Sequence[Tape], *, select: Collection[str] | None = None, ignore: Collection[str] = ()
+    tapes: Sequence[Tape],
+    *,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] = (),
+    read: Callable[[Tape], Reading] = Reading,
 ) -> list[Finding]:
     """Return every selected rule's findings over the tapes of one program, in the order of the source.
 
-    `select` and `ignore` hold rule codes, prefixes of codes ("TAPE2") or names; nothing selected means all.
+    `select` and `ignore` hold rule codes, prefixes of codes ("TAPE2") or names; nothing selected means all. `read`
+    gives the reading of a tape, where the caller has read it before.
     """
     rules = chosen(select, ignore)
     if not rules:
         return []
-    readings = [Reading(tape) for tape in tapes]
+    readings = [read(tape) for tape in tapes]
     findings = []
     for rule in rules:
         found = merged(rule.judge(readings))

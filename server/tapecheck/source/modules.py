@@ -97,10 +97,14 @@ class Sources:
     """Files read and parsed, shared between analyses and threads; the ones used last are kept.
 
     A file is read again when its time of modification or its size has changed.
+
+    Args:
+        most: the most characters of source text that are kept; a tree takes about ninety bytes for each of them.
     """
 
-    def __init__(self, most: int = 768) -> None:
+    def __init__(self, most: int = 1_500_000) -> None:
         self._most = most
+        self._characters = 0
         self._kept: OrderedDict[str, tuple[tuple[int, int], Source]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -118,10 +122,12 @@ class Sources:
         except (OSError, ValueError, SourceError):
             return None
         with self._lock:
+            replaced = self._kept.pop(path, None)
             self._kept[path] = (stamp, source)
-            self._kept.move_to_end(path)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            self._characters += len(source.text) - (len(replaced[1].text) if replaced is not None else 0)
+            while self._characters > self._most and len(self._kept) > 1:
+                _, (_, forgotten) = self._kept.popitem(last=False)
+                self._characters -= len(forgotten.text)
         return source
 
 
