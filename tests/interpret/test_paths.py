@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from tapecheck.check import check
@@ -170,3 +173,28 @@ def test_a_generator_that_goes_through_itself_ends_soon() -> None:
     result = interpret(from_text(program, "program.py"))
     assert not result.exhausted
     assert len(result.tapes[0].events) < 1_000
+
+
+def test_a_condition_in_a_class_that_a_function_defines() -> None:
+    program = HEAD + (
+        "def train(loader, verbose):\n"
+        "    class Net(nn.Module):\n"
+        "        def __init__(self):\n            super().__init__()\n            self.fc = nn.Linear(4, 1)\n"
+        "        def forward(self, x):\n            if verbose:\n                x = self.scaled(x)\n"
+        "            return self.fc(x)\n"
+        "        def scaled(self, x):\n            return x * 2\n"
+        "    net, total = Net(), 0.0\n"
+        "    for x in loader:\n"
+        "        loss = net(x).sum()\n        loss.backward()\n        total += loss\n"
+        "    return total\n"
+    )
+    assert [found.code for found in findings(program)] == ["TAPE201"]
+
+
+def test_the_tree_of_a_checked_file_is_let_go() -> None:
+    source = from_text(HEAD + "w = torch.randn(3, requires_grad=True)\nw.exp().sum().backward()\n", "program.py")
+    tree = weakref.ref(source.tree)
+    check(source)
+    del source
+    gc.collect()
+    assert tree() is None

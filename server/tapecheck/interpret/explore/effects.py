@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import ast
 import enum
-import threading
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -358,7 +356,8 @@ class Index:
         for name in facts.attributes:
             yield from self.methods.get(name, ())
         if facts.own:
-            if owner is None:
+            if owner is None or owner not in self.classes:
+                # Of a class that a function defines only the names of its methods are known.
                 for name in facts.own:
                     yield from self.methods.get(name, ())
             else:
@@ -463,16 +462,13 @@ def _tested(parts: Iterable[Facts]) -> frozenset[str]:
 _FACTS: dict[str, Facts] = {}
 _MOST_FACTS = 4_000
 """How many functions the facts are kept of: those of some files that are being edited."""
-_INDEXES: weakref.WeakKeyDictionary[ast.Module, Index] = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
 
 
 def index_of(source: Source) -> Index:
     """The index of a parsed file, made once for each tree."""
-    with _LOCK:
-        known = _INDEXES.get(source.tree)
+    # Kept on the tree: an index and its shapes refer to nodes, and would keep the tree alive from anywhere else.
+    known: Index | None = getattr(source.tree, "_tapecheck_index", None)
     if known is None:
         known = Index(source)
-        with _LOCK:
-            _INDEXES[source.tree] = known
+        source.tree._tapecheck_index = known  # type: ignore[attr-defined]
     return known
