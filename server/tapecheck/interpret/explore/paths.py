@@ -24,7 +24,7 @@ from tapecheck.interpret.library import frameworks
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
-from tapecheck.interpret.values.vocabulary import SAYING, TOUCHES
+from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project, Question
@@ -562,7 +562,7 @@ def _only_says(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return True
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in SAYING
+    return name in LOGGING_CALLS
 
 
 def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:

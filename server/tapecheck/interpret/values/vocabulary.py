@@ -20,7 +20,7 @@ RECORDING = frozenset((
 ))  # fmt: skip
 """Methods of writers, loggers and progress bars: they take numbers down, no backward starts from what they got."""
 
-SAYING = RECORDING | frozenset((
+LOGGING_CALLS = RECORDING | frozenset((
     "close", "critical", "exit", "flush", "format", "imshow", "join", "makedirs", "mkdir", "plot", "quit", "save",
     "savefig", "show", "warn",
 ))  # fmt: skip
@@ -43,4 +43,4 @@ _TELLING = (
 
 def tells(name: str) -> bool:
     """Whether a call of that name, made for what it does, only tells, shows or stores what it is given."""
-    return name in SAYING or name.lower().lstrip("_").startswith(_TELLING)
+    return name in LOGGING_CALLS or name.lower().lstrip("_").startswith(_TELLING)
