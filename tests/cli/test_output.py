@@ -46,6 +46,15 @@ def test_the_report_goes_to_a_file(tmp_path: Path) -> None:
     assert failed.returncode == 2 and b"cannot write train.py/x: " in failed.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no such device")
+def test_the_report_goes_to_a_device(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    done = tapecheck("check", "--output-format", "concise", "-o", "/dev/stdout", "train.py", cwd=tmp_path)
+    assert done.returncode == 1 and done.stdout.startswith(b"train.py:6:1: error[TAPE101]")
+    assert tapecheck("check", "-o", "/dev/null", "train.py", cwd=tmp_path).stdout == b""
+    assert Path("/dev/null").is_char_device()
+
+
 def test_what_fails_is_chosen(tmp_path: Path) -> None:
     write(tmp_path, train=RETAINED)
     assert b"info[TAPE301]" in tapecheck("check", "train.py", cwd=tmp_path).stdout

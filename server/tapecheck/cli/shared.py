@@ -68,14 +68,14 @@ def write_file(path: str, content: str | bytes) -> None:
 
     Creates folders that are missing. Raises UsageError where it cannot be written.
     """
-    target = Path(path).resolve()
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists() and not target.is_file():
-            # A device or a pipe cannot be replaced.
-            target.write_bytes(data)
+        if Path(path).exists() and not Path(path).is_file():
+            # A device or a pipe cannot be replaced, and a link to a pipe leads to no name.
+            Path(path).write_bytes(data)
             return
+        target = Path(path).resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:

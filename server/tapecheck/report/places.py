@@ -39,7 +39,7 @@ class Places:
     by absolute paths, or with `..` where `upwards` says so.
     """
 
-    root: Path = field(default_factory=Path.cwd)
+    root: Path = field(default_factory=lambda: _here())
     upwards: bool = False
     _notebooks: dict[str, dict[int, list[int]]] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Places:
 
     def path(self, file: str) -> str:
         """Return a file's path from the root with slashes; an absolute one where it lies elsewhere."""
-        absolute = os.path.abspath(file)  # noqa: PTH100 - links stay as the user wrote them
+        absolute = os.path.join(_here(), file)  # noqa: PTH118 - links stay as the user wrote them
         try:
             relative = os.path.relpath(absolute, self.root)
         except ValueError:  # another drive of Windows
@@ -69,6 +69,14 @@ class Places:
         """Return a file's path from the root as a URI reference; a `file:` URI where it lies elsewhere."""
         path = self.path(file)
         return Path(path).as_uri() if Path(path).is_absolute() else quote(_encodable(path))
+
+
+def _here() -> Path:
+    """Return the working directory; the root of the file system where it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path(os.sep)
 
 
 def _encodable(path: str) -> bytes:
