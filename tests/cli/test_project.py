@@ -57,7 +57,8 @@ def test_another_configuration_or_none(here: Path, capsys: pytest.CaptureFixture
     assert check(capsys, "train.py")[0] == 0
     assert check(capsys, "--config", "strict.toml", "train.py")[0] == 1
     assert check(capsys, "--isolated", "train.py")[0] == 1
-    # What one call chose does not hold for the next.
+    # What one call chose does not hold for the next, nor for whoever asks in this process.
+    assert configuration_for("train.py").ignore == ("TAPE101",)
     assert check(capsys, "train.py")[0] == 0
     status, _, err = check(capsys, "--config", "gone.toml", "train.py")
     assert status == 2 and "gone.toml: no such file" in err

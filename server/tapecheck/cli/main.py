@@ -13,7 +13,7 @@ from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, s
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
-from tapecheck.source.configuration import LEVELS
+from tapecheck.source.configuration import LEVELS, use
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "tcsh")
 
@@ -48,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return reader_left()
+    finally:
+        # What --config and --isolated chose holds for this call alone.
+        use()
 
 
 def _verb(options: argparse.Namespace) -> int:
