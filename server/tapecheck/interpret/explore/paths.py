@@ -20,7 +20,7 @@ from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
 from tapecheck.interpret.explore.memory import Reach, Starts, kept
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
-from tapecheck.interpret.library import frameworks
+from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
@@ -635,7 +635,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                     entries.lived(owner, module.source.tree if module.source is not None else None)
                 if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
                     if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
-                        frameworks.fit(machine.torch.nn, owner)
+                        lightning.fit(machine.torch.nn, owner)
                         return
                 if isinstance(owner, Instance) and owner.module and not _trains(node):
                     # Its loops are parts of the forward pass that somebody else calls for.

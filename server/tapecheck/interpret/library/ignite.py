@@ -1,0 +1,40 @@
+"""Ignite: an engine that calls the program's function for every batch."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.library.states import ProcessState
+from tapecheck.interpret.objects import carry
+from tapecheck.interpret.values import (
+    Args,
+    Instance,
+    Kwargs,
+    Unknown,
+    Value,
+)
+
+_ROUNDS = 3
+"""How many batches of an engine are run."""
+
+
+def engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    made = Instance(None, "ignite.engine.Engine")
+    made.state = ProcessState(args[0] if args else kwargs.get("process_function"))
+    return made
+
+
+def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`engine.run(data, max_epochs)`: the process function for every batch; its last output is kept."""
+    machine, world = modules.machine, modules.world
+    outside = world.iteration
+    loop = world.enter_loop(node)
+    for index in range(_ROUNDS):
+        started = carry.begin(machine, loop, index + 1)
+        batch = Unknown("batch")
+        batch.data = True
+        machine.call(owner.state.function, [owner, batch], {}, node)
+        carry.end(machine, loop, index + 1, started)
+    world.leave_loop(loop, outside, _ROUNDS, "yes")
+    return Unknown("state")

@@ -1,0 +1,186 @@
+"""Lightning: what its Trainer does with a module's own steps."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.objects import carry
+from tapecheck.interpret.values import (
+    Args,
+    Dict,
+    Env,
+    Function,
+    Instance,
+    Kwargs,
+    List,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import Frame
+
+_STEPS = 3
+"""How often a training step is run: a first, a second and a third batch."""
+
+
+def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    made = Instance(None, "lightning.Trainer")
+    made.attrs.update({key: value for key, value in kwargs.items() if key != "**"})
+    return made
+
+
+def fit_method(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    model = args[0] if args else kwargs.get("model")
+    if isinstance(model, Instance) and model.cls is not None:
+        modules.machine.store_attribute(model, "trainer", owner, node)
+        fit(modules, model)
+    return None
+
+
+def evaluate(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    model = args[0] if args else kwargs.get("model")
+    if isinstance(model, Instance) and model.cls is not None:
+        with _in_steps(modules, model) as steps:
+            for name in ("validation_step", "test_step"):
+                steps.evaluate(name)
+    return Unknown("metrics")
+
+
+def fit(modules: Modules, model: Instance) -> None:
+    """What Lightning's `Trainer.fit` does with a module: steps, their backward and the optimizers', validation.
+
+    In automatic optimisation what `training_step` returns (or its "loss") is run backward; see the `Closure` of
+    Lightning's `loops/optimization/automatic.py` for the order.
+    """
+    with _in_steps(modules, model) as steps:
+        steps.hook("on_fit_start")
+        steps.hook("on_train_start")
+        steps.hook("on_train_epoch_start")
+        steps.train()
+        steps.evaluate("validation_step")
+        steps.hook("on_train_epoch_end")
+        steps.hook("training_epoch_end", Unknown("outputs"))
+
+
+class _Steps:
+    """The steps of a LightningModule, run as the framework runs them."""
+
+    def __init__(self, modules: Modules, model: Instance) -> None:
+        assert model.cls is not None
+        self.modules = modules
+        self.machine = modules.machine
+        self.model = model
+        self.cls = model.cls
+        self.node: ast.AST = model.cls.node
+
+    def __enter__(self) -> _Steps:
+        env = Env(None, self.cls.module.env)
+        env.vars["self"] = self.model
+        self.machine.envs.append(env)
+        self.machine.world.push(Frame(f"{self.cls.name}.fit", self.cls.module.path, self.cls.module.lines))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.machine.world.pop()
+        self.machine.envs.pop()
+
+    def definition(self, name: str) -> ast.AST | None:
+        """The statement that defines a method in the user's classes."""
+        for cls in self.cls.mro():
+            value = cls.namespace.get(name)
+            while isinstance(value, Wrapped):
+                value = value.function
+            if isinstance(value, Function):
+                return value.node
+        return None
+
+    def hook(self, name: str, *args: Value) -> Value:
+        node = self.definition(name)
+        if node is None:
+            return None
+        wanted = len(node.args.args) - 1 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else 0
+        given = [*args, *(Unknown("argument") for _ in range(wanted - len(args)))][:wanted]
+        return self.machine.call(self.machine.find_method(self.model, name), given, {}, node)
+
+    def train(self) -> None:
+        node = self.definition("training_step")
+        if node is None:
+            return
+        machine, world = self.machine, self.machine.world
+        made = self.modules.lightning_optimizers(self.model, node)
+        optimizers = made.items if isinstance(made, List) else (list(made) if isinstance(made, tuple) else [made])
+        automatic = self.machine.get_attribute(self.model, "automatic_optimization", node)
+        outside = world.iteration
+        loop = world.enter_loop(node)
+        for index in range(_STEPS):
+            started = carry.begin(machine, loop, index + 1)
+            self.step(node, index, optimizers, machine.known_truth(automatic) is not False)
+            carry.end(machine, loop, index + 1, started)
+        world.leave_loop(loop, outside, _STEPS, "yes")
+
+    def step(self, node: ast.AST, index: int, optimizers: list[Value], automatic: bool) -> None:
+        names = [parameter.arg for parameter in node.args.args[1:]] if isinstance(node, ast.FunctionDef) else []
+        rounds = range(len(optimizers)) if "optimizer_idx" in names and optimizers else range(1)
+        for place in rounds:
+            batch = Unknown("batch")
+            batch.data = True
+            given: Kwargs = {}
+            for position, name in enumerate(names):
+                known: dict[str, Value] = {"batch_idx": index, "optimizer_idx": place}
+                by_place = batch if position == 0 else (index if position == 1 else Unknown.named(name))
+                given[name] = known.get(name, by_place)
+            self.hook("on_train_batch_start", batch, index)
+            method = self.machine.find_method(self.model, "training_step")
+            result = self.machine.call(method, [], given, node)
+            if automatic:
+                self.optimize(node, result, optimizers[place : place + 1])
+            self.hook("on_train_batch_end", Unknown("outputs"), batch, index)
+
+    def optimize(self, node: ast.AST, result: Value, optimizers: list[Value]) -> None:
+        loss = result.items.get("loss") if isinstance(result, Dict) else result
+        if not isinstance(loss, (Tensor, Unknown)):
+            return
+        machine = self.machine
+        for optimizer in optimizers:
+            if isinstance(optimizer, Instance):
+                machine.call(machine.get_attribute(optimizer, "zero_grad", node), [], {}, node)
+        at = _last_return(node)
+        if self.cls.defines("backward"):
+            self.hook("backward", loss)
+        else:
+            self.modules.torch.autograd.backward_method(loss, [], {}, at)
+        self.hook("on_after_backward")
+        for optimizer in optimizers:
+            if isinstance(optimizer, Instance):
+                machine.call(machine.get_attribute(optimizer, "step", node), [], {}, at)
+
+    def evaluate(self, name: str) -> None:
+        """Validation or test: under no_grad, in eval mode."""
+        node = self.definition(name)
+        if node is None:
+            return
+        world = self.machine.world
+        stage = name.removesuffix("_step")
+        world.grad_modes.append("no")
+        depth = len(world.grad_modes)
+        try:
+            self.hook(f"on_{stage}_epoch_start")
+            batch = Unknown("batch")
+            batch.data = True
+            self.hook(name, batch, 0)
+            self.hook(f"on_{stage}_epoch_end")
+            self.hook(f"{stage}_epoch_end", Unknown("outputs"))
+        finally:
+            del world.grad_modes[depth - 1 :]
+
+
+def _in_steps(modules: Modules, model: Instance) -> _Steps:
+    return _Steps(modules, model)
+
+
+def _last_return(node: ast.AST) -> ast.AST:
+    """The statement whose value the framework runs backward."""
+    found = [child for child in ast.walk(node) if isinstance(child, ast.Return) and child.value is not None]
+    return max(found, key=lambda child: child.lineno) if found else node
