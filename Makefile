@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The programs under test are small: more threads than one only get in each other's way.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types pytest client vsix dist bench cuda docs clean
+.PHONY: help demo test lint types pytest client vsix dist bench cuda soak docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
 	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
+	@echo "make soak    hours of hostile and random input: bombs, half-typed and mutated programs, the protocol"
 	@echo "make clean   remove .venv, node_modules and what was built"
 
 demo: $(VENV)/.torch
@@ -53,6 +54,12 @@ bench: $(VENV)/.test
 
 cuda: $(VENV)/.test
 	$(BIN)/python tests/record/cuda.py $(if $(CPU),--cpu)
+
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.soak.bombs
+	$(BIN)/python -m tests.soak.half_typed --trials 2000
+	$(BIN)/python -m tests.soak.mutation
+	$(BIN)/python -m tests.soak.protocol
 
 clean:
 	rm -rf $(VENV) node_modules .build dist bundled *.vsix

@@ -344,7 +344,9 @@ class World:
     ) -> Tensor:
         """Turn a tensor without graph into a leaf that requires grad."""
         number = self.new_id()
-        self.emit(Leaf(number, name or tensor.name, self.site(node), tensor.storage.id, parameter, copy_of))
+        # A backtick in the key of a module would end the quotes of a message.
+        name = (name or tensor.name).replace("`", "'")
+        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of))
         tensor.node = number
         tensor.graph = "yes"
         tensor.is_leaf = True

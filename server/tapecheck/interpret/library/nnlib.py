@@ -221,7 +221,7 @@ class Modules:
         for path, tensor in self.named_parameters(owner, f"{name}."):
             tensor.name = path
             if tensor.node is not None:
-                self.world.emit(Named(tensor.node, path))
+                self.world.emit(Named(tensor.node, path.replace("`", "'")))
 
     def modules(
         self, owner: Instance, prefix: str = "", seen: set[int] | None = None

@@ -68,10 +68,10 @@ def _operands(value: ast.expr | None) -> list[ast.AST]:
 
 
 def text_of(node: ast.expr) -> str:
-    """The source of an expression, worked out once."""
+    """Return the source of an expression, worked out once; without backticks, which would end quotes in messages."""
     text = getattr(node, "_tapecheck_text", None)
     if text is None:
-        text = ast.unparse(node)
+        text = ast.unparse(node).replace("`", "'")
         node._tapecheck_text = text  # type: ignore[attr-defined]
     return str(text)
 
