@@ -280,7 +280,7 @@ def test_modules_run_as_python_runs_them(write: Write, tmp_path: Path) -> None:
     assert {(Path(span.file).name, span.line) for span in built} == {("helper.py", 2)}
     missing = run(RunRequest("pack.nothing", python=PYTHON, cwd=str(tmp_path), env=QUIET, module=True))
     assert missing.exit_code == 1 and "No module named pack.nothing" in missing.stderr
-    with pytest.raises(RunError, match="no name of a module"):
+    with pytest.raises(RunError, match="not the name of a module"):
         run(RunRequest("pack/train.py", python=PYTHON, module=True))
 
 
