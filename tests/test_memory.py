@@ -130,6 +130,20 @@ def test_an_imported_file_that_changes_is_read_again(tmp_path: Path, started: li
     assert started
 
 
+def test_an_imported_document_that_is_closed_counts_as_its_file_again(tmp_path: Path) -> None:
+    helper, main = tmp_path / "helper.py", tmp_path / "main.py"
+    helper.write_text("def step(loss):\n    loss.backward(retain_graph=True)\n")
+    main.write_text(
+        "import torch\nfrom helper import step\nw = torch.ones(2, requires_grad=True)\n"
+        "loss = (w * w).sum()\nstep(loss)\nloss.backward()\n"
+    )
+    memory = Memory()
+    shown_helper = {str(helper): from_text("def step(loss):\n    loss.backward()\n", str(helper))}
+    for open_files, expected in ((shown_helper, ["TAPE101"]), ({}, []), (shown_helper, ["TAPE101"])):
+        report = check(from_text(main.read_text(), str(main)), memory=memory, open_files=open_files)
+        assert [finding.code for finding in report.findings] == expected
+
+
 def test_whatever_is_edited_the_findings_are_those_of_a_fresh_check() -> None:
     choose = random.Random(20261122)
     for path in choose.sample(PROGRAMS, 12):

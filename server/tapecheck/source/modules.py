@@ -84,12 +84,9 @@ class Project:
 
     def source(self, path: str) -> Source | None:
         """Return the source of a file, None where it cannot be read."""
-        if self.open_files:
-            shown = self.open_files.get(str(Path(path).absolute()))
-            if shown is not None:
-                return shown
         if path not in self.read:
-            self.read[path] = self.sources.get(path)
+            shown = self.open_files.get(str(Path(path).absolute())) if self.open_files else None
+            self.read[path] = shown if shown is not None else self.sources.get(path)
         return self.read[path]
 
 
