@@ -56,6 +56,9 @@ class Protocol(LanguageServerProtocol):
                 self._refuse(number, error)
             else:
                 logger.warning("ignored a message: %s", error)
+                if self._initialized and not self._shutdown:
+                    # A notification has no answer: the log is where whoever writes the client reads of it.
+                    self._server.log(f"ignored a message: {error.message}", t.MessageType.Warning)
         except Exception as error:
             logger.warning("could not handle a message", exc_info=error)
             if asks:
