@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,3 +21,10 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         del os.environ["TAPECHECK_CACHE_DIR"]
     else:
         os.environ["TAPECHECK_CACHE_DIR"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_count() -> None:
+    """A shell starts what it puts into the background with Ctrl+C ignored, and children would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
