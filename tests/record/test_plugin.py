@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,10 @@ def test_plain():
 
 
 def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q", "-p", "tapecheck.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q"]
+    if not any(one.name == "tapecheck" for one in entry_points(group="pytest11")):
+        # A checkout on the path is not installed: pytest is told where the plugin is.
+        command += ["-p", "tapecheck.pytest_plugin"]
     env = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
         [*command, *options], cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False
