@@ -97,7 +97,6 @@ class Body:
     owner: ast.ClassDef | None
     facts: Facts
     closed: Effect | None = None
-    stores: frozenset[str] | None = None
 
     @property
     def name(self) -> str:
@@ -388,7 +387,7 @@ class Index:
     def closure(self, body: Body) -> Effect:
         """The effects of a function with all that it calls."""
         if body.closed is None:
-            body.closed, body.stores = self.reach(body.facts, body.owner.name if body.owner is not None else None)
+            body.closed, _ = self.reach(body.facts, body.owner.name if body.owner is not None else None)
         return body.closed
 
     def body_of(self, node: ast.AST) -> Body | None:
