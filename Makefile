@@ -16,6 +16,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make vsix    build the VS Code extension; TARGET=linux-x64 (or another platform) brings libcst along"
 	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
+	@echo "make docs    build the documentation site into .build/site"
 	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
 	@echo "make soak    hours of hostile and random input: bombs, half-typed and mutated programs, the protocol"
@@ -45,6 +46,9 @@ vsix: node_modules/.stamp $(VENV)/.installed
 
 dist:
 	PYTHON=$(PYTHON) .ci/dist
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m mkdocs build
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/check_speed.py $(if $(CORPUS),--corpus $(CORPUS))
@@ -78,7 +82,11 @@ $(VENV)/.torch: $(VENV)/.installed
 
 $(VENV)/.test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
-	@touch $@ $(VENV)/.torch
+	@touch $@ $(VENV)/.torch $(VENV)/.docs
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	@touch $@
 
 node_modules/.stamp: package.json package-lock.json
 	@command -v $(NPM) >/dev/null || { echo "The VS Code extension needs Node.js 20 or later with npm."; exit 1; }

@@ -1,0 +1,83 @@
+"""Hooks of `mkdocs build`: the pages that lie outside docs/, and links to files that the site does not have.
+
+The pages are written to be read on GitHub, too: there a link leads to a file of the repository. On the site a link
+to a file without a page becomes its path.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from pathlib import Path, PurePosixPath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+    "assets/icon.svg": "client/images/icon.svg",
+}
+"""Files of the repository that have a place on the site, by that place."""
+README = "index.md"
+"""Where links to the README lead: the site's first page says the same."""
+
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_CODE = re.compile(r"(```.*?```|`[^`\n]+`(?!\]))", re.DOTALL)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages of a folder where the navigation names the folder: a new rule needs no line in mkdocs.yml."""
+    for entry in config.nav or []:
+        for title, target in entry.items():
+            if isinstance(target, str) and target.endswith("/"):
+                names = sorted(path.name for path in (ROOT / "docs" / target).glob("*.md"))
+                names.sort(key=lambda name: name != "index.md")
+                entry[title] = [f"{target}{name}" for name in names]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that lie outside docs/."""
+    for place, path in PAGES.items():
+        files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Rewrite links to files of the repository; raises PluginError for one that leads nowhere."""
+    place = page.file.src_uri
+    source = PAGES.get(place, f"docs/{place}")
+
+    def rewritten(match: re.Match[str]) -> str:
+        text, target, anchor = match[1], match[2], match[3] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return match[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if not (ROOT / path).exists():
+            raise PluginError(f"{source} links to {target}, which is not there")
+        there = _place_of(path)
+        if there is None or files.get_file_from_path(there) is None:
+            # The path says more on a page than a link that only works in a clone.
+            return f"{text} (`{path}`)" if text.strip("`") != path else f"`{path}`"
+        return f"[{text}]({posixpath.relpath(there, posixpath.dirname(place) or '.')}{anchor})"
+
+    parts = _CODE.split(markdown)
+    parts[::2] = [_LINK.sub(rewritten, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _place_of(path: str) -> str | None:
+    """Return where a file of the repository stands on the site, None where it does not."""
+    if path == "README.md":
+        return README
+    for place, original in PAGES.items():
+        if path == original:
+            return place
+    inside = PurePosixPath(path)
+    return os.fspath(inside.relative_to("docs")) if inside.parts[:1] == ("docs",) else None
