@@ -14,7 +14,7 @@ help:
 	@echo "make demo    install into .venv, check and record the examples, apply a fix"
 	@echo "make test    install what the tests need and run all of them"
 	@echo "make lint    ruff and mypy only"
-	@echo "make vsix    build the VS Code extension; TARGET=linux-x64 (or another platform) brings libcst along"
+	@echo "make vsix    build the VS Code extension, one for every platform"
 	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
 	@echo "make docs    build the documentation site into .build/site"
 	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"

@@ -1,11 +1,9 @@
-// Builds tapecheck-VERSION.vsix, one package for every platform; with TARGET=linux-x64 (darwin-arm64, win32-x64, …)
-// tapecheck-TARGET-VERSION.vsix, which carries libcst for that one.
+// Builds tapecheck-VERSION.vsix, one package for every platform.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
-const target = process.env.TARGET || undefined;
-const file = target === undefined ? `tapecheck-${version}.vsix` : `tapecheck-${target}-${version}.vsix`;
+const file = `tapecheck-${version}.vsix`;
 
 /** @param {string[]} args */
 function node(args) {
@@ -25,7 +23,6 @@ node([
   'node_modules/@vscode/vsce/vsce',
   ...['package', '--allow-package-all-secrets', '--allow-package-env-file'],
   ...['--no-dependencies', '--allow-missing-repository', '--no-rewrite-relative-links'],
-  ...(target === undefined ? [] : ['--target', target]),
   ...['--readme-path', page, '--out', file],
 ]);
 console.log(`${file}: ${(statSync(file).size / 1e6).toFixed(1)} MB`);

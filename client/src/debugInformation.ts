@@ -22,7 +22,6 @@ export async function showDebugInformation(
       source: plan.source,
       python: plan.server?.version ?? null,
       tapecheck: plan.server?.tapecheck ?? null,
-      libcst: plan.server?.libcst ?? null,
       runInterpreter: plan.runInterpreter,
     },
     folders: await Promise.all(

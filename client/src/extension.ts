@@ -43,7 +43,6 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     vscode.commands.registerCommand('tapecheck.explain', (target?: unknown) => explainer.explain(target)),
     vscode.commands.registerCommand('tapecheck.disableRule', disableRule),
     vscode.commands.registerCommand('tapecheck.openExample', () => openExample(context)),
-    vscode.commands.registerCommand('tapecheck.installFixes', () => current.installFixes()),
     vscode.commands.registerCommand('tapecheck.fixAll', fixAll),
     vscode.commands.registerCommand('tapecheck.selectInterpreter', () => current.selectInterpreter()),
     vscode.commands.registerCommand('tapecheck.debugInformation', () =>

@@ -114,19 +114,6 @@ export function describeFailure(failure: LaunchFailure): string {
   return `Tapecheck found no Python interpreter its server can run in: ${reasons.join('; ')}.`;
 }
 
-/** The line that installs libcst, quoted for the user's shell. */
-export function installCommand(python: string, shell: string): string {
-  const name = shell.toLowerCase();
-  const quoted = /^[\w./\\:+-]+$/.test(python)
-    ? python
-    : /pwsh|powershell/.test(name)
-      ? `& '${python.replaceAll("'", "''")}'`
-      : /cmd(\.exe)?$/.test(name)
-        ? `"${python}"`
-        : `'${python.replaceAll("'", "'\\''")}'`;
-  return `${quoted} -m pip install libcst`;
-}
-
 function canRunScripts(probe: Probe): boolean {
   return probe.ok || probe.reason === 'too-old' || probe.reason === 'missing-modules';
 }

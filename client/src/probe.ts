@@ -10,8 +10,8 @@ export interface ProbeSuccess {
   version: string;
   /** Version of the tapecheck package. */
   tapecheck: string;
-  /** Whether libcst is there, without which no quick fix can be computed. */
-  libcst: boolean;
+  /** Version of the torch that recorded runs in it would use; undefined where there is none. */
+  torch: string | undefined;
 }
 
 export interface ProbeFailure {
@@ -22,6 +22,7 @@ export interface ProbeFailure {
   executable?: string;
   version?: string;
   missing?: string[];
+  torch?: string | undefined;
 }
 
 export type Probe = ProbeSuccess | ProbeFailure;
@@ -31,21 +32,21 @@ export const REQUIRED_PYTHON: readonly [number, number] = [3, 10];
 /** Modules the server cannot start without. */
 export const REQUIRED_MODULES: readonly string[] = ['tapecheck', 'pygls', 'lsprotocol', 'attrs', 'cattrs'];
 
-// Finds the modules without importing them: an import of lsprotocol alone takes as long as the whole probe.
+// Finds the modules without importing them: an import of lsprotocol alone takes as long as the whole probe, one of
+// torch far longer.
 // Written for old interpreters too, so that these can say how old they are.
 const SCRIPT = `
 import json, sys
 sys.path[0:0] = sys.argv[1:]
 out = {"executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])), "missing": []}
+try:
+    from importlib.metadata import version
+    out["torch"] = version("torch")
+except Exception:
+    pass
 if sys.version_info >= (${REQUIRED_PYTHON.join(', ')}):
-    import os
-    from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
     out["missing"] = [name for name in ${JSON.stringify(REQUIRED_MODULES)} if find_spec(name) is None]
-    found = find_spec("libcst")
-    folders = found.submodule_search_locations or [] if found else []
-    natives = [os.path.join(folder, "native" + end) for folder in folders for end in EXTENSION_SUFFIXES]
-    out["libcst"] = any(map(os.path.exists, natives))
     if "tapecheck" not in out["missing"]:
         try:
             import tapecheck
@@ -104,7 +105,7 @@ export function readAnswer(shown: string, stdout: string): Probe {
     executable: string;
     version: string;
     missing: string[];
-    libcst?: boolean;
+    torch?: string;
     tapecheck?: string;
     error?: string;
   };
@@ -114,14 +115,14 @@ export function readAnswer(shown: string, stdout: string): Probe {
   } catch {
     return { ok: false, reason: 'failed', detail: `${shown} is not a Python interpreter` };
   }
-  const { executable, version, missing } = answer;
+  const { executable, version, missing, torch } = answer;
   if (isTooOld(version)) {
     const detail = `${shown} is Python ${version}; the Tapecheck server needs ${REQUIRED_PYTHON.join('.')} or later`;
-    return { ok: false, reason: 'too-old', detail, executable, version };
+    return { ok: false, reason: 'too-old', detail, executable, version, torch };
   }
   if (missing.length > 0) {
     const detail = `${shown} (Python ${version}) lacks ${missing.join(', ')}`;
-    return { ok: false, reason: 'missing-modules', detail, executable, version, missing };
+    return { ok: false, reason: 'missing-modules', detail, executable, version, missing, torch };
   }
   if (answer.error !== undefined) {
     const detail = `${shown} (Python ${version}) cannot import tapecheck: ${answer.error}`;
@@ -132,7 +133,7 @@ export function readAnswer(shown: string, stdout: string): Probe {
     executable,
     version,
     tapecheck: answer.tapecheck ?? 'unknown',
-    libcst: answer.libcst === true,
+    torch,
   };
 }
 

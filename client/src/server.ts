@@ -15,7 +15,7 @@ import {
   State,
 } from 'vscode-languageclient/node';
 import { candidates, resolveCommand } from './interpreter';
-import { type Attempt, describeFailure, installCommand, type LaunchPlan, planLaunch } from './launch';
+import { type Attempt, describeFailure, type LaunchPlan, planLaunch } from './launch';
 import { probe } from './probe';
 import { activeInterpreter, PYTHON_EXTENSION_ID } from './pythonExtension';
 import { RestartBudget } from './restarts';
@@ -32,7 +32,6 @@ import {
 import { PYTHON_FILES, type Status } from './status';
 
 const SECTION = 'tapecheck';
-const NEVER_SAY_LIBCST = 'neverSayLibcst';
 const RESTARTS_ALLOWED = 3;
 const RESTARTS_WINDOW_MS = 3 * 60_000;
 
@@ -172,7 +171,6 @@ export class Server implements vscode.Disposable {
       return;
     }
     this.status.show({ kind: 'running', detail: describePlan(plan) });
-    if (plan.server?.libcst === false) void this.sayWhatFixesNeed(plan.command);
   }
 
   /** Whether analysis is wanted in any folder. */
@@ -271,7 +269,6 @@ export class Server implements vscode.Disposable {
           tryFix: 'tapecheck.confirmFix',
           explain: 'tapecheck.explain',
           disable: 'tapecheck.disableRule',
-          install: 'tapecheck.installFixes',
           report: 'tapecheck.showReport',
         },
       },
@@ -344,31 +341,6 @@ export class Server implements vscode.Disposable {
       }
     });
     return client;
-  }
-
-  private saidWhatFixesNeed = false;
-
-  /** The one feature that the packages which come with the extension cannot carry to every platform. */
-  private async sayWhatFixesNeed(python: string): Promise<void> {
-    this.log.warn(`quick fixes need libcst, which is compiled: "${python}" -m pip install libcst`);
-    if (this.saidWhatFixesNeed || this.context.globalState.get(NEVER_SAY_LIBCST) === true) return;
-    this.saidWhatFixesNeed = true;
-    const terminal = 'Open in Terminal';
-    const never = "Don't Show Again";
-    const message = `Tapecheck can offer quick fixes once libcst is installed in ${python}. Everything else works without it.`;
-    const chosen = await vscode.window.showInformationMessage(message, terminal, never);
-    if (chosen === never) await this.context.globalState.update(NEVER_SAY_LIBCST, true);
-    if (chosen === terminal) this.installFixes();
-  }
-
-  /** Opens a terminal with the line that installs what quick fixes need. */
-  installFixes(): void {
-    const python = this.plan?.command;
-    if (python === undefined) return;
-    const shell = vscode.window.createTerminal('Tapecheck');
-    shell.show();
-    // Typed, not run: whether and where to install is the user's decision.
-    shell.sendText(installCommand(python, vscode.env.shell), false);
   }
 
   /** Where an interpreter is chosen: the Python extension's list, else one of our own. */
@@ -447,7 +419,6 @@ function isFile(file: string): boolean {
 
 function describePlan(plan: LaunchPlan): string {
   if (plan.server === undefined) return `${plan.command} (tapecheck.path)`;
-  const fixes = plan.server.libcst ? '' : ', no quick fixes: libcst is missing';
   const from = plan.source === 'bundled' ? 'bundled' : 'from the environment';
-  return `${plan.server.tapecheck} ${from}, Python ${plan.server.version}${fixes}`;
+  return `${plan.server.tapecheck} ${from}, Python ${plan.server.version}`;
 }

@@ -17,6 +17,16 @@ from tapecheck.fixes import rewrite
         ("f(\n    x,\n)", "f(\n    x,\n).detach()"),
         ("a if b else c", "(a if b else c).detach()"),
         ("lambda: 1", "(lambda: 1).detach()"),
+        ("1", "(1).detach()"),
+        ('"a" "b"', '("a" "b").detach()'),
+        ('f"{a}"', 'f"{a}".detach()'),
+        ('"a" f"{b}"', '("a" f"{b}").detach()'),
+        ("x, y", "(x, y).detach()"),
+        ("(x, y)", "(x, y).detach()"),
+        ("(a) + (b)", "((a) + (b)).detach()"),
+        ("(a + b)", "(a + b).detach()"),
+        ("[i for i in x]", "[i for i in x].detach()"),
+        ("(i for i in x)", "(i for i in x).detach()"),
     ],
 )
 def test_a_suffix_gets_parentheses_where_it_needs_them(before: str, after: str) -> None:
@@ -34,6 +44,12 @@ def test_a_suffix_gets_parentheses_where_it_needs_them(before: str, after: str) 
         ("loss.backward(\n    g,\n    retain_graph=True,\n)", "loss.backward(\n    g,\n)"),
         ("loss.backward(\n    g,\n    retain_graph=True)", "loss.backward(\n    g)"),
         ("loss.backward(\n    retain_graph=True\n)", "loss.backward()"),
+        ("é.f('🎉', retain_graph=True).g(retain_graph=(True))", "é.f('🎉', retain_graph=True).g()"),
+        ("f(lambda a, b: (a, b), retain_graph=True, *c, **d)", "f(lambda a, b: (a, b), *c, **d)"),
+        ("f((g), # one\n  retain_graph=True, # two\n  h=(i))", "f((g), # one\n  h=(i))"),
+        ("f(a,\r\n  retain_graph=True)", "f(a)"),
+        ("f(a,\r  retain_graph=True,\r  b=1)", "f(a,\r  b=1)"),
+        ("f(f'{a,b}', retain_graph=x[1, 2])", "f(f'{a,b}')"),
     ],
 )
 def test_an_argument_is_taken_out(before: str, after: str) -> None:
@@ -64,6 +80,12 @@ def test_an_argument_that_is_not_there_cannot_be_taken_out() -> None:
         ),
         ("grad(\n    y,\n    x,\n)", "grad(\n    y,\n    x,\n    create_graph=True,\n)"),
         ("grad()", "grad(create_graph=True)"),
+        ("grad( )", "grad(create_graph=True )"),
+        ("grad((y), *x)", "grad((y), *x, create_graph=True)"),
+        ("grad(y, # of what\n     x, # by what\n)", "grad(y, # of what\n     x,\n     create_graph=True, # by what\n)"),
+        ("grad(\n    y,\n    # by what\n    x,\n)", "grad(\n    y,\n    # by what\n    x,\n    create_graph=True,\n)"),
+        ("grad(\r\n    y,\r\n    x,\r\n)", "grad(\r\n    y,\r\n    x,\r\n    create_graph=True,\r\n)"),
+        ("grad(y, x, create_graph = (a or b), inputs=z)", "grad(y, x, create_graph = True, inputs=z)"),
     ],
 )
 def test_an_argument_is_set_replaced_or_added(before: str, after: str) -> None:
@@ -82,6 +104,11 @@ def test_an_argument_is_set_replaced_or_added(before: str, after: str) -> None:
         ("self.x @= w.t()", "self.x = self.x @ w.t()"),
         ("h[t] += 1", "h[t] = h[t] + 1"),
         ("x **= 2", "x = x ** 2"),
+        ("x *= (a + b)", "x = x * (a + b)"),
+        ("x *= (a) + (b)", "x = x * ((a) + (b))"),
+        ("x += (\n    a\n)", "x = x + (\n    a\n)"),
+        ("x['+='] += y", "x['+='] = x['+='] + y"),
+        ("x >>= 1 if a else b", "x = x >> (1 if a else b)"),
     ],
 )
 def test_an_augmented_assignment_becomes_a_plain_one(before: str, after: str) -> None:
@@ -123,6 +150,13 @@ def test_elements_are_changed_one_by_one() -> None:
         rewrite.elements("h", change)
 
 
-def test_broken_text_is_refused() -> None:
+@pytest.mark.parametrize("text", ["a +", "", "a) + (b", "x = 1", "a\nb c", "'", "f(", "\\"])
+def test_broken_text_is_refused(text: str) -> None:
     with pytest.raises(rewrite.RewriteError):
-        rewrite.with_suffix("a +", ".detach()")
+        rewrite.with_suffix(text, ".detach()")
+
+
+def test_no_argument_is_added_behind_a_generator_without_parentheses() -> None:
+    with pytest.raises(rewrite.RewriteError):
+        rewrite.with_argument("f(i for i in x)", "a", "1")
+    assert rewrite.with_argument("f((i for i in x))", "a", "1") == "f((i for i in x), a=1)"

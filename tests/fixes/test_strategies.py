@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from tapecheck.fixes import MAX_FIXES, Fix, available, fixes_for
+from tapecheck.fixes import MAX_FIXES, Fix, fixes_for
 from tests.cases import under_torch
 from tests.fixes.support import finding_of, fixed, fixes_of, report_of
 
@@ -791,14 +790,6 @@ for step in range(5):
 def test_what_switches_recording_off_is_called_by_its_name(before: str, after: str, word: str) -> None:
     text = f"{SETUP}net = nn.Linear(3, 1)\n{before}y = net(torch.randn(2, 3))\n{after}y.sum().backward()\n"
     assert any(f"Take out {word} on line" in fix.title for fix in fixes_of(text, "TAPE103"))
-
-
-def test_without_libcst_there_are_no_fixes(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = SETUP + CARRIED["a name"][0]
-    report = report_of(text)
-    monkeypatch.setitem(sys.modules, "libcst", None)
-    assert not available()
-    assert fixes_for(report, finding_of(report, "TAPE101")) == []
 
 
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")

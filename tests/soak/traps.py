@@ -7,7 +7,7 @@ from pathlib import Path
 
 # What Tapecheck, its dependencies, an editor's tools and Python's own start would import by name.
 _OTHERS = (
-    "tapecheck", "libcst", "pygls", "lsprotocol", "attr", "attrs", "cattrs", "tomli", "yaml", "typing_extensions",
+    "tapecheck", "pygls", "lsprotocol", "attr", "attrs", "cattrs", "tomli", "yaml", "typing_extensions",
     "torch", "numpy", "jedi", "parso", "pytest", "conftest", "setup", "sitecustomize", "usercustomize", "__main__",
     "__init__", "noxfile", "helper", "readline", "_virtualenv", "distutils", "exceptiongroup", "coverage",
 )  # fmt: skip

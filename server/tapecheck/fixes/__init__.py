@@ -1,11 +1,7 @@
-"""Quick fixes that hold: strategies propose edits, and only those that the analysis approves of are offered.
-
-libcst rewrites the code; it is imported when a fix is asked for, and without it there are no fixes.
-"""
+"""Quick fixes that hold: strategies propose edits, and only those that the analysis approves of are offered."""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes.edit import Edit, Fix
@@ -25,16 +21,7 @@ TRIES_FOR_MORE = 5
 LONG = 4000
 """Events on the tapes from which a program counts as long (about 1,000 lines): half as many candidates are tried."""
 
-__all__ = ["LONG", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "available", "fixes_for"]
-
-
-def available() -> bool:
-    """Return whether fixes can be made here: libcst is there, and for this Python."""
-    try:
-        importlib.import_module("libcst")
-    except ImportError:
-        return False
-    return True
+__all__ = ["LONG", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "fixes_for"]
 
 
 def fixes_for(
@@ -51,8 +38,6 @@ def fixes_for(
     source, `tapecheck.check.check` where none is given. `cancelled` is asked during the analyses; once it returns
     True they raise `interpret.Cancelled`.
     """
-    if not available():
-        return []
     from tapecheck.fixes.candidate import Context
     from tapecheck.fixes.code import Code
     from tapecheck.fixes.verify import Verifier

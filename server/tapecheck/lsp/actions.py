@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as t
 
-from tapecheck.fixes import available
 from tapecheck.lsp import convert
 from tapecheck.lsp.session import Analysis, best_of, identity
 from tapecheck.rules.finding import Finding
@@ -85,8 +84,6 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
         location, drawn = ls.converter.unused(one, analysis)
         if location.uri == params.text_document.uri and convert.overlap(drawn.range, params.range):
             fixes.append(_without(ls, analysis, one, drawn))
-    if more and not available():
-        more.append(_without_libcst(ls))
     return fixes + more
 
 
@@ -174,12 +171,6 @@ def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -
         is_preferred=True,
         edit=ls.converter.workspace_edit([(span, one.text)], analysis),
     )
-
-
-def _without_libcst(ls: Server) -> t.CodeAction:
-    title = "Why is there no fix? libcst is not installed…"
-    command = t.Command(title=title, command=ls.client.commands.get("install", "tapecheck.explainFixes"))
-    return t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, command=command)
 
 
 def _late(analysis: Analysis, finding: Finding, **more: Any) -> dict[str, Any]:

@@ -181,10 +181,6 @@ def explain_rule(ls: Server, *arguments: Any) -> dict[str, Any] | None:
     return features.explain_rule(ls, asked if isinstance(asked, str) else _member(asked, "code"))
 
 
-def explain_fixes(ls: Server, *arguments: Any) -> None:
-    features.explain_fixes(ls)
-
-
 def cancel_progress(ls: Server, params: t.WorkDoneProgressCancelParams) -> None:
     for under_way in ls.runs.values():
         if under_way.token == params.token:
@@ -201,6 +197,5 @@ ALL: Mapping[str, Callable[..., Any]] = {
     "tapecheck.tryFix": try_fix,
     "tapecheck.runReport": run_report,
     "tapecheck.explainRule": explain_rule,
-    "tapecheck.explainFixes": explain_fixes,
 }
 """The commands by the names under which clients call them."""

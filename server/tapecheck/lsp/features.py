@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as t
@@ -110,12 +109,6 @@ def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
         shown = t.ShowDocumentParams(file or "", take_focus=True)
         ls.spawn(ls.window_show_document_async(shown))
     return {"code": rule.code, "name": rule.name, "markdown": text, "url": DOCS_URL + name.removesuffix(".md") + "/"}
-
-
-def explain_fixes(ls: Server) -> None:
-    """Show why there are no quick fixes, for clients that have no better way to do so."""
-    message = f"Quick fixes need libcst, which {sys.executable} lacks: {sys.executable} -m pip install libcst"
-    ls.window_show_message(t.ShowMessageParams(t.MessageType.Info, message))
 
 
 async def _analysis(ls: Server, params: Any) -> Analysis | None:

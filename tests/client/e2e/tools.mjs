@@ -36,7 +36,7 @@ export function findTools() {
   if (!chromium) missing.push("Chromium (CHROMIUM, or the distribution's chromium package)");
   if (!python) missing.push('a Python environment with tapecheck (TAPECHECK_PYTHON, or .venv)');
   if (!node24 || !codeServer || !chromium || !python) return { missing };
-  const needed = ['pygls', 'lsprotocol', 'libcst', 'torch'];
+  const needed = ['pygls', 'lsprotocol', 'torch'];
   const script = `from importlib.util import find_spec as f; print(*[m for m in ${JSON.stringify(needed)} if f(m) is None])`;
   const asked = spawnSync(python, ['-c', script], { encoding: 'utf8' });
   const lacking = asked.status === 0 ? asked.stdout.trim() : asked.stderr.trim().split('\n').at(-1);

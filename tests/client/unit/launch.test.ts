@@ -5,13 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import type { Candidate } from '../../../client/src/interpreter';
-import {
-  describeFailure,
-  installCommand,
-  type LaunchInput,
-  moduleArguments,
-  planLaunch,
-} from '../../../client/src/launch';
+import { describeFailure, type LaunchInput, moduleArguments, planLaunch } from '../../../client/src/launch';
 import type { Probe, ProbeOptions } from '../../../client/src/probe';
 
 const OLD = '/old/python';
@@ -31,7 +25,7 @@ async function fakeProbe(command: readonly string[], { libraries }: ProbeOptions
   if (program === GONE) return failure('not-found', `${program} is not there`);
   if (program === OLD) return failure('too-old', `${program} is too old`);
   if (program === FULL || libraries === '/ext/bundled') {
-    return { ok: true, executable: program, version: '3.11.0', tapecheck: '1.0', libcst: false };
+    return { ok: true, executable: program, version: '3.11.0', tapecheck: '1.0', torch: undefined };
   }
   return failure('missing-modules', `${program} lacks tapecheck`);
 }
@@ -123,12 +117,4 @@ test('where nothing can run, each reason is said once', async () => {
     'Tapecheck found no Python interpreter its server can run in: ' +
       '/gone/python is not there; /old/python is too old; /bare/python lacks tapecheck.',
   );
-});
-
-test('the line that installs libcst is quoted for the shell', () => {
-  const install = '-m pip install libcst';
-  assert.equal(installCommand('/v/bin/python', '/bin/bash'), `/v/bin/python ${install}`);
-  assert.equal(installCommand("/it's $x/py", '/bin/zsh'), `'/it'\\''s $x/py' ${install}`);
-  assert.equal(installCommand('C:\\my env\\py.exe', 'C:\\w\\cmd.exe'), `"C:\\my env\\py.exe" ${install}`);
-  assert.equal(installCommand("C:\\it's\\py.exe", 'pwsh.exe'), `& 'C:\\it''s\\py.exe' ${install}`);
 });

@@ -15,14 +15,14 @@ test('the extension has the version of the Python package it carries', () => {
   assert.equal(/^__version__ = "(.+)"$/m.exec(source)?.[1], manifest.version);
 });
 
-test('each dependency of the Python package is bundled, libcst excepted', () => {
+test('each dependency of the Python package is bundled', () => {
   const list = /^dependencies = \[\n([\s\S]*?)^\]/m.exec(pyproject)?.[1];
   assert.ok(list);
   const needed = [...list.matchAll(/"([\w.-]+)/g)].map((match) => String(match[1]).toLowerCase());
   assert.ok(needed.includes('pygls'));
   assert.deepEqual(
     needed.filter((name) => !bundled.has(name)),
-    ['libcst'],
+    [],
   );
 });
 

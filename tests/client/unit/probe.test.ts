@@ -34,7 +34,7 @@ test('an interpreter with everything', async () => {
   const answer = await ask(libraries);
   assert.ok(answer.ok, JSON.stringify(answer));
   assert.equal(answer.tapecheck, '9.8');
-  assert.equal(answer.libcst, false);
+  assert.equal(answer.torch, undefined);
   assert.match(answer.version, /^3\.\d+\.\d+$/);
   assert.ok(path.isAbsolute(answer.executable));
 });
@@ -99,7 +99,7 @@ test('an old Python is told from one that lacks modules', () => {
   assert.ok(!old.ok);
   assert.equal(old.reason, 'too-old');
   assert.match(old.detail, /2\.7\.18.*3\.10/);
-  const ok = '{"executable": "/p", "version": "3.10.0", "missing": [], "tapecheck": "1", "libcst": true}';
+  const ok = '{"executable": "/p", "version": "3.10.0", "missing": [], "tapecheck": "1", "torch": "2.9.0"}';
   assert.equal(readAnswer('p', `noise from sitecustomize\n${ok}\n`).ok, true);
   assert.equal(readAnswer('p', '').ok, false);
   assert.equal(readAnswer('p', '{"version": 3}').ok, false);
