@@ -166,6 +166,9 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.distributions.Categorical(torch.ones(2))
     requests = json.load(sys.stdin)
+    # The forks' collections leave out what torch's modules hold.
+    gc.collect()
+    gc.freeze()
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     with multiprocessing.get_context(method).Pool(2, maxtasksperchild=1) as pool:
         json.dump(pool.map(run, requests, chunksize=1), sys.stdout)

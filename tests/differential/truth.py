@@ -11,6 +11,7 @@ every way through a program can be run.
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import json
 import os
@@ -344,6 +345,9 @@ def _serve() -> None:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    # Collections in the children look at what their program makes, not at all that torch's modules hold.
+    gc.collect()
+    gc.freeze()
     out = os.fdopen(os.dup(1), "w")
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
