@@ -226,6 +226,95 @@ def train(model, batch, target):
 train(nn.Linear(2, 1), torch.randn(3, 2), torch.randn(3, 1, requires_grad=True))
 """,
     ),
+    "rows of the Jacobian of outputs that were there before the loop": Program(
+        """\
+def differentiable(values):
+    return tuple(value for value in values if value.requires_grad)
+
+
+def rows(product, sample):
+    basis, found = torch.zeros_like(sample), []
+    flat = basis.view(-1)
+    for j in range(flat.numel()):
+        flat.zero_()
+        flat[j] = 1.0
+        found.append(product(basis.clone())[0].reshape(-1))
+    return found
+
+
+def jacobian(inputs, output):
+    inputs = [value for value in inputs if value.requires_grad]
+
+    def product(vector):
+        return torch.autograd.grad(output, inputs, vector, retain_graph=True, allow_unused=True)
+
+    return torch.stack(rows(product, output.clone()))
+
+
+def compare(function, inputs, outputs, *, forward=False):
+    if forward:
+        return
+    for number, output in enumerate(outputs):
+        analytical = jacobian(inputs, output)
+        assert not analytical.requires_grad, number
+
+
+def verify(function, inputs, **options):
+    def real(*values):
+        return tuple(value.real for value in function(*values))
+
+    compare(real, inputs, differentiable(real(*inputs)), **options)
+""",
+        """\
+def nodes(outputs):
+    found, stack = set(), [output.grad_fn for output in outputs]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            stack.extend(before for before, _ in node.next_functions)
+    return len(found)
+
+w = torch.randn(3, requires_grad=True)
+verify(lambda value: (value.exp(), value.sin(), value.sum()), [w])
+outputs = (w.exp(), w.sin(), w.sum())
+before = nodes(outputs)
+compare(None, [w], outputs)
+assert nodes(outputs) == before
+""",
+    ),
+    "gradients of each of several outputs that a call gave": Program(
+        """\
+def products(inputs, output):
+    for _ in range(output.numel()):
+        torch.autograd.grad(output, inputs, torch.ones_like(output), retain_graph=True)
+
+
+def check(function, inputs):
+    outputs = tuple(value for value in function(*inputs) if value.requires_grad)
+    for output in outputs:
+        products(inputs, output)
+""",
+        """\
+w = torch.randn(2, requires_grad=True)
+check(lambda value: [value.exp(), value.sin()], [w])
+""",
+    ),
+    "losses of a criterion that was handed in, each stored before its backward": Program(
+        """\
+def train(criterion, batches):
+    losses = []
+    for batch in batches:
+        losses.append(criterion(batch))  # TAPE201
+        losses[-1].backward()
+    return losses
+""",
+        """\
+w = torch.randn(2, requires_grad=True)
+kept = train(lambda batch: (batch * w).sum(), torch.randn(4, 2))
+assert all(loss.grad_fn is not None for loss in kept)
+""",
+    ),
 }
 
 UNKNOWN_CODE = {

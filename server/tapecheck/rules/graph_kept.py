@@ -315,7 +315,8 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
             continue
         reached = reading.iterations_reached(group[0].loop)
         for held in group:
-            steps = [] if _lets_go_later(held, group, reached) else _steps(held, reached)
+            older = _from_before(reading, held)
+            steps = [] if _lets_go_later(held, group, reached) else _steps(held, reached, older)
             if len(steps) < 2:
                 level.append(held)
             elif held.loop.iterations >= 3 and not _bounded(held):
@@ -348,19 +349,32 @@ def _bounded(held: Held) -> bool:
     return not (held.loop.more == "no" and held.loop.iterations <= bound)
 
 
-def _steps(held: Held, reached: dict[int, int]) -> list[int]:
-    """Return the iterations at which the graphs of more iterations were kept than before; none where it lets go of
-    any."""
+def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[int]:
+    """Return the iterations at which the graphs of more iterations were kept than before, those of `older` nodes left
+    out; none where it lets go of any."""
     steps: list[int] = []
     before = 0
     for index in sorted(held.nodes):
-        bits = _iterations(held.nodes[index], reached)
+        bits = _iterations(held.nodes[index] - older, reached)
         if steps and (before & ~bits or index - 1 not in held.nodes):
             return []
         if bits.bit_count() > max(before.bit_count(), 1):
             steps.append(index)
         before = bits
     return steps
+
+
+def _from_before(reading: Reading, held: Held) -> frozenset[int]:
+    """Return the graphs of unknown values in what was stored before the loop: they are as old as it is, though the
+    dry run learned of each of them in an iteration, from the first backward that reached it."""
+    if iteration_in(held.last.at, held.loop):
+        return frozenset()
+    return frozenset(
+        number
+        for nodes in held.nodes.values()
+        for number in nodes
+        if reading.ledger.leads_anywhere(number)
+    )
 
 
 def _lets_go_later(held: Held, group: list[Held], reached: dict[int, int]) -> bool:
@@ -417,7 +431,7 @@ def _of_themselves(reading: Reading, growths: list[_Growth]) -> list[_Growth]:
             continue
         if blocked:
             around = reading.iterations_reached(growth.held.loop, frozenset(blocked))
-            if len(_steps(growth.held, around)) < 2:
+            if len(_steps(growth.held, around, _from_before(reading, growth.held))) < 2:
                 continue
         kept.append(growth)
     return kept
