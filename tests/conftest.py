@@ -10,6 +10,17 @@ from pathlib import Path
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "write what is found into the programs, as their expectations, in the place of comparing it"
+    parser.addoption("--update-expectations", action="store_true", help=text)
+
+
+@pytest.fixture
+def update_expectations(request: pytest.FixtureRequest) -> bool:
+    """Whether programs get what is found as their expectations."""
+    return bool(request.config.getoption("--update-expectations"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Commands that tests start keep their results in a folder of this run, not in the user's."""

@@ -178,6 +178,8 @@ class World:
         self._stack_spans: list[tuple[Span, ...]] = [()]
         self.gradients_cut = False
         self.cut_site: Site | None = None
+        self.block_calls: int | None = None
+        """How many calls lead to the `with` block that has switched recording off; None outside of one."""
         self.leaf_tensors: dict[int, Tensor] = {}
         self.lines_run: set[tuple[str, int]] = set()
         self.branches: dict[Place, set[bool]] = {}
@@ -369,11 +371,21 @@ class World:
             return wanted
         self._cuts += 1
         nodes = (graph_node,) if graph_node is not None else ()
-        # What a function under @torch.no_grad() computes is cut where it is called.
-        at = self.cut_site if self.cut_site is not None and how == "no_grad" else self.site(node)
+        # What a function computes under @torch.no_grad(), or called in such a block, is cut where it is called.
+        at = (self.cut_site or self._call_in_block() if how == "no_grad" else None) or self.site(node)
         off_at = self.off_at if how == "no_grad" else None
         self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before, off_at))
         return merge_cuts((self._cuts,), wanted)
+
+    def _call_in_block(self) -> Site | None:
+        """The call, in the block that has switched recording off, that led here; None where none did."""
+        stack = self.call_stack
+        calls = len(stack) - self.block_calls if self.block_calls is not None else 0
+        if calls <= 0:
+            return None
+        entered = next(index for index, spans in enumerate(self._stack_spans) if len(spans) > len(stack) - calls)
+        function = self.frames[max(entered - 2, 0)].function
+        return Site(stack[calls - 1], function, stack[calls:], self.iteration)
 
     def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
         """A further cut of a value that is cut already; answers the cuts of the result."""

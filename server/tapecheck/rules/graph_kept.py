@@ -40,6 +40,9 @@ class GraphKeptAcrossIterations(Rule):
       batch_mean.detach()`.
     - For validation, run the loop under `torch.no_grad()` or `torch.inference_mode()`.
 
+    Where the line that stores lies in another file than the loop (a meter, a history, a logger), the finding is at
+    the call in the loop, `losses.update(loss)`, with the store beside it.
+
     ## What is not a finding
 
     - Losses summed over iterations and backwarded after the loop, or every few iterations with a reset.
@@ -215,7 +218,7 @@ for step in range(5):
     def _finding(self, reading: Reading, growth: _Growth, certain: bool) -> Finding:
         held = growth.held
         store = _store(reading, growth)
-        home = store.span
+        home = said_at(store, held.loop)
         kept = _saved(reading, growth)
         severity: Severity = "warning" if kept else "info"
         freeing = _freeing(reading, growth)
@@ -235,11 +238,10 @@ for step in range(5):
             labels.append(Label(example.at.span, "nodes built here are kept", "built"))
         if freeing is not None and freeing != home:
             labels.append(Label(freeing, "their saved tensors are freed here", "freed"))
-        if store.span.line != held.last.at.span.line:
-            labels.append(
-                Label(held.last.at.span, f"{quoted(holder, 'it')} is stored for the next iteration", "kept")
-            )
-        labels += called_from(reading, store, store)
+        if home != store.span or store.span.line != held.last.at.span.line:
+            stored = held.last.at.span if home == store.span else store.span
+            labels.append(Label(stored, f"{quoted(holder, 'it')} is stored for the next iteration", "kept"))
+        labels += [label for label in called_from(reading, store, store) if label.span != home]
         labels.append(Label(held.loop.event.at.span, "one more graph in each iteration of this loop", "path"))
         return Finding(
             self.code, self.name, severity, home, _headline(holder, certain),
@@ -256,6 +258,16 @@ for step in range(5):
             },
             notes=(note,),
         )  # fmt: skip
+
+
+def said_at(store: Site, loop: LoopRun) -> Span:
+    """Return where it is said that a store keeps graphs: where it lies in another file than the loop, at the loop's
+    call that leads to it, which is what its reader sees and can mend."""
+    here = loop.event.at
+    if store.file == here.file:
+        return store.span
+    within = store.stack[: len(store.stack) - len(here.stack)]
+    return next((call for call in within if call.file == here.file), store.span)
 
 
 def _headline(holder: str, certain: bool) -> str:

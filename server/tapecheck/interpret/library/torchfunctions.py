@@ -34,15 +34,22 @@ from tapecheck.tape import Fact, Span, either
 
 def grad_mode(mode: Fact, kind: str) -> Context:
     """A context manager that sets the grad mode."""
-    before: list[tuple[Fact, Span | None]] = []
+    before: list[tuple[Fact, Span | None, int | None]] = []
 
     def enter(machine: Engine) -> None:
-        before.append((machine.world.grad_modes[-1], machine.world.off_at))
-        machine.world.grad_modes[-1], machine.world.off_at = mode, None
+        world = machine.world
+        was_off = world.grad_modes[-1] == "no"
+        before.append((world.grad_modes[-1], world.off_at, world.block_calls))
+        world.grad_modes[-1], world.off_at = mode, None
+        if mode != "no":
+            world.block_calls = None
+        elif not was_off:
+            world.block_calls = len(world.call_stack)
 
     def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
-            machine.world.grad_modes[-1], machine.world.off_at = before.pop()
+            world = machine.world
+            world.grad_modes[-1], world.off_at, world.block_calls = before.pop()
 
     return Context(enter, leave, kind)
 

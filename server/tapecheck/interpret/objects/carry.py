@@ -100,6 +100,9 @@ def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> Non
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
         scan.namespace(env)
+    for module in machine.modules.values():
+        # What a function of another file stores in that file's globals.
+        scan.namespace(module.env)
     for node, kept in machine.gathering:
         scan.gathered(node, kept)
     held = len(machine.world.tape.events) - events
@@ -190,7 +193,7 @@ class _Scan:
         tensors = tensors_in(value, into_objects=False)
         if any(self.reaches_back(tensor) for tensor in tensors):
             at = getattr(value, "stored_at", None) or _place(owner, key)
-            self.hold(at, path, tensors, self.bound_of(value))
+            self.hold(self.written_into(tensors, at), path, tensors, self.bound_of(value))
         for index, item in enumerate(value.items):
             kind = type(item)
             if kind in INERT or id(item) in self.seen:
@@ -220,7 +223,7 @@ class _Scan:
             else:
                 self.entry(item, name, value, key)
         if any(self.reaches_back(item) for item in kept):
-            self.hold(last, path, kept, bound)
+            self.hold(self.written_into(kept, last), path, kept, bound)
 
     def object(self, value: Value, path: str) -> bool:
         """Look into an object; answers whether no graph can be there before something else is stored."""
@@ -306,6 +309,14 @@ class _Scan:
             if not isinstance(item, _SILENT_TYPES):
                 quiet = self.entry(item, name, _NoStore, name) and quiet
         return quiet
+
+    def written_into(self, elements: list[Any], stored: Site | None) -> Site | None:
+        """Where a container's elements came to keep graphs: the change in place, where nothing was stored since."""
+        if stored is not None and stored.iteration == self.world.iteration:
+            return stored
+        changed = [one.changed for one in elements if isinstance(one, Tensor) and one.changed is not None]
+        last: Site | None = max(changed, key=lambda one: one[0])[1] if changed else None
+        return last if changed and max(when for when, _ in changed) >= self.clock else stored
 
     def bound_of(self, value: Value) -> int | None:
         """The most elements that a container keeps: by its own nature, or since this iteration cut it back."""

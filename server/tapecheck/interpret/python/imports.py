@@ -47,6 +47,7 @@ class Imports:
         path = found.file or found.folders[0]
         loaded = machine.modules.get(path) or self.settled_module(path)
         if loaded is not None:
+            machine.modules[path] = loaded
             return loaded
         if found.file is None:
             module = machine.modules[path] = Module(name, path, Env(None, None), [], None, found.folders)
@@ -90,11 +91,11 @@ class Imports:
 
 
 def _stateless(module: Module, *, unknown_too: bool = False) -> bool:
-    """Whether a module only defines things: no container, object or closure that a run could change.
+    """Whether a module only defines things: no container, object, closure or global that a run could change.
 
     An unknown value remembers what it was asked; `unknown_too` allows it among the globals, where it is renewed.
     """
-    return all(
+    return not any(line.lstrip().startswith("global ") for line in module.lines) and all(
         name.startswith("__")
         or (unknown_too and isinstance(value, Unknown) and value.leaf is None)
         or _inert(value, module)
