@@ -119,7 +119,9 @@ def _box(group: dict[str, Any], x: int, y: int, home: int, data: dict[str, Any])
     where = f"{line}" if file == home else f"{data['files'][file]['name'].rsplit('/', 1)[-1]}:{line}"
     ops = ", ".join(f"{op} ×{count}" if count > 1 else op for op, count in group["ops"])
     leaves = f"uses {', '.join(group['leaves'])}" if group["leaves"] else ""
-    hover = "\n".join(part for part in (f"{data['files'][file]['name']}:{line}", code, ops, leaves, meaning) if part)
+    said = (f"{data['files'][file]['name']}:{line}", code, ops, leaves, meaning)
+    # A tooltip has lines; in a part of it a line break would be one of the program's.
+    hover = "\n".join(_text(part) for part in said if part)
     rows = [f"{where}  {code}", ops, " · ".join(part for part in (meaning, leaves) if part)]
     texts = "".join(
         f'<text x="{x + 10}" y="{y + 18 + 17 * number}"{"" if number == 0 else " class=" + chr(34) + "s" + chr(34)}>'
@@ -127,7 +129,7 @@ def _box(group: dict[str, Any], x: int, y: int, home: int, data: dict[str, Any])
         for number, row in enumerate(rows)
     )
     return (
-        f"<g><title>{_text(hover)}</title>"
+        f"<g><title>{hover}</title>"
         f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="6" fill="{fill}" stroke="{stroke}" '
         f'stroke-width="{2.5 if group["state"] in ("gone", "stale") else 1.2}"/>{texts}</g>'
     )
