@@ -7,7 +7,7 @@ libraries through `Engine.library` alone. `machine` puts the parts together; not
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from tapecheck.interpret.values import (
@@ -132,6 +132,10 @@ class Engine(Protocol):
     def escape(self, value: Value, node: ast.AST, to: str) -> None: ...
 
 
+UNREAD = "_tapecheck_unread"
+"""Set on the `p.grad` of a program's text that is only tested for being there, or cleared."""
+
+
 class Library(Protocol):
     """The models of libraries: torch, the standard library and frameworks, and what nobody can look into."""
 
@@ -143,6 +147,9 @@ class Library(Protocol):
 
     def call(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Call a function or class by its dotted path."""
+
+    def given_away(self, values: Iterable[Value], node: ast.AST, to: str) -> None:
+        """Note that code nobody can look into got values, and the leaves in them."""
 
     def constant(self, value: Value) -> Value:
         """What a name of a library stands for: its value where it is a constant."""

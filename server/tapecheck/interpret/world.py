@@ -17,6 +17,7 @@ from tapecheck.tape import (
     End,
     Event,
     Fact,
+    GradientSet,
     InPlace,
     Iteration,
     Leaf,
@@ -34,6 +35,8 @@ from tapecheck.tape import (
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
 MAX_CUTS = 8
+_KEEPS_GRADIENT = ("backward", "clip_grad", "zero_", "zero_grad")
+"""Changes of a gradient in place that the tape tells of in another way, or that scale it before it is used."""
 _WORK_BETWEEN_LOOKS = 512
 _WORLDS = itertools.count()
 Place = tuple[str, int, int]
@@ -457,6 +460,9 @@ class World:
     ) -> InPlace:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = storage_of(self, value)
+        leaf = (getattr(value, "extra", None) or {}).get("grad_of")
+        if leaf is not None and leaf.node is not None and leaf.is_leaf and not how.endswith(_KEEPS_GRADIENT):
+            self.emit(GradientSet(self.site(at), leaf.node))
         event = InPlace(
             self.site(at),
             storage.id,

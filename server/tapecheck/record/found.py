@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.story import (
@@ -29,6 +29,7 @@ from tapecheck.rules import (
     LeafInplace,
     MissingCreateGraph,
     NeedlessRetainGraph,
+    StaleGradient,
     StaleSavedTensor,
 )
 from tapecheck.rules import judge as judge_tapes
@@ -89,8 +90,32 @@ def found_by_run(story: Story) -> list[Finding]:
             made = _from_exception(story, raised)
             if made is not None:
                 found.append(made)
+    found += _used_again(story, found)
     starved = _starved(story)
     return merged([*found, starved] if starved is not None else found)
+
+
+def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
+    """Return the backward calls that added to used gradients, where the tape lacks the steps that tell the rule so."""
+    told = [finding.span for finding in found if finding.code == StaleGradient.code]
+    places: dict[Span, list[str]] = {}
+    for leaf, at in story.stale:
+        if not any(story.at(span, at.span) for span in told):
+            known = story.reading.ledger.leaves.get(leaf)
+            places.setdefault(at.span, []).append(known.name if known is not None else "")
+    made = []
+    for place, names in places.items():
+        finding = Finding(
+            StaleGradient.code, StaleGradient.name, StaleGradient.severity, place,
+            "this backward adds to gradients that a step has already used",
+            "clear the gradients for each step: `optimizer.zero_grad()` before this backward",
+            facts={"parameters": names},
+        )  # fmt: skip
+        evidence = DECIDE[StaleGradient.code](story, finding)
+        if evidence is not None and evidence.verdict == "confirmed":
+            finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
+            made.append(finding)
+    return made
 
 
 def _starved(story: Story) -> Finding | None:

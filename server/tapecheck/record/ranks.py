@@ -113,6 +113,7 @@ def _where(ranks: list[int], count: int) -> str:
 # Numbers
 
 _OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage")
+_OF_LEAVES = ("never-a-gradient", "stale-gradient")
 _LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources")
 
 
@@ -140,7 +141,7 @@ def _moved(event: Any, by: int) -> Any:
             changes["roots"] = tuple(_root(root, by) for root in value)
     if isinstance(event, Measure):
         name, _, about = event.name.partition(":")
-        if name == "never-a-gradient" and about.isdigit():
+        if name in _OF_LEAVES and about.isdigit():
             changes["name"] = f"{name}:{int(about) + by}"
     return dataclasses.replace(event, **changes) if changes else event
 

@@ -120,6 +120,9 @@ class Story:
         self.held: dict[tuple[int, str, str, int], Series] = {}
         self.live: dict[int, Series] = {}
         self.without_gradient: dict[int, int] = {}
+        self.stale: list[tuple[int, Site]] = []
+        """Leaves whose gradient a step had used when a backward added to it, with that call."""
+        self.compared = 0
         self.kept: dict[int, Kept] = {}
         self.passed = False
         hold: Hold | None = None
@@ -169,6 +172,10 @@ class Story:
         elif name == "retained-until" and int(about) in self.kept:
             kept = self.kept[int(about)]
             kept.gone_at, kept.seconds = event.at, event.value
+        elif name == "stale-gradient" and about.isdigit():
+            self.stale.append((int(about), event.at))
+        elif name == "gradients-compared":
+            self.compared += value
         elif name == "never-a-gradient" and about.isdigit():
             self.without_gradient[int(about)] = value
 

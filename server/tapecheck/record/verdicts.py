@@ -29,6 +29,7 @@ from tapecheck.rules import (
     GrowingChain,
     MissingCreateGraph,
     NeedlessRetainGraph,
+    StaleGradient,
 )
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import line
@@ -316,6 +317,29 @@ def _never_reached(story: Story) -> dict[int, int]:
     return {leaf: steps for leaf, steps in stepped.items() if leaf not in reached and steps >= 2}
 
 
+def _stale(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return _not_reached(story, finding)
+    leaves = story.reading.ledger.leaves
+    found = [(leaf, at) for leaf, at in story.stale if story.at(finding.span, at.span)]
+    if found:
+        names = [leaves[leaf].name if leaf in leaves else "" for leaf, _ in found]
+        named = list(dict.fromkeys(name for name in names if name))
+        shown = names_text(named, len(names) - len([name for name in names if name]))
+        had = "had" if len(names) > 1 else "still had"
+        return Evidence(
+            "confirmed", f"{shown} {had} the gradient that a step had used when this backward added to it",
+            iteration(found[0][1]), {"parameters": named},
+        )  # fmt: skip
+    if story.compared:
+        return Evidence(
+            "refuted",
+            f"the gradients of {steps_text(story.compared)} were compared with those of the next: none was used twice",
+            None, {"steps": story.compared},
+        )  # fmt: skip
+    return None
+
+
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     **dict.fromkeys(RAISING, _by_exception),
     GraphKeptAcrossIterations.code: _kept,
@@ -324,4 +348,5 @@ DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     NeedlessRetainGraph.code: _needless,
     MissingCreateGraph.code: _missing_create,
     GradientCut.code: _cut,
+    StaleGradient.code: _stale,
 }

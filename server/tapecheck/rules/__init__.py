@@ -17,6 +17,7 @@ from tapecheck.rules.needless_retain_graph import NeedlessRetainGraph
 from tapecheck.rules.path import explain
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.stale_gradient import StaleGradient
 from tapecheck.rules.stale_saved_tensor import StaleSavedTensor
 from tapecheck.rules.words import merged
 from tapecheck.tape import Tape
@@ -32,6 +33,7 @@ ALL: tuple[Rule, ...] = (
     NeedlessRetainGraph(),
     MissingCreateGraph(),
     GradientCut(),
+    StaleGradient(),
 )
 RAISING = frozenset(rule.code for rule in ALL if rule.raises)
 """The codes of the rules that are right where PyTorch raises."""
@@ -55,6 +57,7 @@ __all__ = [
     "Reading",
     "Rule",
     "Severity",
+    "StaleGradient",
     "StaleSavedTensor",
     "chosen",
     "judge",

@@ -17,11 +17,13 @@ from tapecheck.tape import (
     Escape,
     Fact,
     GradientCleared,
+    GradientRead,
     GradientSet,
     Hold,
     InPlace,
     Iteration,
     Leaf,
+    LeafEscape,
     Ledger,
     Loop,
     LoopEnd,
@@ -113,6 +115,10 @@ class Reading:
         self.cleared: dict[int, list[tuple[int, GradientCleared]]] = {}
         self.given: set[int] = set()
         """The leaves that the program itself gives a gradient."""
+        self.gradient_events: list[tuple[int, GradientCleared | GradientSet | GradientRead | LeafEscape]] = []
+        self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
+        self.kept: dict[str, object] = {}
+        """What rules have worked out of this reading for one another, by its name."""
         self.escapes: list[tuple[int, Escape]] = []
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
@@ -150,10 +156,15 @@ class Reading:
                 self.steps.append((position, event))
             elif isinstance(event, Optimizer):
                 self.optimizers[event.id] = event
+                self.optimizers_made.setdefault(event.id, []).append((position, event))
             elif isinstance(event, GradientCleared):
+                self.gradient_events.append((position, event))
                 self.cleared.setdefault(event.leaf, []).append((position, event))
             elif isinstance(event, GradientSet):
+                self.gradient_events.append((position, event))
                 self.given.add(event.leaf)
+            elif isinstance(event, (GradientRead, LeafEscape)):
+                self.gradient_events.append((position, event))
             elif isinstance(event, Escape):
                 self.escapes.append((position, event))
             elif isinstance(event, Raised):

@@ -278,6 +278,32 @@ class GradientSet:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class GradientRead:
+    """The program looked at a gradient: `.grad` in an expression, clipping, a hook.
+
+    `of` is the leaf, or the node of an intermediate value whose gradient was kept or given to a hook.
+    """
+
+    at: Site
+    of: int
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class LeafEscape:
+    """Leaves, or the model or optimizer that has them, went into code that this tape does not see.
+
+    It may read, clear or set their gradients, and step them, then and later. No `leaves` means any of them: unknown
+    code was asked to clear gradients, and what it has is not known.
+    """
+
+    at: Site
+    leaves: tuple[int, ...]
+    to: str
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class Loop:
     """A loop was entered; `inside_forward` where it runs within a module's forward.
 
@@ -412,8 +438,8 @@ class End:
 
 
 Event = Union[
-    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, Loop, Iteration,
-    LoopEnd, Hold, Bind, Escape, Decision, Raised, Measure, End,
+    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, GradientRead, LeafEscape,
+    Loop, Iteration, LoopEnd, Hold, Bind, Escape, Decision, Raised, Measure, End,
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ _KINDS: dict[str, Any] = {
     for kind in (
         vocabulary.Leaf, vocabulary.Named, vocabulary.Node, vocabulary.Cut, vocabulary.Backward, vocabulary.InPlace,
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
+        vocabulary.GradientRead, vocabulary.LeafEscape,
         vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
         vocabulary.Escape, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure, vocabulary.End,
     )

@@ -28,6 +28,7 @@ from tapecheck.fixes.strategies.differentiable import (
     without_threshold,
 )
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
+from tapecheck.fixes.strategies.gradients import call_zero_grad, clear_in_time
 from tapecheck.fixes.strategies.kept import (
     detach_argument,
     detach_previous,
@@ -56,6 +57,7 @@ from tapecheck.rules import (
     LeafInplace,
     MissingCreateGraph,
     NeedlessRetainGraph,
+    StaleGradient,
     StaleSavedTensor,
 )
 
@@ -81,4 +83,5 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     NeedlessRetainGraph.code: (drop_retain,),
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (remove_cut, stay_in_torch, train_on_scores),
+    StaleGradient.code: (call_zero_grad, clear_in_time),
 }  # fmt: skip

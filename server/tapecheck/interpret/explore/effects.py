@@ -36,6 +36,8 @@ class Effect(enum.IntFlag):
     """Collect or add up in a loop of its own."""
     STEP = 64
     """Take numbers out, step an optimizer or change a module's mode: what training and evaluation loops do."""
+    CLEAR = 128
+    """Clear gradients, or set them."""
 
 
 _STARTING = frozenset((
@@ -138,6 +140,8 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                         effects |= 1
                     elif attr == "data":
                         effects |= 4
+                    elif attr == "grad":
+                        effects |= 128
             else:
                 attributes.add(attr)
                 if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
@@ -155,6 +159,8 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                 effects |= 1
             elif called[-1:] == "_" and called[:1] != "_":
                 effects |= 4
+                if called == "zero_":
+                    effects |= 128
             elif called in _DROPPING:
                 effects |= 16
             elif called in _KEEPING:
@@ -164,6 +170,8 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                         effects |= 32
             if called in _STEPPING:
                 effects |= 64
+                if called == "zero_grad":
+                    effects |= 128
                 if called == "step":
                     effects |= 4
             elif called in ("no_grad", "set_grad_enabled", "inference_mode"):

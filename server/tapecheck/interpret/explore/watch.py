@@ -296,6 +296,9 @@ class Watcher:
         inert = other.empty or _inert(world, other, env, first)
         if other.effects & (Effect.START | Effect.DROP if inert else _MATTERING):
             return Stake.VERDICT
+        if other.effects & Effect.CLEAR and world.optimizers:
+            # Whether a gradient is cleared between two steps decides what the second one uses.
+            return Stake.VERDICT
         if not other.empty:
             leaves = other.jumps
             if "yield" in leaves:

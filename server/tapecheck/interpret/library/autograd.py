@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Literal
 
-from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.engine import UNREAD, Engine
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
     Args,
@@ -31,6 +31,7 @@ from tapecheck.tape import (
     Cut,
     Fact,
     GradientCleared,
+    GradientRead,
     GradientSet,
     Problem,
     Root,
@@ -82,6 +83,8 @@ class Autograd:
         self.retained: list[Tensor] = []
         self.hooked: list[tuple[Tensor, Value]] = []
         self.module_hooks: list[tuple[Instance, int, Value]] = []
+        self.escaped: set[int] = set()
+        """Leaves that unknown code has got."""
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
@@ -471,13 +474,17 @@ class Autograd:
     def _fire_hooks(self, traversal: Traversal, node: ast.AST) -> None:
         for tensor, hook in list(self.hooked):
             if tensor.node in traversal.executed:
+                self.read(tensor, node)
                 self.machine.call(hook, [self.world.data("grad")], {}, node)
         for module, number, hook in list(self.module_hooks):
             if number in traversal.executed:
+                self.world.emit(GradientRead(self.world.site(node), number))
                 self.machine.call(hook, [module, (self.world.data("grad"),), (self.world.data("grad"),)], {}, node)
 
     def gradient_of(self, tensor: Tensor, node: ast.AST) -> Value:
         """Reading `.grad`."""
+        if not getattr(node, UNREAD, False):
+            self.read(tensor, node)
         grad = tensor.grad
         if isinstance(grad, _Gradient):
             if grad.tensor is None:
@@ -489,6 +496,11 @@ class Autograd:
         if isinstance(grad, Tensor):
             grad.extra = {**(grad.extra or {}), "grad_of": tensor}
         return grad
+
+    def read(self, tensor: Tensor, node: ast.AST) -> None:
+        """Note that the program looks at a gradient."""
+        if tensor.node is not None:
+            self.world.emit(GradientRead(self.world.site(node), tensor.node))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
         """A gradient changes in place; of one that the program never looked at nothing can be saved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Callable
 
 from tapecheck.interpret.library import builtin, deepspeed, ignite, lightning
@@ -20,6 +21,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
+from tapecheck.tape import Step
 
 Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
 
@@ -35,9 +37,19 @@ def _scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: 
 
 
 def _scaler_step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if args:
-        return modules.machine.call(modules.machine.get_attribute(args[0], "step", node), args[1:], kwargs, node)
-    return None
+    if not args:
+        return None
+    events = modules.machine.world.tape.events
+    before = len(events)
+    result = modules.machine.call(modules.machine.get_attribute(args[0], "step", node), args[1:], kwargs, node)
+    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    if isinstance(given, (ast.Name, ast.Attribute)):
+        # `scaler.step(optimizer)` is a step of the optimizer that it names.
+        for position in range(before, len(events)):
+            event = events[position]
+            if isinstance(event, Step) and event.at.span == modules.machine.world.span(node):
+                events[position] = dataclasses.replace(event, call=f"{ast.unparse(given)}.step")
+    return result
 
 
 def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -45,6 +57,8 @@ def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _prepare(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    # What it hands back clears, steps and scales as the framework was told to.
+    modules.machine.library.given_away(args, node, "prepare")
     return args[0] if len(args) == 1 else tuple(args)
 
 

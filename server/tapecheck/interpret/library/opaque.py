@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tapecheck.interpret.library import arguments
+from tapecheck.interpret.library import arguments, leaves
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.values import (
@@ -68,6 +68,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
 
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """The result of a call that cannot be looked into: it may carry the graph of what went in."""
+    leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
     if node is torch.world.discarded and not tells(name.rpartition(".")[2]):
         _given_away(torch, values, node, name)
@@ -106,6 +107,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             result = unknowns.remembered(torch.world, key, f"{function.name}()")
             result.parts = (function.attr, function.owner, *args)
             return result
+    if args or kwargs:
+        leaves.escape(torch, (*args, *kwargs.values()), node, function.attr or function.name)
     if function.owner is not None:
         known = _unknown_method(torch, function.owner, function.attr, args, kwargs, node)
         if known is not NotImplemented:
@@ -197,6 +200,8 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
     if name == "prepare" and args:
         return args[0] if len(args) == 1 else tuple(args)
     if name in ("size", "dim", "numel", "keys", "state_dict", "zero_grad", "step", "parse_args"):
+        if name == "zero_grad":
+            leaves.cleared_elsewhere(torch, owner, node)
         if name == "step" and args:
             # A step that is given a loss does the backward itself, as far as anybody knows.
             _given_away(torch, [tensor for arg in args for tensor in torch.tensors(arg)], node, f"{owner.name}.step")

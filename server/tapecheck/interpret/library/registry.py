@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import (
@@ -17,6 +17,7 @@ from tapecheck.interpret.library import (
     builtin,
     contexts,
     frameworks,
+    leaves,
     names,
     stdlib,
     tensorlib,
@@ -130,6 +131,10 @@ class Libraries:
             if made is not NotImplemented:
                 return made
         return torch.opaque_result(path, args, kwargs, node)
+
+    def given_away(self, values: Iterable[Value], node: ast.AST, to: str) -> None:
+        """Note that code nobody can look into got values, and the leaves in them."""
+        leaves.escape(self.torch, values, node, to)
 
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for."""

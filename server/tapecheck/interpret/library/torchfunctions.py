@@ -172,6 +172,7 @@ def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     given = args[0] if args else kwargs.get("parameters")
     for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
         if isinstance(value, Tensor):
+            torch.autograd.read(value, node)
             torch.autograd.change_gradient(value, node, "clip_grad")
     return torch.world.data("norm")
 

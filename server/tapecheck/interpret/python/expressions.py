@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.engine import UNREAD, Engine
 from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
 from tapecheck.interpret.python import comprehensions, conditions
 from tapecheck.interpret.values import (
@@ -90,6 +90,8 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world.spend(2)
     if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
         return _super(machine, node, env)
+    if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:
+        _not_read(node.func.value)
     function = machine.eval(node.func, env)
     args: Args = []
     open_ended = False
@@ -119,7 +121,23 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         kwargs["**"] = Unknown("**")
     if isinstance(node.func, ast.Name) and function is machine.library.builtins.get("locals"):
         return Dict(dict(env.vars), more=True)
+    if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:
+        receiver = machine.eval(node.func.value, env)
+        if isinstance(receiver, Instance):
+            # A method of a base class that was not found: it has the whole object.
+            machine.library.given_away([receiver], node, node.func.attr)
     return machine.call(function, args, kwargs, node)
+
+
+_CLEARING = frozenset(("zero_", "detach_", "requires_grad_"))
+
+
+def _not_read(expression: ast.expr) -> None:
+    """Mark `p.grad` where it is only tested for being there or cleared."""
+    if isinstance(expression, ast.Attribute) and expression.attr == "data":
+        expression = expression.value
+    if isinstance(expression, ast.Attribute) and expression.attr == "grad":
+        setattr(expression, UNREAD, True)
 
 
 def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
@@ -237,6 +255,8 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
 
 def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
     if len(node.ops) == 1:
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            _not_read(node.left)
         return machine.compare(node.ops[0], machine.eval(node.left, env), machine.eval(node.comparators[0], env), node)
     result: Value = True
     undecided: list[Value] = []

@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .device import DeviceTimes
+from .gradients import UsedGradients
 from .graph import (
     NewLeaf,
     NewNode,
@@ -84,6 +85,7 @@ class Recorder(Listener):
         self.training_loops: Set[Any] = set()
         self.had_gradient: Set[int] = set()
         self.changes = Changes(self)
+        self.gradients = UsedGradients(self)
         self.passing = Passing(self)
         self.retained = Retained(self)
         self.hidden = HiddenLoops(self)
@@ -657,6 +659,8 @@ class Recorder(Listener):
                     self.count_iterations(running[-1])
                 running[-1].look = 0
             self._note_cleared(lines)
+            if accumulates:
+                self.gradients.before_backward((lines.place, lines.iteration()))
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
             began, built = time.process_time(), lines.seen - max(self.passing.stamp, self.first_sequence)
@@ -811,6 +815,7 @@ class Recorder(Listener):
             if steps and not with_gradient:
                 name = "never-a-gradient:%d" % leaf
                 self.writer.event("Measure", at=self.here(lines), name=name, value=steps, unit="steps")
+        self.gradients.write(lines)
         if self.seed is not None and self.torch is not None:
             at = self.here(lines)
             params = self._learned()

@@ -1,0 +1,72 @@
+"""Leaves that unknown code gets hold of, with their model or optimizer: what it does to their gradients is not seen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Set, Tensor, Unknown, Value
+from tapecheck.interpret.values.vocabulary import tells
+from tapecheck.tape import LeafEscape
+
+_DEPTH = 4
+_LOOKING = ("count", "get_", "profile", "summar", "watch")
+"""What the names of functions begin with that look at a model and leave it as it is."""
+_SCHEDULING = ("sched", "warmup")
+"""What stands in the names of schedulers: they have the optimizer for its learning rates."""
+
+
+def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> None:
+    """Note that unknown code was given values, as far as there are leaves in them."""
+    world = torch.world
+    if not world.leaf_tensors:
+        return
+    last = to.rpartition(".")[2].lower()
+    if tells(last) or last.startswith(_LOOKING) or any(part in last for part in _SCHEDULING):
+        return
+    found: dict[int, None] = {}
+    for value in values:
+        # A parameter by itself is an operand: what unknown ops make of it has a graph.
+        if not isinstance(value, Tensor):
+            found.update(dict.fromkeys(_leaves_in(torch, value, _DEPTH, set())))
+    fresh = tuple(leaf for leaf in found if leaf not in torch.autograd.escaped)
+    if fresh:
+        torch.autograd.escaped.update(fresh)
+        world.emit(LeafEscape(world.site(node), fresh, to))
+
+
+def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
+    """`zero_grad` of an unknown model or optimizer."""
+    if owner.leaf is not None:
+        torch.autograd.clear(owner.leaf, node, "yes")
+    elif torch.world.leaf_tensors:
+        torch.world.emit(LeafEscape(torch.world.site(node), (), owner.name))
+
+
+def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterator[int]:
+    if isinstance(value, Tensor):
+        if value.is_leaf and value.node is not None:
+            yield value.node
+        return
+    if depth == 0 or not isinstance(value, (Instance, List, tuple, Dict, Set, Generator, Bound, Unknown)):
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    inner: Iterable[Value] = ()
+    if isinstance(value, Unknown):
+        inner = () if value.leaf is None else (value.leaf,)
+    elif isinstance(value, Bound):
+        inner = (value.receiver,)
+    elif isinstance(value, Generator):
+        inner = value.env.vars.values()
+    elif isinstance(value, Instance):
+        inner = (*value.attrs.values(), *(value.state.params if isinstance(value.state, OptimizerState) else ()))
+    elif isinstance(value, Dict):
+        inner = value.items.values()
+    else:
+        inner = value if isinstance(value, tuple) else value.items
+    for one in list(inner):
+        yield from _leaves_in(torch, one, depth if isinstance(value, Instance) and value.module else depth - 1, seen)

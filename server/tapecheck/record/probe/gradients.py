@@ -1,0 +1,104 @@
+"""Gradients that a step has used and a backward adds to: values compared at the first steps of each optimizer."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+from .tracing import Place
+
+_GRADIENT = operator.attrgetter("grad")
+_STEPS = 5
+"""Steps of each optimizer whose gradients are compared with those of the next one."""
+_MOST = 4_000_000
+"""Elements of gradients that are kept to compare, for each optimizer: 16 MB of float32."""
+
+_Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
+
+
+class _Used:
+    """A gradient as a step used it; `place` is the backward before which it was the same, `added` the one after which
+    it no longer was."""
+
+    __slots__ = ("added", "gradient", "parameter", "place", "value")
+
+    def __init__(self, parameter: Any, gradient: Any, value: Any) -> None:
+        self.parameter = weakref.ref(parameter)
+        self.gradient = weakref.ref(gradient)
+        self.value = value
+        self.place: Optional[_Where] = None
+        self.added: Optional[_Where] = None
+
+
+class UsedGradients:
+    """Looks before each backward and each step at what the steps before have used."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.used: Dict[int, List[_Used]] = {}
+        self.steps: Dict[int, int] = {}
+        self.told: Dict[Tuple[int, Optional[Place]], None] = {}
+
+    def before_backward(self, where: _Where) -> None:
+        """Note which used gradients are still there when a backward begins."""
+        for number, entries in self.used.items():
+            if entries:
+                self.used[number] = [entry for entry in entries if self._same(entry, where)]
+
+    def before_step(self, number: int, params: List[Any]) -> None:
+        """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
+        for entry in self.used.pop(number, ()):
+            if self._same(entry, None) and entry.added is not None:
+                self._tell(entry)
+        count = self.steps[number] = self.steps.get(number, 0) + 1
+        if count > _STEPS:
+            return
+        torch = self.recorder.torch
+        pairs = [(p, g) for p in params for g in (_GRADIENT(p),) if g is not None and g.layout is torch.strided]
+        pairs.sort(key=lambda pair: pair[1].numel())
+        kept: List[_Used] = []
+        left = _MOST
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            for parameter, gradient in pairs:
+                left -= gradient.numel()
+                if left < 0:
+                    break
+                value = gradient.detach().clone()
+                if bool(value.any()):
+                    kept.append(_Used(parameter, gradient, value))
+        self.used[number] = kept
+
+    def write(self, lines: Any) -> None:
+        """Write at how many steps of each optimizer gradients were compared."""
+        for number, count in self.steps.items():
+            name = "gradients-compared:%d" % number
+            self.recorder.writer.event(
+                "Measure", at=self.recorder.here(lines), name=name, value=min(count - 1, _STEPS), unit="steps"
+            )
+
+    def _same(self, entry: _Used, where: Optional[_Where]) -> bool:
+        """Return whether a gradient is still the one that was used, with nothing or something added to it."""
+        parameter, gradient = entry.parameter(), entry.gradient()
+        if parameter is None or gradient is None or _GRADIENT(parameter) is not gradient:
+            return False
+        if entry.added is not None:
+            return True
+        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
+            equal = gradient.shape == entry.value.shape and bool(gradient.equal(entry.value))
+        if equal:
+            entry.place = where
+            return where is not None
+        # Zeros and what the program scaled itself differ before any backward has begun.
+        entry.added, entry.value = entry.place, None
+        return entry.added is not None
+
+    def _tell(self, entry: _Used) -> None:
+        assert entry.added is not None
+        recorder = self.recorder
+        known = recorder.reader.leaves.get(id(entry.parameter()))
+        if known is None or (known[1], entry.added[0]) in self.told:
+            return
+        self.told[known[1], entry.added[0]] = None
+        name = "stale-gradient:%d" % known[1]
+        recorder.writer.event("Measure", at=recorder.site(*entry.added), name=name, value=1, unit="steps")

@@ -1,0 +1,117 @@
+"""What happens to the `.grad` of each leaf over time: which backward adds to it, which step uses it, what clears it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, Leaf, LeafEscape, Site, Step
+
+Identity = tuple[str, str, int, int]
+"""Name, file, line and column of a leaf: what makes it the same in several tapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happens to the gradient of one leaf.
+
+    `added`: the backward `run` adds to it, `fact` says whether it certainly does. `stepped`: the step `step` of an
+    optimizer that has the leaf uses what there is. `cleared` to None or to zeros, `set` by the program itself or
+    changed in place, `read` by the program.
+    """
+
+    position: int
+    kind: Literal["added", "stepped", "cleared", "set", "read"]
+    at: Site
+    fact: Fact = "yes"
+    run: Run | None = None
+    step: Step | None = None
+
+
+class Gradients:
+    """The gradients of one tape.
+
+    `steppable` maps the leaves that optimizers have to the numbers of these, `listed` says whether the lists of all
+    optimizers are known to be whole.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.escaped: set[int] = set()
+        self.all_escaped = False
+        self.steppable: dict[int, set[int]] = {}
+        self.listed = True
+        self.nodes_read: dict[int, list[int]] = {}
+        """Intermediate values whose gradient the program reads, with the positions."""
+        self._moments: dict[int, list[Moment]] = {}
+        leaves = reading.ledger.leaves
+        for number, made in reading.optimizers_made.items():
+            for _, optimizer in made:
+                self.listed = self.listed and optimizer.complete == "yes"
+                for leaf in optimizer.params:
+                    self.steppable.setdefault(leaf, set()).add(number)
+        for position, event in reading.gradient_events:
+            if isinstance(event, LeafEscape):
+                self.escaped.update(event.leaves)
+                self.all_escaped = self.all_escaped or not event.leaves
+            elif isinstance(event, GradientRead):
+                if event.of in leaves:
+                    self._add(event.of, Moment(position, "read", event.at))
+                else:
+                    self.nodes_read.setdefault(event.of, []).append(position)
+            elif isinstance(event, GradientCleared):
+                self._add(event.leaf, Moment(position, "cleared", event.at))
+            elif isinstance(event, GradientSet):
+                self._add(event.leaf, Moment(position, "set", event.at))
+        for run in reading.runs:
+            if not run.backward.accumulates:
+                continue
+            wanted = None if run.backward.inputs is None else set(run.backward.inputs)
+            for number, fact in run.traversal.executed.items():
+                if number in leaves and (wanted is None or number in wanted):
+                    # What ran before a node that fails has been added, but the program does not go on as it should.
+                    self._add(number, Moment(run.position, "added", run.at, "may" if run.failed else fact, run))
+        for position, step in reading.steps:
+            for leaf in self.params_at(step.optimizer, position):
+                self._add(leaf, Moment(position, "stepped", step.at, "yes", None, step))
+        for moments in self._moments.values():
+            moments.sort(key=lambda moment: moment.position)
+
+    def _add(self, leaf: int, moment: Moment) -> None:
+        self._moments.setdefault(leaf, []).append(moment)
+
+    def params_at(self, optimizer: int, position: int) -> tuple[int, ...]:
+        """Return the leaves that an optimizer has at a position: parameter groups may have been added."""
+        params: tuple[int, ...] = ()
+        for made, event in self.reading.optimizers_made.get(optimizer, ()):
+            if made < position:
+                params = event.params
+        return params
+
+    def unseen(self, leaf: int) -> bool:
+        """Return whether code that the tape does not see has the leaf, and may do anything to its gradient."""
+        return self.all_escaped or leaf in self.escaped
+
+    def moments(self, leaf: int) -> Sequence[Moment]:
+        """Return what happens to the gradient of a leaf, in order."""
+        return self._moments.get(leaf, ())
+
+    def leaves(self) -> Iterator[int]:
+        """Yield the leaves to whose gradients anything happens."""
+        return iter(self._moments)
+
+
+def gradients_of(reading: Reading) -> Gradients:
+    """Return the gradients of a tape, worked out once."""
+    known = reading.kept.get("gradients")
+    if not isinstance(known, Gradients):
+        known = reading.kept["gradients"] = Gradients(reading)
+    return known
+
+
+def identity(reading: Reading, leaf: Leaf) -> Identity:
+    """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
+    change."""
+    return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column

@@ -1,0 +1,285 @@
+"""TAPE403: a backward adds to gradients that a step has used already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Moment, gradients_of
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts, when
+from tapecheck.tape import Site, Span, Step
+
+
+class StaleGradient(Rule):
+    """A backward adds to a `.grad` that an optimizer's step has used already and nothing has cleared since: the next
+    step uses the old gradient once more. Nothing raises; the optimizer follows the sum of all gradients so far.
+
+    ## Why PyTorch does that
+
+    `.backward()` adds to `.grad`, so that the gradients of several losses or batches can come together in one
+    step. PyTorch cannot know when a sum is complete: the program clears it.
+
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.0)
+        >>> for step in range(3):
+        ...     (2 * w).sum().backward()
+        ...     optimizer.step()
+        ...     print(w.grad)
+        tensor([2.])
+        tensor([4.])
+        tensor([6.])
+
+    ## What to do
+
+    - Call `optimizer.zero_grad()` once for each step: before the backward, or after the step.
+    - With several optimizers, each step needs its own; a closure for LBFGS clears first thing.
+    - To accumulate over several batches, step and clear together, once they have all been added.
+
+    ## What is not a finding
+
+    - Accumulation: several backward calls, then one step, then clearing.
+    - Gradients that another network's loss leaves behind and that are cleared before their own step, as a GAN's
+      discriminator has them from the generator's loss.
+    - Gradients that the program sets or scales itself between two steps.
+    - Training with a framework that clears by itself, and code that Tapecheck cannot look into that has the model
+      or the optimizer.
+    """
+
+    code = "TAPE403"
+    name = "stale-gradient"
+    severity = "warning"
+    summary = "A backward adds to gradients that a step has used and that nothing has cleared"
+
+    VALID = (
+        Example(
+            "Accumulation over four batches",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(6, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(12):
+    loss = nn.functional.cross_entropy(model(torch.randn(4, 6)), torch.randint(0, 2, (4,))) / 4
+    loss.backward()
+    if (i + 1) % 4 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+        ),
+        Example(
+            "The generator's loss fills the discriminator's gradients, which are cleared before their step",
+            """\
+import torch
+from torch import nn
+
+generator, discriminator = nn.Linear(3, 2), nn.Linear(2, 1)
+g_optimizer = torch.optim.Adam(generator.parameters())
+d_optimizer = torch.optim.Adam(discriminator.parameters())
+for step in range(4):
+    fake = generator(torch.randn(6, 3))
+    d_loss = discriminator(fake.detach()).mean() - discriminator(torch.randn(6, 2)).mean()
+    d_optimizer.zero_grad()
+    d_loss.backward()
+    d_optimizer.step()
+    g_loss = -discriminator(fake).mean()
+    g_optimizer.zero_grad()
+    g_loss.backward()
+    g_optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "No `zero_grad` in the loop",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    for x, y in [(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(4)]:
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+""",
+            line=9,
+        ),
+        Example(
+            "Two optimizers, and only one of them is cleared",
+            """\
+import torch
+from torch import nn
+
+actor, critic = nn.Linear(4, 2), nn.Linear(4, 1)
+actor_optimizer = torch.optim.Adam(actor.parameters())
+critic_optimizer = torch.optim.Adam(critic.parameters())
+for update in range(4):
+    obs, returns = torch.randn(16, 4), torch.randn(16, 1)
+    value = critic(obs)
+    advantage = (returns - value).detach()
+    actor_loss = -(actor(obs).log_softmax(1) * advantage).mean()
+    actor_optimizer.zero_grad()
+    actor_loss.backward()
+    actor_optimizer.step()
+    critic_loss = (value - returns).pow(2).mean()
+    critic_loss.backward()
+    critic_optimizer.step()
+""",
+            line=16,
+        ),
+        Example(
+            "A closure for LBFGS that does not clear",
+            """\
+import torch
+
+x = torch.tensor([-1.0, 2.0], requires_grad=True)
+optimizer = torch.optim.LBFGS([x], lr=0.1, max_iter=4)
+
+
+def closure():
+    loss = (1 - x[0]) ** 2 + 10 * (x[1] - x[0] ** 2) ** 2
+    loss.backward()
+    return loss
+
+
+for i in range(3):
+    optimizer.step(closure)
+""",
+            line=9,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        stories: dict[Span, _Story] = {}
+        fresh: set[Span] = set()
+        for reading in readings:
+            for place, found in _stale(reading).items():
+                if found.story is not None:
+                    stories.setdefault(place, found.story)
+                elif found.renewed:
+                    fresh.add(place)
+        # Where some way clears in time, it hangs on a condition that nobody has decided.
+        return [self._finding(story) for place, story in stories.items() if place not in fresh]
+
+    def _finding(self, story: _Story) -> Finding:
+        reading, run = story.reading, story.run
+        home = run.at.span
+        form, names = backward_form(run.backward)
+        message = headline(
+            [f"{form} adds to gradients that a step has already used", f"{form} adds to gradients already used"], *names
+        )
+        used, again = story.used, story.again
+        labels = [Label(used.at.span, f"this step has used them{when(used.at, run.at)}", "step")]
+        if again.at.span != used.at.span:
+            labels.append(Label(again.at.span, "this step uses them once more", "step"))
+        labels += called_from(reading, run.at, run.at)
+        leaves = [reading.ledger.leaves[leaf].name for leaf in sorted(story.leaves)]
+        named = [name for name in dict.fromkeys(leaves) if name]
+        shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
+        what = f"the gradients of {join(shown)}" if named else "the gradients"
+        note = f"{what} are the sum of this backward's and of what the step before it used"
+        cleared = story.cleared
+        if cleared is None:
+            note += "; nothing clears them"
+        else:
+            note += f"; they are cleared on {line(cleared.span, home)}, but not between the two"
+        call = _clearing_call(used)
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            f"clear the gradients for each step: {call} before this backward",
+            tuple(labels),
+            facts={
+                "parameters": leaves,
+                "step": span_facts(used.at.span),
+                "clear": call.strip("`"),
+                "cleared": span_facts(cleared.span) if cleared is not None else None,
+            },
+            notes=(note,),
+        )  # fmt: skip
+
+
+def _clearing_call(step: Step) -> str:
+    """Return the call that clears what a step uses, as the program would write it."""
+    owner, _, method = step.call.rpartition(".")
+    return f"`{owner}.zero_grad()`" if owner and method == "step" else "`zero_grad()` of the optimizer"
+
+
+@dataclass(slots=True)
+class _Story:
+    """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
+
+    `cleared` is where the program clears one of the leaves at another time."""
+
+    reading: Reading
+    run: Run
+    used: Step
+    again: Step
+    leaves: set[int]
+    cleared: Site | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one tape shows of a backward call: that it is stale, or that it ran on cleared gradients after a step."""
+
+    story: _Story | None = None
+    renewed: bool = False
+    leaves: set[int] = field(default_factory=set)
+
+
+def _stale(reading: Reading) -> dict[Span, _Found]:
+    found: dict[Span, _Found] = {}
+    if not reading.steps or len(reading.runs) < 2:
+        return found
+    gradients = gradients_of(reading)
+    for leaf in gradients.steppable:
+        moments = gradients.moments(leaf)
+        if gradients.unseen(leaf):
+            for moment in moments:
+                if moment.run is not None:
+                    found.setdefault(moment.at.span, _Found()).renewed = True
+            continue
+        for place, run, used, again in _uses(moments):
+            one = found.setdefault(place, _Found())
+            if used is None or again is None:
+                one.renewed = one.renewed or used is None
+                continue
+            if one.story is None:
+                cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
+                one.story = _Story(reading, run, used, again, set(), cleared)
+            one.story.leaves.add(leaf)
+    for one in found.values():
+        if one.story is not None:
+            one.renewed = False
+    return found
+
+
+def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Step | None, Step | None]]:
+    """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
+    or with None for the first where those were cleared."""
+    used: Step | None = None
+    stepped = sure = False
+    pending: tuple[Run, Step] | None = None
+    for moment in moments:
+        if moment.kind in ("cleared", "set"):
+            used, pending = None, None
+        elif moment.kind == "added" and moment.run is not None:
+            if moment.fact != "yes":
+                used, pending, sure = None, None, False
+            elif used is not None:
+                pending = pending or (moment.run, used)
+            else:
+                sure = True
+                if stepped:
+                    yield moment.at.span, moment.run, None, None
+        elif moment.kind == "stepped" and moment.step is not None:
+            if pending is not None:
+                run, before = pending
+                yield run.at.span, run, before, moment.step
+            used = moment.step if sure or pending is not None else None
+            stepped, pending, sure = stepped or used is not None, None, False

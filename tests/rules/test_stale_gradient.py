@@ -1,0 +1,127 @@
+"""TAPE403 on tapes by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.rules import StaleGradient, judge
+from tapecheck.tape import Decision, End, GradientRead, GradientSet, LeafEscape, Tape
+from tests.rules.conftest import Builder
+
+
+def training(builder: Builder, *, clear: str = "", iterations: int = 3) -> int:
+    """A loop with a forward on line 3, a backward on line 4 and a step on line 5; returns the leaf."""
+    weight = builder.leaf(1)
+    optimizer = builder.optimizer(2, weight)
+    with builder.loop(2) as rounds:
+        for _ in range(iterations):
+            rounds()
+            if clear == "before":
+                builder.cleared(3, weight)
+            loss = builder.node(3, weight, saves=[weight], name="loss")
+            builder.backward(4, loss)
+            if clear == "between":
+                builder.cleared(4, weight)
+            builder.step(5, optimizer, weight)
+            if clear == "after":
+                builder.cleared(6, weight, to_none="no", detached="yes")
+            if clear == "set":
+                builder.tape.events.append(GradientSet(builder.site(6), weight))
+            if clear == "read":
+                builder.tape.events.append(GradientRead(builder.site(6), weight))
+    return weight
+
+
+def ended(builder: Builder) -> Tape:
+    return builder.tape if isinstance(builder.tape.events[-1], End) else builder.end()
+
+
+def found(*builders: Builder) -> list[int]:
+    findings = judge([ended(builder) for builder in builders], select=[StaleGradient.code])
+    return [finding.span.line for finding in findings]
+
+
+@pytest.mark.parametrize("clear", ["before", "after", "between", "set"])
+def test_a_gradient_that_is_cleared_or_set_is_not_stale(clear: str) -> None:
+    builder = Builder()
+    training(builder, clear=clear)
+    assert found(builder) == []
+
+
+@pytest.mark.parametrize("clear", ["", "read"])
+def test_what_a_step_has_used_is_used_again(clear: str) -> None:
+    builder = Builder()
+    training(builder, clear=clear)
+    (finding,) = judge([ended(builder)], select=["TAPE403"])
+    assert finding.span.line == 4
+    assert finding.message == "`loss.backward()` adds to gradients that a step has already used"
+    assert [label.message for label in finding.labels] == ["this step has used them on the previous iteration"]
+    assert "nothing clears them" in finding.notes[0]
+
+
+def test_one_iteration_shows_nothing() -> None:
+    builder = Builder()
+    training(builder, iterations=1)
+    assert found(builder) == []
+
+
+def test_a_sum_that_no_step_uses_is_not_stale() -> None:
+    """The generator's loss adds to the discriminator's gradients; they are cleared before the next step."""
+    builder = Builder()
+    generator, discriminator = builder.leaf(1, "g"), builder.leaf(2, "d")
+    g_step, d_step = builder.optimizer(3, generator), builder.optimizer(4, discriminator)
+    with builder.loop(5) as rounds:
+        for _ in range(3):
+            rounds()
+            builder.cleared(6, discriminator)
+            builder.backward(7, builder.node(7, discriminator, saves=[discriminator]))
+            builder.step(8, d_step, discriminator)
+            builder.cleared(9, generator)
+            fake = builder.node(10, generator, saves=[generator])
+            builder.backward(11, builder.node(10, fake, discriminator, saves=[fake]))
+            builder.step(12, g_step, generator)
+    assert found(builder) == []
+
+
+def test_accumulation_has_no_step_between() -> None:
+    builder = Builder()
+    weight = builder.leaf(1)
+    optimizer = builder.optimizer(2, weight)
+    with builder.loop(3) as rounds:
+        for index in range(1, 5):
+            rounds()
+            builder.backward(4, builder.node(4, weight, saves=[weight]))
+            if index % 2 == 0:
+                builder.step(5, optimizer, weight)
+                builder.cleared(6, weight)
+    assert found(builder) == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_code_that_has_the_optimizer_may_clear(named: bool) -> None:
+    builder = Builder()
+    weight = training(builder)
+    builder.tape.events.insert(2, LeafEscape(builder.site(2), (weight,) if named else (), "Trainer"))
+    assert found(builder) == []
+
+
+def test_a_way_that_clears_in_time_leaves_it_undecided() -> None:
+    without, clearing = Builder(), Builder()
+    training(without)
+    without.tape.events.insert(2, Decision(without.site(2), "args.clear", False))
+    training(clearing, clear="before")
+    clearing.tape.events.insert(2, Decision(clearing.site(2), "args.clear", True))
+    assert found(without) == [4]
+    assert found(without, clearing) == []
+
+
+def test_a_gradient_that_only_may_have_been_added_is_not_said_to_be_stale() -> None:
+    builder = Builder()
+    weight = builder.leaf(1)
+    optimizer = builder.optimizer(2, weight)
+    with builder.loop(3) as rounds:
+        for _ in range(3):
+            rounds()
+            builder.backward(4, builder.node(4, weight, saves=[weight], linked="may"))
+            builder.step(5, optimizer, weight)
+    assert found(builder) == []
