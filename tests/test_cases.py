@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases import score, under_torch
+from tests.cases import measures, score, under_torch
 
 PROGRAMS = score.programs_in(score.PROGRAMS)
 SEEDS = sorted((Path(__file__).parent / "cases" / "seeds").glob("*.py"))
@@ -118,6 +118,23 @@ def test_kept_graphs_weigh_what_was_measured_of_them() -> None:
                 weighed.add(row["severity"])
                 assert row["severity"] == ("warning" if saved[-1] > saved[0] else "info"), path.stem
     assert weighed == {"warning", "info"}
+
+
+@needs_torch
+def test_what_raises_nothing_is_measured() -> None:
+    wanted = {
+        program: truth
+        for program in PROGRAMS
+        if not program.name.endswith(".fixed.py") and (truth := truth_of(program)).get("measured")
+    }
+    asked = {program: truth for program, truth in wanted.items() if "exempt" not in truth["measured"]}
+    requests = [{"path": program, **truth["measured"]} for program, truth in asked.items()]
+    for (program, truth), measured in zip(asked.items(), measures.measure_all(requests), strict=True):
+        told = any(finding["rule"] == truth["measured"]["rule"] for finding in truth["findings"])
+        assert measured["holds"] is told, (program.name, measured)
+    for rule in {truth["measured"]["rule"] for truth in wanted.values()}:
+        told = [bool(truth["findings"]) for truth in wanted.values() if truth["measured"]["rule"] == rule]
+        assert min(told.count(True), told.count(False)) >= 8, rule
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, *SEEDS], ids=lambda path: path.stem)

@@ -20,7 +20,7 @@ import tempfile
 import traceback
 import types
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,15 @@ def edited(path: Path, request: Request) -> str:
     return text + request.get("append", "")
 
 
-def run(request: Request) -> Outcome:
-    """Run one program in this process, which must not be used for another one."""
+def run(request: Request, transform: Callable[[str], Any] | None = None) -> Outcome:
+    """Run one program in this process, which must not be used for another one; `transform` makes of its text what is
+    compiled."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     path = Path(request["path"])
-    code = compile(edited(path, request), str(path), "exec")
+    text = edited(path, request)
+    code = compile(transform(text) if transform is not None else text, str(path), "exec")
     graphs: list[int] = []
     backward = torch.autograd.backward
 
@@ -89,7 +91,7 @@ def run(request: Request) -> Outcome:
     def stepped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         steps.append(digest_of(leaf for group in optimizer.param_groups for leaf in group["params"]))
 
-    register_optimizer_step_post_hook(stepped)
+    hook = register_optimizer_step_post_hook(stepped)
     torch.manual_seed(0)
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
@@ -112,6 +114,8 @@ def run(request: Request) -> Outcome:
             outcome["message"] = (str(error).splitlines() or [""])[0]
             frames = traceback.extract_tb(error.__traceback__)
             outcome["line"] = next((f.lineno for f in reversed(frames) if f.filename == str(path)), None)
+    torch.autograd.backward = backward
+    hook.remove()
     outcome["output"] = output.getvalue()
     leaves = leaves_of(module.__dict__)
     outcome["state"] = digest_of(tensor for leaf in leaves for tensor in (leaf, leaf.grad))

@@ -114,7 +114,7 @@ def test_one_value_overwritten_each_time(build: Any, found: Any) -> None:
         for _ in range(4):
             begin()
             build.hold(4, "self.last", build.node(3, w, saves=[0]))
-    assert found(build) == []
+    assert CODE not in [finding.code for finding in found(build)]
 
 
 def test_a_list_that_is_emptied_now_and_then(build: Any, found: Any) -> None:

@@ -15,6 +15,7 @@ from tapecheck.rules import (
     GradientCut,
     GraphKeptAcrossIterations,
     MissingCreateGraph,
+    NeedlessGraph,
     NeedlessRetainGraph,
 )
 from tapecheck.rules.finding import Finding
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # What only shows in later iterations, or once a program is known to its end.
 _SHOWN_LATER = frozenset((
     GraphKeptAcrossIterations.code, CreateGraphCycle.code, NeedlessRetainGraph.code, MissingCreateGraph.code,
-    GradientCut.code,
+    GradientCut.code, NeedlessGraph.code,
 ))  # fmt: skip
 
 _ACTING = ("detach", "item", "clone")
@@ -106,8 +107,11 @@ class Verifier:
     def _was_hidden(self, fresh: Finding, lines: LineMap) -> bool:
         """Return whether the program stopped at this finding's exception before what is found now could show.
 
-        Nothing of it may have been written by the fix, and no call of the story told here may need less now.
+        Nothing of it may have been written by the fix, and no call of the story told here may need less now. Graphs
+        that something kept die unused once nothing keeps them.
         """
+        if (self.finding.code, fresh.code) == (GraphKeptAcrossIterations.code, NeedlessGraph.code):
+            return True
         if self.finding.code not in RAISING or not self.finding.certain or fresh.code not in _SHOWN_LATER:
             return False
         spans = [fresh.span, *(label.span for label in fresh.labels if label.role == "cut")]

@@ -123,6 +123,8 @@ class Story:
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
         self.compared = 0
+        self.watched_loops: dict[Site, dict[str, int]] = {}
+        """What was measured of the graphs that modules build in watched loops, by place and calls."""
         self.kept: dict[int, Kept] = {}
         self.passed = False
         hold: Hold | None = None
@@ -165,6 +167,8 @@ class Story:
                 series.samples.append(Sample(index, value))
             elif series.samples:
                 series.samples[-1].size = value
+        elif about == "loop":
+            self.watched_loops.setdefault(event.at, {})[name] = value
         elif name == "passed-calls":
             self.passed = value > 0
         elif name == "retained-bytes":

@@ -13,6 +13,7 @@ from tapecheck.rules.graph_kept import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain import GrowingChain
 from tapecheck.rules.leaf_inplace import LeafInplace
 from tapecheck.rules.missing_create_graph import MissingCreateGraph
+from tapecheck.rules.needless_graph import NeedlessGraph
 from tapecheck.rules.needless_retain_graph import NeedlessRetainGraph
 from tapecheck.rules.path import explain
 from tapecheck.rules.reading import Reading
@@ -31,6 +32,7 @@ ALL: tuple[Rule, ...] = (
     GrowingChain(),
     CreateGraphCycle(),
     NeedlessRetainGraph(),
+    NeedlessGraph(),
     MissingCreateGraph(),
     GradientCut(),
     StaleGradient(),
@@ -53,6 +55,7 @@ __all__ = [
     "Label",
     "LeafInplace",
     "MissingCreateGraph",
+    "NeedlessGraph",
     "NeedlessRetainGraph",
     "Reading",
     "Rule",

@@ -47,7 +47,7 @@ class GraphKeptAcrossIterations(Rule):
 
     - Losses summed over iterations and backwarded after the loop, or every few iterations with a reset.
     - One value overwritten in each iteration (`self.last = out`): one graph stays alive, not one more each
-      time.
+      time. Where nothing ever walks it, that is [TAPE302](tape302-needless-graph.md).
     - A container with a small bound, such as `deque(maxlen=10)`.
     - Loops within a forward pass: they are parts of one graph."""
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from tapecheck.tape import (
+    PARAMETERS_OF,
     Backward,
     Bind,
     Cut,
@@ -19,6 +20,7 @@ from tapecheck.tape import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    GraphRead,
     Hold,
     InPlace,
     Iteration,
@@ -120,6 +122,8 @@ class Reading:
         self.kept: dict[str, object] = {}
         """What rules have worked out of this reading for one another, by its name."""
         self.escapes: list[tuple[int, Escape]] = []
+        self.looked_at: list[int] = []
+        """The nodes whose graph something else than a backward used."""
         self.raised: list[Raised] = []
         self.decisions: list[tuple[int, Decision]] = []
         self._holds: list[tuple[int, Hold]] = []
@@ -167,6 +171,8 @@ class Reading:
                 self.gradient_events.append((position, event))
             elif isinstance(event, Escape):
                 self.escapes.append((position, event))
+            elif isinstance(event, GraphRead):
+                self.looked_at.append(event.node)
             elif isinstance(event, Raised):
                 self.raised.append(event)
             elif isinstance(event, Decision):
@@ -192,6 +198,10 @@ class Reading:
         """Return the iteration of a loop's run that built a node, 0 where it was built outside."""
         site = self.site(node)
         return iteration_in(site, loop) if site is not None else 0
+
+    def nodes_between(self, start: int, end: int) -> list[int]:
+        """Return the nodes that were built between two positions, in order."""
+        return self._nodes[bisect_left(self._node_positions, start) : bisect_left(self._node_positions, end)]
 
     def sources(self, node: int) -> tuple[int, ...]:
         event = self.ledger.nodes.get(node)
@@ -275,6 +285,32 @@ class Reading:
             ):
                 found.add(number)
         return found
+
+    @cached_property
+    def used(self) -> set[int]:
+        """Return the nodes that something can walk or look at: below the root of a backward, in unknown code's hands,
+        or read as `grad_fn`."""
+        starts = [root.node for run in self.runs for root in run.backward.roots if root.node is not None]
+        starts += [node for _, escape in self.escapes for node in escape.nodes]
+        return self.graph_nodes(self.ledger.ancestry([*starts, *self.looked_at]))
+
+    @cached_property
+    def of_parameters(self) -> set[int]:
+        """Return the nodes that certainly lead to a parameter which certainly requires grad.
+
+        Of the parameters of a model that nobody has seen the constructor of, that is known once a backward has come to
+        them.
+        """
+        leaves, provisional = self.ledger.leaves, self.ledger.provisional
+        known = {number for number, leaf in leaves.items() if leaf.parameter and not leaf.name.endswith(PARAMETERS_OF)}
+        for run in self.runs:
+            known |= {number for number, fact in run.traversal.executed.items() if fact == "yes" and number in leaves}
+        found = {number for number in known if leaves[number].parameter}
+        for number in self._nodes:
+            event = self.ledger.nodes[number]
+            if event.linked == "yes" and number not in provisional and not found.isdisjoint(event.inputs):
+                found.add(number)
+        return found - leaves.keys()
 
     # -- names ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tapecheck.tape.events import (
     LEFT_OVER,
+    PARAMETERS_OF,
     Backward,
     Bind,
     Cut,
@@ -19,6 +20,7 @@ from tapecheck.tape.events import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    GraphRead,
     Hold,
     InPlace,
     Iteration,
@@ -45,6 +47,7 @@ from tapecheck.tape.store import TapeError, read_tape, write_tape
 
 __all__ = [
     "LEFT_OVER",
+    "PARAMETERS_OF",
     "Backward",
     "Bind",
     "Cut",
@@ -56,6 +59,7 @@ __all__ = [
     "GradientCleared",
     "GradientRead",
     "GradientSet",
+    "GraphRead",
     "Hold",
     "InPlace",
     "Iteration",

@@ -90,6 +90,10 @@ class Leaf:
     copy_of: int | None = None
 
 
+PARAMETERS_OF = " parameters"
+"""What the name of a leaf ends with that stands for all parameters of one unknown model."""
+
+
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -381,6 +385,16 @@ class Escape:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class GraphRead:
+    """Something else than a backward used a graph: `grad_fn` of the tensor that `node` computed was read, or torch.func
+    differentiated it."""
+
+    at: Site
+    node: int
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class Decision:
     """A condition that the dry run could not decide, and the way this tape took.
 
@@ -439,7 +453,7 @@ class End:
 
 Event = Union[
     Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, GradientRead, LeafEscape,
-    Loop, Iteration, LoopEnd, Hold, Bind, Escape, Decision, Raised, Measure, End,
+    Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Raised, Measure, End,
 ]  # fmt: skip
 
 
@@ -451,6 +465,8 @@ class Tape:
     dry run that ends where a backward fails, the ways through the program as it goes on once that is mended: there
     a call that finds its graph freed or changed is passed over. Only what no mending can make wrong is read in them.
     `untried` are the conditions (file, line, column) on which a graph may hang and that no way answered otherwise.
+    `started` is the function that a dry run began with unknown arguments, empty where the program runs from its start:
+    what the caller has switched off is not known then.
     """
 
     producer: str
@@ -458,6 +474,7 @@ class Tape:
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
     beyond: list[Tape] = field(default_factory=list, repr=False, compare=False)
     untried: frozenset[tuple[str, int, int]] = field(default=frozenset(), repr=False, compare=False)
+    started: str = field(default="", repr=False, compare=False)
 
     @property
     def complete(self) -> bool:

@@ -26,6 +26,7 @@ from tapecheck.tape.events import (
     GradientCleared,
     GradientRead,
     GradientSet,
+    GraphRead,
     Hold,
     InPlace,
     Iteration,
@@ -51,8 +52,8 @@ GRAPH_OF = "graph of "
 """What the op of a node begins with that stands for the whole unknown graph of one value."""
 _EARLIER = 8
 _UNREAD = frozenset((
-    Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, Hold, Iteration, LeafEscape, Loop, LoopEnd,
-    Measure, Optimizer, Raised, Step,
+    Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration, LeafEscape,
+    Loop, LoopEnd, Measure, Optimizer, Raised, Step,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)

@@ -22,7 +22,8 @@ _KINDS: dict[str, Any] = {
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
         vocabulary.GradientRead, vocabulary.LeafEscape,
         vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
-        vocabulary.Escape, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure, vocabulary.End,
+        vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure,
+        vocabulary.End,
     )
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from tapecheck.fixes.strategies.differentiable import (
     train_on_scores,
     without_threshold,
 )
+from tapecheck.fixes.strategies.evaluated import switch_recording_off
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.gradients import call_zero_grad, clear_in_time
 from tapecheck.fixes.strategies.kept import (
@@ -56,6 +57,7 @@ from tapecheck.rules import (
     GrowingChain,
     LeafInplace,
     MissingCreateGraph,
+    NeedlessGraph,
     NeedlessRetainGraph,
     StaleGradient,
     StaleSavedTensor,
@@ -81,6 +83,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     GrowingChain.code: (detach_carried, detach_shared),
     CreateGraphCycle.code: (drop_create, clear_gradients, take_gradient),
     NeedlessRetainGraph.code: (drop_retain,),
+    NeedlessGraph.code: (switch_recording_off,),
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (remove_cut, stay_in_torch, train_on_scores),
     StaleGradient.code: (call_zero_grad, clear_in_time),

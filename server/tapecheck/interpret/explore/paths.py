@@ -391,6 +391,7 @@ def _explore(
         if way.turned is not None:
             done.add(way.turned)
         world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
+        world.tape.started = entry.name if entry is not None else ""
         world.passes_failures = passes_failures
         watcher = world.watcher = Watcher()
         started = world.work

@@ -21,7 +21,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import RECORDING, tells
 from tapecheck.interpret.world import cuts_of, merge_cuts
-from tapecheck.tape import Fact, either
+from tapecheck.tape import PARAMETERS_OF, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -224,8 +224,9 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
 def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
     """One leaf that stands for all the parameters of an unknown model."""
     if owner.leaf is None:
-        made = torch.world.data(f"{owner.name} parameters")
-        torch.world.make_leaf(made, node, f"{owner.name} parameters", parameter=True)
+        name = owner.name + PARAMETERS_OF
+        made = torch.world.data(name)
+        torch.world.make_leaf(made, node, name, parameter=True)
         made.extra = {"opaque": True}
         owner.leaf = made
         owner.trained = True

@@ -23,6 +23,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts
+from tapecheck.tape import GraphRead
 
 
 def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:
@@ -39,7 +40,10 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
     if name == "is_leaf":
         return owner.is_leaf or owner.node is None
     if name == "grad_fn":
-        return None if owner.node is None or owner.is_leaf else Unknown("grad_fn")
+        if owner.node is None or owner.is_leaf:
+            return None
+        torch.world.emit(GraphRead(torch.world.site(node), owner.node))
+        return Unknown("grad_fn")
     if name in ("shape", "size"):
         shape = _extra(torch, owner, "shape")
         if name == "size":

@@ -6,7 +6,7 @@ import ast
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import Args, Dict, Kind, Kwargs, List, Native, Tensor, Unknown, Value
-from tapecheck.tape import Fact, either
+from tapecheck.tape import Fact, GraphRead, either
 
 _OF_A_FUNCTION = frozenset(("grad", "grad_and_value", "vmap", "jacrev", "jacfwd", "hessian", "functionalize"))
 """What turns a function into another one."""
@@ -52,6 +52,8 @@ def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, 
     if torch.world.grad_mode == "no":
         exists = "no"
     carriers = [value for value in computed if value.node is not None]
+    for value in carriers:
+        torch.world.emit(GraphRead(torch.world.site(node), value.node))
 
     def like(value: Value) -> Value:
         if isinstance(value, Dict):

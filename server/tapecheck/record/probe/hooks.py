@@ -38,7 +38,7 @@ class Engine:
                 lines = tracer.only
                 calls = None if lines is None else recorder.passing.regular.get(lines.place)
                 hidden = recorder.hidden.by_backward
-                if calls is None or not recorder.passing.passes_regular(calls, lines, frame):
+                if calls is None or recorder.unused.alive or not recorder.passing.passes_regular(calls, lines, frame):
                     _announce(recorder, frame)
                 if hidden:
                     recorder.hidden.walked()

@@ -33,6 +33,7 @@ from .passing import WRITTEN_FIRST, Passing
 from .retained import Retained
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer, iterations
+from .unused import Unused
 from .writer import Writer, span
 
 _DEPTH_AS_IT_IS = 15_000
@@ -89,6 +90,7 @@ class Recorder(Listener):
         self.passing = Passing(self)
         self.retained = Retained(self)
         self.hidden = HiddenLoops(self)
+        self.unused = Unused(self)
         self.last_backward = threading.local()
         self.first_sequence = -1
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
@@ -385,6 +387,8 @@ class Recorder(Listener):
     def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any:
         if place.watched:
             self._count(lines, place)
+            if place.header is not None and self.torch is not None and not self.disabled:
+                self.unused.header_runs(lines, place)
         if not place.written or self.torch is None or self.disabled:
             return None
         found = []
@@ -635,6 +639,7 @@ class Recorder(Listener):
             return
         if self.limited:
             self.check_limits()
+        self.unused.walks(nodes_of(roots))
         if inputs is None and not retain and not create and self.passing.passes_unseen(frame, roots, accumulates):
             return
         user = self._user_frame(frame)
@@ -807,6 +812,7 @@ class Recorder(Listener):
         if self.passing.count or self.passing.iterations:
             self.passing.write_passes(lines)
         self.retained.write()
+        self.unused.write()
         for key in self.tracer.watched:
             count = self.hits.get(key, 0)
             if count & (count - 1):

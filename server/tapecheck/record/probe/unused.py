@@ -1,0 +1,154 @@
+"""What the graphs of a watched loop save for a backward that never comes."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, Dict, Iterator, List, Optional
+
+from .tracing import Place, ThreadLines
+
+_ITERATIONS = 3
+"""In so many iterations of each watched loop the calls of modules are looked at."""
+_MAX_NODES = 100_000
+_MAX_DEPTH = 4
+_KEY = "_unused"
+
+
+class _Life:
+    """What every node of one graph refers to; it goes with the last of them."""
+
+    __slots__ = ("__weakref__", "loop")
+
+    def __init__(self, loop: _Loop) -> None:
+        self.loop = loop
+
+
+class _Loop:
+    """What was seen of one loop: module calls, those that recorded a graph, the graphs that a backward walked."""
+
+    __slots__ = ("at", "calls", "iterations", "nodes", "recorded", "size", "walked")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.iterations = self.calls = self.recorded = self.walked = self.nodes = self.size = 0
+
+
+class Unused:
+    """Measures the graphs that modules build within watched loops of one recorded run."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        # By the header's place: one for each way of calls that leads to the loop.
+        self.loops: Dict[Place, _Loop] = {}
+        self.alive: Dict[int, weakref.ref[_Life]] = {}
+        self._hooks: List[Any] = []
+        self._depth = 0
+        self._next = 0
+
+    def header_runs(self, lines: ThreadLines, place: Place) -> None:
+        """Note that the header of a watched loop runs: another iteration is about to begin, if there is one."""
+        loop = self.loops.get(place)
+        if loop is None:
+            loop = self.loops[place] = _Loop(self.recorder.site(place, ()))
+        loop.iterations += 1
+        self._depth = 0
+        wanted = any(each.iterations <= _ITERATIONS for each in self.loops.values())
+        if wanted and not self._hooks:
+            module = self.recorder.torch.nn.modules.module
+            self._hooks = [
+                module.register_module_forward_pre_hook(self._enters),
+                module.register_module_forward_hook(self._leaves),
+            ]
+        elif not wanted and self._hooks:
+            self._unhook()
+
+    def _unhook(self) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _enters(self, module: Any, args: Any) -> None:
+        self._depth += 1
+
+    def _leaves(self, module: Any, args: Any, output: Any) -> None:
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        try:
+            # While torch.compile traces, this is a part of what it traces.
+            if self.recorder.torch.compiler.is_compiling():
+                return
+            loop = self._running()
+            if loop is not None:
+                self._look(loop, output)
+        except Exception:
+            self.recorder.failed()
+
+    def _running(self) -> Optional[_Loop]:
+        """Return the innermost watched loop that runs in this thread and is still looked at."""
+        lines = self.recorder.tracer.threads.get(threading.get_ident())
+        for call in reversed(lines.stack if lines is not None else ()):
+            for loop in reversed(call.loops):
+                known = self.loops.get(loop.place)
+                if known is not None:
+                    return known if known.iterations <= _ITERATIONS else None
+        return None
+
+    def _look(self, loop: _Loop, output: Any) -> None:
+        loop.calls += 1
+        reader = self.recorder.reader
+        roots = [tensor.grad_fn for tensor in self._tensors(output, 0) if tensor.grad_fn is not None]
+        nodes = list(reader.walk_all(roots, _MAX_NODES))
+        try:
+            if not nodes or len(nodes) >= _MAX_NODES:
+                return
+            loop.recorded += 1
+            loop.nodes = max(loop.nodes, len(nodes))
+            loop.size = max(loop.size, reader.saved_bytes(nodes))
+            life, key = _Life(loop), reader.key + _KEY
+            for node in nodes:
+                node.metadata[key] = life
+        finally:
+            nodes.clear()
+            roots.clear()
+        number = self._next = self._next + 1
+        alive = self.alive
+
+        def end(_: Any) -> None:
+            alive.pop(number, None)
+
+        alive[number] = weakref.ref(life, end)
+
+    def _tensors(self, value: Any, depth: int) -> Iterator[Any]:
+        if isinstance(value, self.recorder.torch.Tensor):
+            yield value
+        elif depth < _MAX_DEPTH and isinstance(value, (list, tuple, dict)):
+            for item in list(value.values()) if isinstance(value, dict) else value:
+                yield from self._tensors(item, depth + 1)
+
+    def walks(self, roots: List[Any]) -> None:
+        """Note that a backward is about to walk the graphs below some nodes."""
+        if not self.alive:
+            return
+        key = self.recorder.reader.key + _KEY
+        met: Dict[int, _Life] = {}
+        for node in self.recorder.reader.walk_all(roots, _MAX_NODES):
+            life = node.metadata.get(key)
+            if life is not None:
+                met[id(life)] = life
+        for life in met.values():
+            life.loop.walked += 1
+
+    def write(self) -> None:
+        """Write what was seen, at the end of the run."""
+        self._unhook()
+        event = self.recorder.writer.event
+        for loop in self.loops.values():
+            for name, value, unit in (
+                ("module-calls", loop.calls, "calls"),
+                ("recorded-calls", loop.recorded, "calls"),
+                ("walked-graphs", loop.walked, "graphs"),
+                ("graph-nodes", loop.nodes, "nodes"),
+                ("graph-bytes", loop.size, "bytes"),
+            ):
+                event("Measure", at=loop.at, name=name + ":loop", value=value, unit=unit)

@@ -1,0 +1,303 @@
+"""TAPE302: a loop builds graphs that no backward walks: evaluation or sampling without `torch.no_grad()`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.reading import LoopRun, Reading, iteration_in
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import called_from, span_facts
+from tapecheck.tape import PARAMETERS_OF, Decision, Node, Site, Span
+
+_MODE = "set_grad_enabled"
+"""What the dry run calls the decision whether recording is switched on by a flag that it does not know."""
+
+
+class NeedlessGraph(Rule):
+    """A loop runs a model that is trained, no backward walks the graphs that it builds, and they die unused: each
+    forward pass records a graph and keeps its activations for nothing. Validation and sampling do that without
+    `torch.no_grad()`.
+
+    ## Why PyTorch does that
+
+    Whether a graph is recorded hangs on two things only: recording is switched on, and some input requires grad, as
+    parameters do. `model.eval()` changes what dropout and batch norm compute and records as before. What was saved
+    for a backward lives as long as the result of the forward pass, often until the next one has been computed: the
+    peak of memory is that of training, where evaluation could do with a fraction, or with a larger batch.
+
+    `tapecheck run` measures how many bytes the loop saves for no backward.
+
+    ## What to do
+
+    Run the loop under `torch.no_grad()` or `torch.inference_mode()`, or decorate the function with one of them. The
+    values stay the same. With one loop for training and validation, switch with
+    `torch.set_grad_enabled(training)`, which `model.eval()` does not replace.
+
+    ## What is not a finding
+
+    - A loop with a backward or `autograd.grad` in it: adversarial attacks, saliency maps, forces as gradients.
+    - Losses that are summed in a loop and backwarded behind it, and graphs that are returned, handed to unknown code,
+      or looked at through `grad_fn`.
+    - A model whose parameters do not require grad, and calls whose caller has switched recording off. A function
+      without caller in the file is not judged unless it trains, too: whoever calls it may have done so.
+    - Graphs that outlive their iteration: those are
+      [TAPE201](tape201-graph-kept-across-iterations.md).
+    - Evaluation by a framework (Lightning, the Transformers Trainer, fastai): it switches recording off itself."""
+
+    code = "TAPE302"
+    name = "needless-graph"
+    severity = "info"
+    summary = "No backward walks the graphs of a loop: evaluation without torch.no_grad()"
+
+    VALID = (
+        Example(
+            "Validation under no_grad",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3))
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(2):
+    for step in range(4):
+        loss = nn.functional.cross_entropy(model(torch.randn(8, 6)), torch.randint(0, 3, (8,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    correct = 0
+    with torch.no_grad():
+        for batch in range(3):
+            correct += (model(torch.randn(8, 6)).argmax(1) == torch.randint(0, 3, (8,))).sum().item()
+    print(epoch, correct)
+""",
+        ),
+        Example(
+            "One loop for both phases switches recording",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(2):
+    for phase in ("train", "val"):
+        total = 0.0
+        for batch in range(3):
+            with torch.set_grad_enabled(phase == "train"):
+                loss = model(torch.randn(8, 6)).pow(2).mean()
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            total += loss.item()
+        print(phase, total)
+""",
+        ),
+        Example(
+            "The gradient of the input is needed in evaluation, too",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 16), nn.Softplus(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(4):
+    loss = model(torch.randn(8, 6)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for batch in range(3):
+    x = torch.randn(8, 6, requires_grad=True)
+    (saliency,) = torch.autograd.grad(model(x).sum(), x)
+    print(saliency.abs().mean().item())
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "model.eval() does not switch recording off",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 3))
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(2):
+    model.train()
+    for step in range(4):
+        loss = nn.functional.cross_entropy(model(torch.randn(8, 6)), torch.randint(0, 3, (8,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    correct = 0
+    for batch in range(3):
+        correct += (model(torch.randn(8, 6)).argmax(1) == torch.randint(0, 3, (8,))).sum().item()
+    print(epoch, correct)
+""",
+            line=15,
+        ),
+        Example(
+            "Samples are detached after the generator has recorded them",
+            """\
+import torch
+from torch import nn
+
+generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 9))
+optimizer = torch.optim.Adam(generator.parameters())
+for step in range(4):
+    loss = (generator(torch.randn(8, 4)) - 1).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+samples = []
+for batch in range(3):
+    samples.append(generator(torch.randn(16, 4)).detach())
+print(torch.cat(samples).mean())
+""",
+            line=12,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        unused: dict[_Key, tuple[Reading, _Unused]] = {}
+        used: set[_Key] = set()
+        backwards = _backward_lines(readings)
+        for reading in readings:
+            for loop in reading.loops.values():
+                if loop.event.inside_forward or loop.event.hidden:
+                    continue
+                key = (loop.event.at.span, loop.event.at.stack)
+                built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []
+                if loop.end is None or not reading.used.isdisjoint(built) or _outlives(reading, loop):
+                    used.add(key)
+                elif key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
+                    unused[key] = reading, found
+        off = {
+            (cut.at.span, cut.at.stack)
+            for reading in readings
+            for cut in reading.ledger.cuts.values()
+            if cut.how == "no_grad"
+        }
+        told: dict[Span, Finding] = {}
+        for key, (reading, found) in unused.items():
+            if (found.node.at.span, found.node.at.stack) in off:
+                # Some other way has recording switched off there: the program sees to it.
+                continue
+            if key not in used and key[0] not in told and not _within_another(reading, found, unused, used):
+                told[key[0]] = self._finding(reading, found)
+        return list(told.values())
+
+    def _finding(self, reading: Reading, found: _Unused) -> Finding:
+        at = found.loop.event.at
+        labels = []
+        if found.node.at.span.line != at.span.line:
+            labels.append(Label(found.node.at.span, "a graph is recorded here in each iteration", "built"))
+        labels += called_from(reading, at, at)
+        return Finding(
+            self.code, self.name, self.severity, at.span,
+            "graphs built in this loop are never used (missing `torch.no_grad()`)",
+            "run the loop under `torch.no_grad()` or `torch.inference_mode()`: same values, and nothing is saved for a "
+            "backward",
+            tuple(labels),
+            facts={"loop": span_facts(at.span), "calls": [span_facts(span) for span in at.stack]},
+            notes=("no backward walks these graphs, and they keep the activations of each iteration until it ends",),
+        )  # fmt: skip
+
+
+_Key = tuple[Span, tuple[Span, ...]]
+"""Where a loop stands, and the calls that led to it."""
+
+
+@dataclass(slots=True)
+class _Unused:
+    """A run of a loop whose graphs no backward walks; `node` is the last one of its first iteration."""
+
+    loop: LoopRun
+    node: Node
+
+
+def _unused(
+    reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]
+) -> _Unused | None:
+    """Return what a run of a loop builds in vain; None where it builds nothing, or something of it may be used."""
+    if loop.end is None or loop.iterations < 2 or not reading.complete or not _recording(reading):
+        return None
+    if any(loop.start < run.position < loop.end for run in reading.runs):
+        return None
+    trained = [node for node in built if node in reading.of_parameters]
+    nodes = reading.ledger.nodes
+    own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
+    if not own or not any(_forward(reading, nodes[node]) for node in trained):
+        return None
+    for position, decision in reading.decisions:
+        if position < loop.end and decision.text == _MODE:
+            return None
+        if loop.start < position < loop.end and _decides(decision, backwards):
+            return None
+    first = iteration_in(nodes[own[0]].at, loop)
+    return _Unused(loop, nodes[[node for node in own if iteration_in(nodes[node].at, loop) == first][-1]])
+
+
+def _within_another(
+    reading: Reading, found: _Unused, unused: Mapping[_Key, tuple[Reading, _Unused]], used: set[_Key]
+) -> bool:
+    """Return whether a loop runs within another one that builds graphs in vain: switched off there, both are."""
+    around = [reading.loops[number].event.at for number, _ in found.loop.event.at.iteration if number in reading.loops]
+    return any((at.span, at.stack) in unused and (at.span, at.stack) not in used for at in around)
+
+
+def _forward(reading: Reading, node: Node) -> bool:
+    """Return whether an operation runs data through a parameter and saves it, as layers do: arithmetic on parameters
+    alone, such as an average or a norm of them, saves no activations."""
+    leaves = reading.ledger.leaves
+    if node.keeps != "yes":
+        return False
+    parameters = [leaves[source] for source in node.inputs if source in leaves and leaves[source].parameter]
+    if any(leaf.name.endswith(PARAMETERS_OF) for leaf in parameters):
+        return True
+    own = {leaf.storage for leaf in parameters}
+    return any(saved.storage not in own and saved.name != "result" for saved in node.saved) if own else False
+
+
+def _recording(reading: Reading) -> bool:
+    """Return whether recording is known to be on where a tape begins: a function's caller may have switched it off."""
+    return not reading.tape.started or any(
+        run.backward.accumulates and run.traversal.problem is None and all(root.graph == "yes" for root in roots)
+        for run in reading.runs
+        if (roots := run.backward.roots)
+    )
+
+
+def _innermost(reading: Reading, site: Site) -> int | None:
+    """Return the innermost loop around a place that is not a part of a forward pass."""
+    for number, _ in reversed(site.iteration):
+        loop = reading.loops.get(number)
+        if loop is not None and not loop.event.inside_forward:
+            return number
+    return None
+
+
+def _outlives(reading: Reading, loop: LoopRun) -> bool:
+    """Return whether graphs of a loop are kept past their iteration, in whatever way."""
+    for held in reading.held:
+        if held.loop.id == loop.id:
+            for index, nodes in held.nodes.items():
+                for node in reading.ledger.ancestry(nodes):
+                    if 0 < reading.iteration_of(node, loop) < index:
+                        return True
+    return False
+
+
+def _backward_lines(readings: Sequence[Reading]) -> set[tuple[str, int]]:
+    """Return the lines of all backward calls, and of the calls that lead to them."""
+    sites = {run.at for reading in readings for run in reading.runs}
+    return {(span.file, span.line) for site in sites for span in (site.span, *site.stack)}
+
+
+def _decides(decision: Decision, lines: set[tuple[str, int]]) -> bool:
+    """Return whether one of some lines lies in the statement that a condition decides about."""
+    first, last = decision.at.line, max(decision.end_line, decision.at.line)
+    return any(file == decision.at.file and first <= line <= last for file, line in lines)

@@ -1,0 +1,82 @@
+"""What a loop saves for a backward that never comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.record import RunResult, judge
+from tapecheck.rules.finding import Evidence
+from tapecheck.source import from_text
+
+Record = Callable[..., RunResult]
+
+HEAD = """\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def epoch(training):
+    for step in range(6):
+        out = net(torch.randn(100, 64))
+        if training:
+            optimizer.zero_grad()
+            out.mean().backward()
+            optimizer.step()
+
+
+epoch(True)
+"""
+LINE = 9
+# What the layers save that is no parameter, 100 rows in: the input and the result of the tanh, 4 bytes a number.
+SAVED = 100 * (64 + 128) * 4
+
+
+def verdict(record: Record, folder: Path, call: str) -> Evidence | None:
+    """Return what a run says of the finding that a plain second call has."""
+    findings = check(from_text(HEAD + "epoch(False)\n", "script.py")).findings
+    (finding,) = [each for each in findings if each.code == "TAPE302"]
+    assert finding.span.line == LINE
+    result = record(HEAD + call, watch={(str(folder / "script.py"), LINE)})
+    judged = judge([finding], result.tape, directory=str(folder))
+    return next(each.evidence for each in judged if each.code == "TAPE302")
+
+
+def test_what_each_forward_pass_keeps_is_measured(record: Record, tmp_path: Path) -> None:
+    evidence = verdict(record, tmp_path, "epoch(False)\n")
+    assert evidence is not None and evidence.verdict == "confirmed"
+    assert evidence.measured == {"calls": 3, "nodes": 5, "saved_bytes": SAVED}
+    assert "3 module calls" in evidence.detail and "76.8 kB" in evidence.detail
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("with torch.no_grad():\n    epoch(False)\n", "a backward walked 3 of the graphs"),
+        ("epoch(True)\n", "a backward walked 6 of the graphs"),
+    ],
+)
+def test_what_is_walked_or_not_recorded_refutes(record: Record, tmp_path: Path, call: str, said: str) -> None:
+    evidence = verdict(record, tmp_path, call)
+    assert evidence is not None and evidence.verdict == "refuted"
+    assert evidence.detail.startswith(said)
+
+
+def test_hooks_are_gone_after_the_first_iterations(record: Record, tmp_path: Path) -> None:
+    hooks = "torch.nn.modules.module._global_forward_hooks"
+    watch = {(str(tmp_path / "script.py"), LINE)}
+    result = record(HEAD + f"epoch(False)\nprint('left', len({hooks}))\n", watch=watch)
+    assert "left 0" in result.stdout
+
+
+def test_a_run_that_watches_no_loop_hooks_no_module(record: Record) -> None:
+    line = "        print('hooks', len(torch.nn.modules.module._global_forward_hooks))\n"
+    text = HEAD.replace("        if training:", f"{line}        if training:")
+    printed = record(text).stdout
+    assert "hooks 0" in printed and "hooks 1" not in printed

@@ -1,0 +1,206 @@
+"""TAPE302: loops whose graphs no backward walks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.rules import Finding
+from tapecheck.source import from_text
+
+HEAD = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train():
+    for step in range(3):
+        loss = model(torch.randn(5, 4)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+"""
+
+
+def found(text: str) -> list[Finding]:
+    return [finding for finding in check(from_text(text, "train.py")).findings if finding.code == "TAPE302"]
+
+
+def lines(body: str) -> list[str]:
+    text = HEAD + body
+    return [text.splitlines()[finding.span.line - 1].strip() for finding in found(text)]
+
+
+EVALUATE = """\
+def evaluate(batches):
+    right = 0
+    for x, y in batches:
+        right += (model(x).argmax(1) == y).sum().item()
+    return right
+
+
+"""
+
+
+def test_a_function_whose_caller_is_not_known_is_not_judged() -> None:
+    assert lines(EVALUATE + "if __name__ == '__main__':\n    train()\n") == []
+
+
+def test_a_function_that_trains_and_evaluates_is() -> None:
+    both = "def run(batches):\n    train()\n    return evaluate(batches)\n"
+    assert lines(EVALUATE + both) == ["for x, y in batches:"]
+
+
+def test_where_one_caller_switches_recording_off_and_one_does_not() -> None:
+    body = """\
+train()
+data = [(torch.randn(2, 4), torch.ones(2))] * 3
+with torch.no_grad():
+    evaluate(data)
+"""
+    assert lines(EVALUATE + body) == []
+    assert lines(EVALUATE + body + "evaluate(data)\n") == ["for x, y in batches:"]
+
+
+@pytest.mark.parametrize("switch", ["torch.set_grad_enabled(False)", "model.requires_grad_(False)"])
+def test_recording_that_was_switched_off_before(switch: str) -> None:
+    assert lines(f"train()\n{switch}\nfor step in range(3):\n    print(model(torch.randn(2, 4)).mean().item())\n") == []
+
+
+def test_a_mode_that_is_not_known() -> None:
+    body = """\
+import sys
+
+train()
+with torch.set_grad_enabled("grad" in sys.argv):
+    for step in range(3):
+        print(model(torch.randn(2, 4)).mean().item())
+"""
+    assert lines(body) == []
+
+
+def test_a_backward_that_hangs_on_an_undecided_condition() -> None:
+    body = """\
+import sys
+
+for step in range(3):
+    loss = model(torch.randn(2, 4)).pow(2).mean()
+    if len(sys.argv) > 1:
+        loss.backward()
+        optimizer.step()
+"""
+    assert lines(body) == []
+
+
+def test_a_loss_that_is_backwarded_behind_the_loop() -> None:
+    body = """\
+def episode():
+    losses = []
+    for step in range(3):
+        losses.append(model(torch.randn(2, 4)).pow(2).mean())
+    return losses
+
+
+for update in range(2):
+    losses = episode()
+    optimizer.zero_grad()
+    sum(losses).backward()
+    optimizer.step()
+"""
+    assert lines(body) == []
+
+
+def test_what_unknown_code_is_handed_may_be_backwarded() -> None:
+    body = """\
+from attacks import Runner
+
+runner = Runner()
+train()
+for step in range(3):
+    runner.consume(model(torch.randn(2, 4)))
+"""
+    assert lines(body) == []
+
+
+def test_averages_and_norms_of_parameters_save_no_activations() -> None:
+    body = """\
+import copy
+
+average = copy.deepcopy(model)
+train()
+for mean, parameter in zip(average.parameters(), model.parameters()):
+    mean.data = 0.9 * mean.data + 0.1 * parameter
+for name, parameter in model.named_parameters():
+    print(name, parameter.norm().item(), (0.5 * parameter).sum().item())
+"""
+    assert lines(body) == []
+
+
+def test_a_model_that_was_handed_in_may_be_frozen() -> None:
+    body = """\
+def score(net, batches):
+    train()
+    net.eval()
+    for batch in batches:
+        print(net(batch).mean().item())
+"""
+    assert lines(body) == []
+
+
+def test_of_nested_loops_the_outer_one_is_told() -> None:
+    body = """\
+train()
+for group in range(3):
+    x = model(torch.randn(2, 4))
+    for part in range(2):
+        print(model(torch.randn(2, 4)).mean().item(), x.mean().item())
+"""
+    assert lines(body) == ["for group in range(3):"]
+
+
+def test_graphs_that_are_kept_are_told_as_such() -> None:
+    body = """\
+train()
+kept = []
+for step in range(3):
+    kept.append(model(torch.randn(2, 4)))
+print(kept[0].shape)
+"""
+    assert lines(body) == []
+
+
+def test_the_fix_wraps_the_loop_or_the_call() -> None:
+    body = "train()\nfor step in range(3):\n    print(model(torch.randn(2, 4)).mean().item())\n"
+    report = check(from_text(HEAD + body, "train.py"))
+    (finding,) = [each for each in report.findings if each.code == "TAPE302"]
+    (fix,) = fixes_for(report, finding)
+    assert (fix.title, fix.applicability) == ("Run the loop under `torch.no_grad()`", "safe")
+
+
+def test_a_loop_that_trains_elsewhere_keeps_its_graphs() -> None:
+    body = """\
+def epoch(batches, training):
+    for x in batches:
+        loss = model(x).pow(2).mean()
+        if training:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+data = [torch.randn(2, 4) for _ in range(3)]
+epoch(data, True)
+epoch(data, False)
+"""
+    assert lines(body) == ["for x in batches:"]
+    report = check(from_text(HEAD + body, "train.py"))
+    (finding,) = [each for each in report.findings if each.code == "TAPE302"]
+    (fix,) = fixes_for(report, finding)
+    assert fix.title == "Run the call on line 28 under `torch.no_grad()`"
