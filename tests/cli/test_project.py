@@ -133,3 +133,50 @@ def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixt
     given = {key: value for key, value in shown["settings"].items() if value is not None}
     assert parse(given, shown["configuration"], own=True) == configuration_for("train.py")
     assert check(capsys, "--show-settings", "--isolated", ".")[1].count('"configuration": null') == 1
+
+
+TRAINER = """\
+class Trainer:
+    def __init__(self, model):
+        self.model, self.state = model, None
+
+    def step(self, x):
+        out, self.state = self.model(x, self.state)
+        out.sum().backward()
+"""
+MAIN = """\
+import torch
+from trainer import Trainer
+
+trainer = Trainer(torch.nn.GRU(3, 4))
+for _ in range(3):
+    trainer.step(torch.randn(5, 2, 3))
+"""
+
+
+def test_what_one_file_does_in_another_one_is_reported_there(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "trainer.py").write_text(TRAINER)
+    (here / "main.py").write_text(MAIN)
+    status, out, err = check(capsys, "--output-format", "json", ".")
+    (row,) = json.loads(out)
+    assert (status, err) == (1, "")
+    assert (row["filename"], row["location"]["row"], row["code"]) == ("./trainer.py", 7, "TAPE101")
+    assert row["fix"]["edits"] and all("filename" not in edit for edit in row["fix"]["edits"])
+    assert [place["filename"] for place in row["related"] if place["role"] == "called"] == ["./main.py"]
+    # It is of the program that main.py is: neither trainer.py alone nor main.py has it, and no one edits for it.
+    assert rows(capsys, "trainer.py") == rows(capsys, "main.py") == []
+    assert "fixable" not in check(capsys, ".")[1]
+    (here / "trainer.py").write_text(TRAINER.replace("backward()", "backward()  # tapecheck: ignore[TAPE101]"))
+    assert rows(capsys, ".") == []
+
+
+def test_a_fix_names_the_other_files_that_it_edits(
+    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:
+    (here / "trainer.py").write_text(TRAINER.replace("        out.sum().backward()\n", "        return out\n"))
+    (here / "main.py").write_text(MAIN.replace("5, 2, 3))", "5, 2, 3)).sum().backward()"))
+    (row,) = rows(capsys, ".")
+    assert row["filename"] == "./main.py"
+    assert {edit["filename"].rsplit("/")[-1] for edit in row["fix"]["edits"]} == {"trainer.py"}

@@ -717,7 +717,7 @@ def test_what_does_not_hold_is_not_offered() -> None:
     report = report_of(text)
     finding = finding_of(report, "TAPE101")
     # An analysis that always finds the same again approves of nothing.
-    assert fixes_for(report, finding, check=lambda source: report) == []
+    assert fixes_for(report, finding, check=lambda source, **_: report) == []
 
 
 def test_a_tensors_method_is_not_called_on_an_object_or_a_number() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tapecheck.cli import cache
+from tapecheck.cli.across import in_imported_files, mended, to_their_files
 from tapecheck.cli.checking import CheckOptions, check_file, check_files
 from tapecheck.cli.files import STDIN, find_files
 from tapecheck.cli.progress import Progress
@@ -21,7 +22,6 @@ from tapecheck.cli.shared import (
     NOTHING_FOUND,
     UsageError,
     colour_wanted,
-    real_path,
     report_width,
     say,
     write,
@@ -31,11 +31,9 @@ from tapecheck.report import Checked, Problem, Sources, baseline, formats, stati
 from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
 from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
-from tapecheck.rules.finding import Finding
 from tapecheck.source import split_lines
 from tapecheck.source.configuration import configuration_for, did_you_mean, use, valid_pattern
 from tapecheck.source.files import Choice
-from tapecheck.source.suppress import names_rule
 
 
 def check_paths(options: argparse.Namespace) -> int:
@@ -56,6 +54,7 @@ def check_paths(options: argparse.Namespace) -> int:
             progress.step(file.path)
     if wanted.cache is not None:
         cache.prune(wanted.cache)
+    to_their_files(files, mended if wanted.fixes else None)
     for file in files:
         apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:
@@ -198,28 +197,6 @@ def _baselines(files: list[Checked], options: argparse.Namespace) -> dict[str, l
         if project.baseline is not None:
             path = os.path.join(project.folder, project.baseline)  # noqa: PTH118
             found.setdefault(os.path.relpath(path), []).append(file)
-    return found
-
-
-def in_imported_files(files: list[Checked]) -> list[Finding]:
-    """What checked files do in the files that they import, without what those say by themselves or switch off."""
-    from tapecheck.check import split_suppressed
-    from tapecheck.source import SourceError, read_source, suppressions
-
-    known = {(item.code, real_path(item.span.file), item.span.line) for file in files for item in file.findings}
-    found: list[Finding] = []
-    for finding in (finding for file in files for finding in file.elsewhere):
-        place = (finding.code, real_path(finding.span.file), finding.span.line)
-        if place in known:
-            continue
-        known.add(place)
-        ignored = configuration_for(finding.span.file).ignored(finding.span.file)
-        if names_rule(ignored, finding.code, finding.name):
-            continue
-        try:
-            found += split_suppressed([finding], suppressions(read_source(finding.span.file)))[0]
-        except SourceError:
-            continue
     return found
 
 

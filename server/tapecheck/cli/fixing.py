@@ -121,6 +121,9 @@ def _step(
         for fix in fixes_for(report, finding):
             if fix.applicability != "safe" and not unsafe:
                 continue
+            if any(edit.span.file != finding.span.file for edit in fix.edits):
+                # Files are edited one by one, maybe at the same time: a fix of several is the editor's.
+                continue
             edited = document.edited(fix.edits)
             if edited is not None and edited.data() is not None and _state(edited) not in states:
                 return finding, fix, edited

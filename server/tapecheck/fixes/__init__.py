@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes.edit import Edit, Fix
+from tapecheck.source.modules import SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tapecheck.check import Report
     from tapecheck.fixes.candidate import Candidate, Context
+    from tapecheck.fixes.code import Code
     from tapecheck.fixes.verify import Check
     from tapecheck.rules.finding import Finding
+    from tapecheck.source import Source
 
 MAX_FIXES = 3
 MAX_TRIES = 12
@@ -30,13 +34,15 @@ def fixes_for(
     *,
     check: Check | None = None,
     cancelled: Callable[[], bool] | None = None,
+    open_files: Mapping[str, Source] | None = None,
 ) -> list[Fix]:
     """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least.
 
     A fix holds when the edited source no longer has this finding and has no new one; what only an exception kept
-    from showing before is none of the fix's doing. `check` analyses an edited
-    source, `tapecheck.check.check` where none is given. `cancelled` is asked during the analyses; once it returns
-    True they raise `interpret.Cancelled`.
+    from showing before is none of the fix's doing. It may edit other files of the project that have a part in the
+    finding. `check` analyses an edited source, `tapecheck.check.check` where none is given; `open_files` are sources by
+    absolute path that stand for the files of that path. `cancelled` is asked during the analyses; once it returns True
+    they raise `interpret.Cancelled`.
     """
     from tapecheck.fixes.candidate import Context
     from tapecheck.fixes.code import Code
@@ -50,16 +56,16 @@ def fixes_for(
         # The edits of a fix leave most of a file as it was.
         check = partial(checking.check, cancelled=cancelled, memory=checking.Memory())
     long = sum(len(tape.events) for tape in report.interpretation.tapes) > LONG
-    verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES)
-    context = Context(report, finding, Code(report.source))
+    codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
+    verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files)
     found: list[Fix] = []
     groups: set[str] = set()
-    for candidate in _candidates(context):
+    for code, candidate in _candidates([Context(report, finding, code, codes) for code in codes.values()]):
         if len(found) >= MAX_FIXES or verifier.left <= 0:
             break
         if candidate.group in groups or (candidate.fallback and found):
             continue
-        fix = verifier.fix(candidate)
+        fix = verifier.fix(candidate, {path: known.source for path, known in codes.items()}, code.source.path)
         # Who chooses among fixes reads their titles: what reads the same is offered once.
         if fix is not None and all(fix.title != other.title for other in found):
             if not found:
@@ -72,8 +78,26 @@ def fixes_for(
     return found
 
 
-def _candidates(context: Context) -> Iterator[Candidate]:
+def _candidates(contexts: Iterable[Context]) -> Iterator[tuple[Code, Candidate]]:
     from tapecheck.fixes.strategies import FOR
 
-    for strategy in FOR.get(context.finding.code, ()):
-        yield from strategy(context)
+    for context in contexts:
+        for strategy in FOR.get(context.finding.code, ()):
+            for candidate in strategy(context):
+                yield context.code, candidate
+
+
+def _files(report: Report, finding: Finding, open_files: Mapping[str, Source]) -> dict[str, Source]:
+    """Return the user's files that have a part in a finding, its own first."""
+    spans = [finding.span, *(label.span for label in finding.labels)]
+    stored = finding.facts.get("stored")
+    named = [span.file for span in spans] + ([stored["file"]] if isinstance(stored, dict) else [])
+    found: dict[str, Source] = {}
+    for path in dict.fromkeys(named):
+        if path == report.source.path:
+            found[path] = report.source
+        elif "site-packages" not in Path(path).parts:
+            source = open_files.get(str(Path(path).absolute())) or SOURCES.get(path)
+            if source is not None:
+                found[path] = source
+    return found

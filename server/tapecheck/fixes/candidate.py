@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tapecheck.fixes import rewrite
@@ -41,11 +41,15 @@ class Candidate:
 
 @dataclass(slots=True)
 class Context:
-    """What a strategy works from."""
+    """What a strategy works from: the finding, and one file in which it may be mended.
+
+    `codes` are the files of the project that have a part in the finding, by path, this one among them.
+    """
 
     report: Report
     finding: Finding
     code: Code
+    codes: Mapping[str, Code] = field(default_factory=dict)
     _collisions: list[Collision] | None = field(default=None, repr=False)
     _carriers: dict[int, list[Carrier]] = field(default_factory=dict, repr=False)
 
@@ -99,9 +103,24 @@ class Context:
                 if isinstance(event, Backward) and touches(event.at, self.finding.span):
                     yield tape, event
 
+    @property
+    def place(self) -> Span:
+        """Return the place of the finding, or, in another file, the one that has a part in it."""
+        span, path = self.finding.span, self.code.source.path
+        if span.file == path:
+            return span
+        parts = (label.span for label in self.labels("kept", "changed", "cut"))
+        return next((part for part in parts if part.file == path), span)
+
+    @property
+    def stored(self) -> Span:
+        """Return the line that stores, where the finding is about a store; else its own place."""
+        given = self.finding.facts.get("stored")
+        return Span(**given) if isinstance(given, dict) else self.finding.span
+
     def events_here(self, kind: type[Event]) -> Iterator[tuple[Tape, Event]]:
-        """Yield the events of one kind whose own place is the line of the finding."""
-        span = self.finding.span
+        """Yield the events of one kind whose own place is the line of the finding, or the one that it is about."""
+        span = self.place
         for tape in self.tapes:
             for event in tape.events:
                 if isinstance(event, kind):
@@ -121,13 +140,14 @@ class Context:
         if backward is None or backward.retain_argument is None:
             return []
         for frame in frames(backward.at):
-            call = self.call_at(frame)
-            if call is None:
+            code = self.codes.get(frame.file, self.code)
+            call = code.expression_at(frame)
+            if not isinstance(call, ast.Call):
                 continue
             position = retain_position(call) if frame == backward.at.span else None
-            change = remove_argument(self.code, call, "retain_graph", position)
+            change = remove_argument(code, call, "retain_graph", position)
             if change is not None:
-                return [change]
+                return [change if code is self.code else replace(change, file=code.source.path)]
         return []
 
 

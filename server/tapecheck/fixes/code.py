@@ -230,13 +230,17 @@ class Code:
 
     def torch(self) -> tuple[str, list[Change]]:
         """Return how this file calls torch, with the import that it needs for that."""
+        return self.module("torch")
+
+    def module(self, wanted: str) -> tuple[str, list[Change]]:
+        """Return how this file calls a module, with the import that it needs for that."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import) and self.function(node) is self.tree:
                 for alias in node.names:
-                    if alias.name == "torch":
-                        return alias.asname or "torch", []
-                    if alias.name.startswith("torch.") and alias.asname is None:
-                        return "torch", []
+                    if alias.name == wanted:
+                        return alias.asname or wanted, []
+                    if alias.name.startswith(f"{wanted}.") and alias.asname is None:
+                        return wanted, []
         first: ast.stmt | None = None
         for index, statement in enumerate(self.tree.body):
             docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
@@ -245,9 +249,9 @@ class Code:
                 first = statement
                 break
         if first is None:
-            return "torch", []
+            return wanted, []
         place = self.index.offset(_first_line(first), 1)
-        return "torch", [Change(place, place, f"import torch{self.index.newline}")]
+        return wanted, [Change(place, place, f"import {wanted}{self.index.newline}")]
 
     def in_parentheses(self, node: ast.expr) -> bool:
         """Return whether an expression has parentheses of its own around it, which no call or subscript accounts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapecheck.tape import Span
@@ -39,11 +39,15 @@ class Fix:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """Replace the characters `start` up to `end` (offsets from 0) of a text by `content`."""
+    """Replace the characters `start` up to `end` (offsets from 0) of a text by `content`.
+
+    `file` is empty for the text that its maker works on, else another file of the project.
+    """
 
     start: int
     end: int
     content: str
+    file: str = ""
 
 
 class TextIndex:
@@ -85,7 +89,7 @@ def settle(text: str, changes: Iterable[Change]) -> tuple[Change, ...] | None:
         if settled and change.start < settled[-1].end:
             return None
         if settled and change.start == settled[-1].end and change.start == settled[-1].start:
-            change = Change(change.start, change.end, settled.pop().content + change.content)
+            change = replace(change, content=settled.pop().content + change.content)
         settled.append(change)
     return tuple(change for change in (_trim(text, change) for change in settled) if change is not None)
 
@@ -114,7 +118,7 @@ def _trim(text: str, change: Change) -> Change | None:
         head -= 1
     if tail and old[len(old) - tail] == "\n" and tail < len(old) and old[len(old) - tail - 1] == "\r":
         tail -= 1
-    return Change(change.start + head, change.end - tail, new[head : len(new) - tail])
+    return Change(change.start + head, change.end - tail, new[head : len(new) - tail], change.file)
 
 
 class LineMap:

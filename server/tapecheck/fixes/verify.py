@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
@@ -19,6 +20,7 @@ from tapecheck.rules import (
     NeedlessRetainGraph,
 )
 from tapecheck.rules.finding import Finding
+from tapecheck.rules.words import join
 from tapecheck.source import Source, from_text
 from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
 
@@ -33,78 +35,140 @@ _SHOWN_LATER = frozenset((
 
 _ACTING = ("detach", "item", "clone")
 
-Check = Callable[[Source], "Report"]
+
+class Check(Protocol):
+    """Analyses an edited source, beside edited files of its project by absolute path."""
+
+    def __call__(self, source: Source, /, *, open_files: Mapping[str, Source] | None = None) -> Report: ...
+
+
+_Place = tuple[str, str, int]
+"""Code of a finding or kind of an exception, file and line."""
+
+
+class _Lines:
+    """Where the lines of all files are after changes in some of them."""
+
+    def __init__(self, maps: Mapping[str, LineMap]) -> None:
+        self._maps = maps
+
+    def lines(self, span: Span) -> range:
+        """Return the new lines that the first line of a span may have become."""
+        changed = self._maps.get(span.file)
+        return changed.lines(span.line) if changed is not None else range(span.line, span.line + 1)
+
+    def added(self, file: str, line: int) -> bool:
+        """Return whether a new line holds text that a change wrote."""
+        changed = self._maps.get(file)
+        return changed is not None and changed.added(line)
 
 
 class Verifier:
     """Tries candidates for one finding; each try costs one analysis, and after `limit` tries all are refused."""
 
-    def __init__(self, report: Report, finding: Finding, check: Check, limit: int) -> None:
+    def __init__(
+        self,
+        report: Report,
+        finding: Finding,
+        check: Check,
+        limit: int,
+        open_files: Mapping[str, Source] | None = None,
+    ) -> None:
         self.report = report
         self.finding = finding
         self.check = check
         self.left = limit
-        self._tried: set[tuple[Change, ...]] = set()
+        self.open_files = dict(open_files or {})
+        self._tried: set[tuple[tuple[str, tuple[Change, ...]], ...]] = set()
         self._everything: list[Finding] | None = None
         self._trained_before: dict[int, int] | None = None
 
-    def fix(self, candidate: Candidate) -> Fix | None:
-        """Return the candidate as a fix where it holds, else None."""
-        source = self.report.source
-        changes = settle(source.text, candidate.changes)
-        if not changes or changes in self._tried or self.left <= 0:
+    def fix(self, candidate: Candidate, sources: Mapping[str, Source], home: str) -> Fix | None:
+        """Return the candidate as a fix where it holds, else None.
+
+        `sources` are the files that it may change, by path, `home` is the one that its changes are in by default.
+        """
+        by_file: dict[str, list[Change]] = {}
+        for change in candidate.changes:
+            by_file.setdefault(change.file or home, []).append(change)
+        settled: dict[str, tuple[Change, ...]] = {}
+        for path, own in sorted(by_file.items()):
+            changes = settle(sources[path].text, own)
+            if changes is None:
+                return None
+            settled[path] = changes
+        tried = tuple(settled.items())
+        if not any(settled.values()) or tried in self._tried or self.left <= 0:
             return None
-        self._tried.add(changes)
-        edited = from_text(apply(source.text, changes), source.path)
-        if edited.error is not None and source.error is None:
+        self._tried.add(tried)
+        edited = {path: from_text(apply(sources[path].text, changes), path) for path, changes in tried}
+        if any(new.error is not None and sources[path].error is None for path, new in edited.items()):
             return None
         self.left -= 1
-        after = self.check(edited)
+        after = self._checked(edited)
         lost = self._untrained(after)
         if lost is None:
             return None
-        if (candidate.acts and not _acts(after, changes)) or not self._holds(after, LineMap(source.text, changes)):
+        acts = not candidate.acts or all(_acts(after, edited[path], changes) for path, changes in tried)
+        maps = {path: LineMap(sources[path].text, changes) for path, changes in tried}
+        if not acts or not self._holds(after, _Lines(maps)):
             return None
-        index = TextIndex(source.text)
-        edits = tuple(Edit(index.span(source.path, change.start, change.end), change.content) for change in changes)
+        title = candidate.title
+        names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
+        if names:
+            title = f"{title} (in {join(names)})"
+        edits = tuple(
+            Edit(TextIndex(sources[path].text).span(path, change.start, change.end), change.content)
+            for path, changes in tried
+            for change in changes
+        )
         if not lost:
-            return Fix(candidate.title, "safe" if candidate.safe else "unsafe", edits, candidate.effect)
+            return Fix(title, "safe" if candidate.safe else "unsafe", edits, candidate.effect)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
         effect = f"{candidate.effect} {some} no gradient any more."
-        return Fix(f"{candidate.title}; {some} no gradient any more", "unsafe", edits, effect)
+        return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect)
 
-    def _holds(self, after: Report, lines: LineMap) -> bool:
-        code = self.finding.code
-        own = set(lines.lines(self.finding.span.line))
-        if any(found.code == code and found.span.line in own for found in after.findings):
+    def _checked(self, edited: Mapping[str, Source]) -> Report:
+        """Return the report on the program with some of its files edited."""
+        own = self.report.source.path
+        others = {str(Path(path).absolute()): source for path, source in edited.items() if path != own}
+        source = edited.get(own, self.report.source)
+        if not others and not self.open_files:
+            return self.check(source)
+        return self.check(source, open_files={**self.open_files, **others})
+
+    def _holds(self, after: Report, lines: _Lines) -> bool:
+        code, span = self.finding.code, self.finding.span
+        found_after = [*after.findings, *after.elsewhere]
+        own = set(lines.lines(span))
+        if any(one.code == code and one.span.file == span.file and one.span.line in own for one in found_after):
             return False
-        known = self._places(self.report.findings, lines)
-        fresh = [found for found in after.findings if (found.code, found.span.line) not in known]
+        before = [*self.report.findings, *self.report.elsewhere]
+        known = self._places(before, lines)
+        fresh = [found for found in found_after if found.key not in known]
         if fresh:
             # The report may be of a few selected rules only: what the whole set finds in the file was there before.
             known = self._places(self._all_findings(), lines)
-            fresh = [found for found in fresh if (found.code, found.span.line) not in known]
+            fresh = [found for found in fresh if found.key not in known]
             if not all(self._was_hidden(found, lines) for found in fresh):
                 return False
-        path = self.report.source.path
         wrong = {
-            (kind, line)
-            for kind, span in self.report.interpretation.mistakes
-            if span.file == path
-            for line in lines.lines(span.line)
+            (kind, place.file, line)
+            for kind, place in self.report.interpretation.mistakes
+            for line in lines.lines(place)
         }
-        if any(span.file == path and (kind, span.line) not in wrong for kind, span in after.interpretation.mistakes):
+        if any((kind, place.file, place.line) not in wrong for kind, place in after.interpretation.mistakes):
             return False
         old = {
-            (event.exception, line)
-            for event in _raised(self.report.interpretation.tapes, self.report.source.path)
-            for line in lines.lines(event.at.line)
+            (event.exception, event.at.file, line)
+            for event in _raised(self.report.interpretation.tapes)
+            for line in lines.lines(event.at.span)
         }
         return all(
-            (event.exception, event.at.line) in old for event in _raised(after.interpretation.tapes, after.source.path)
+            (event.exception, event.at.file, event.at.line) in old for event in _raised(after.interpretation.tapes)
         )
 
-    def _was_hidden(self, fresh: Finding, lines: LineMap) -> bool:
+    def _was_hidden(self, fresh: Finding, lines: _Lines) -> bool:
         """Return whether the program stopped at this finding's exception before what is found now could show.
 
         Nothing of it may have been written by the fix, and no call of the story told here may need less now. Graphs
@@ -115,12 +179,12 @@ class Verifier:
         if self.finding.code not in RAISING or not self.finding.certain or fresh.code not in _SHOWN_LATER:
             return False
         spans = [fresh.span, *(label.span for label in fresh.labels if label.role == "cut")]
-        if any(lines.added(line) for span in spans for line in range(span.line, span.end_line + 1)):
+        if any(lines.added(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)):
             return False
         told = [self.finding.span, *(label.span for label in self.finding.labels)]
         if fresh.code != NeedlessRetainGraph.code:
             return True
-        return not any(fresh.span.line in lines.lines(span.line) for span in told)
+        return not any(fresh.span.file == span.file and fresh.span.line in lines.lines(span) for span in told)
 
     def _untrained(self, after: Report) -> int | None:
         """Return how many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
@@ -136,17 +200,18 @@ class Verifier:
             lost += max((known or 0) - count, 0)
         return lost
 
-    def _places(self, findings: list[Finding], lines: LineMap) -> set[tuple[str, int]]:
+    def _places(self, findings: list[Finding], lines: _Lines) -> set[_Place]:
         return {
-            (found.code, line)
+            (found.code, found.span.file, line)
             for found in findings
             if found is not self.finding and found.key != self.finding.key
-            for line in lines.lines(found.span.line)
+            for line in lines.lines(found.span)
         }
 
     def _all_findings(self) -> list[Finding]:
         if self._everything is None:
-            self._everything = self.check(self.report.source).findings
+            report = self._checked({})
+            self._everything = [*report.findings, *report.elsewhere]
         return self._everything
 
 
@@ -174,14 +239,14 @@ def _trained(tapes: list[Tape]) -> dict[int, int]:
     return most
 
 
-def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
+def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
     """Return whether every `.detach()`, `.item()` and `.clone()` that was written acted on a tensor with a graph.
 
     A value of another kind has no such method: the dry run goes on then as if it had, a real one raises.
     """
     if not any(name in change.content for change in changes for name in _ACTING):
         return True
-    code = Code(after.source)
+    code = Code(edited)
     written: list[tuple[int, int]] = []
     shift = 0
     for change in changes:
@@ -193,7 +258,7 @@ def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
             if node.func.attr in _ACTING:
                 end = code.end(node.func)
                 if any(low < end <= high for low, high in written):
-                    wanted.add(code.index.span(after.source.path, code.start(node), code.end(node)))
+                    wanted.add(code.index.span(edited.path, code.start(node), code.end(node)))
     for tape in after.interpretation.tapes:
         for event in tape.events:
             if isinstance(event, (Cut, Node)):
@@ -201,10 +266,5 @@ def _acts(after: Report, changes: tuple[Change, ...]) -> bool:
     return not wanted
 
 
-def _raised(tapes: list[Tape], path: str) -> list[Raised]:
-    return [
-        event
-        for tape in tapes
-        for event in tape.events
-        if isinstance(event, Raised) and not event.caught and event.at.file == path
-    ]
+def _raised(tapes: list[Tape]) -> list[Raised]:
+    return [event for tape in tapes for event in tape.events if isinstance(event, Raised) and not event.caught]

@@ -68,7 +68,7 @@ class FindFixes(Protocol):
         /,
         *,
         cancelled: Callable[[], bool] | None,
-        check: Callable[[Source], Report] | None = None,
+        open_files: Mapping[str, Source] | None = None,
     ) -> list[Fix]: ...
 
 
@@ -479,24 +479,18 @@ class Session:
         report: Report,
         finding: Finding,
         cancelled: Callable[[], bool],
-        check: Callable[[Source], Report] | None = None,
+        open_files: Mapping[str, Source] | None = None,
     ) -> list[Fix]:
         if self._fixes_for is None:
             from tapecheck.fixes import fixes_for
 
             self._fixes_for = fixes_for
-        if check is None:
+        if not open_files:
             return self._fixes_for(report, finding, cancelled=cancelled)
-        return self._fixes_for(report, finding, cancelled=cancelled, check=check)
+        return self._fixes_for(report, finding, cancelled=cancelled, open_files=open_files)
 
     def _find_fixes(self, report: Report, finding: Finding, snapshot: Snapshot) -> list[Fix]:
-        open_files = self._open_files(snapshot)
-
-        def recheck(source: Source) -> Report:
-            """Return fixes are tried beside the unsaved files too."""
-            return self._run_check(source, Settings(), lambda: self.outdated(snapshot), open_files)
-
-        return self._fixes_of(report, finding, lambda: self.outdated(snapshot), recheck if open_files else None)
+        return self._fixes_of(report, finding, lambda: self.outdated(snapshot), self._open_files(snapshot))
 
     def fix_all(self, analysis: Analysis) -> str | None:
         """Return the text with every safe fix applied, one after the other, each on what the last one left.

@@ -77,7 +77,8 @@ class Checked:
     `fail_on` is the least severity that makes the command fail; where the findings were held against a run
     (`recorded`), only what it confirmed or found itself does. `rewrite` is what fixing the file changes: the findings
     are those that are left then. `known` counts findings that a baseline has and that are not among them.
-    `incomplete` is what was not analysed: it makes no command fail.
+    `brought` are those of the findings that only the check of another file has: `--fix`, which edits files one by one,
+    leaves them. `incomplete` is what was not analysed: it makes no command fail.
     """
 
     path: str
@@ -91,6 +92,7 @@ class Checked:
     recorded: bool = False
     rewrite: Rewrite | None = None
     known: int = 0
+    brought: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
 
     def fails(self, finding: Finding) -> bool:

@@ -63,8 +63,8 @@ def _finding(finding: Finding, fixes: list[Fix], trial: Tried | None, *, evidenc
         "url": finding.url,
         "notes": list(finding.notes),
         "help": finding.help,
-        "fix": _fix(fixes[0]) if fixes else None,
-        "alternatives": [_fix(fix) for fix in fixes[1:]],
+        "fix": _fix(fixes[0], span.file) if fixes else None,
+        "alternatives": [_fix(fix, span.file) for fix in fixes[1:]],
         "related": [
             {**_place(label.span), **_range(label.span), "message": label.message, "role": label.role}
             for label in finding.labels
@@ -106,12 +106,22 @@ def _problem(path: str, problem: Problem, *, evidence: bool) -> dict[str, Any]:
     return row
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix(fix: Fix, file: str) -> dict[str, Any]:
+    """Return a fix; edits in other files than that of the finding name theirs."""
+    home = split_cell(file)[0]
     return {
         "applicability": fix.applicability,
         "message": fix.title,
         "changes": fix.changes,
-        "edits": [{"content": edit.content, **_cell(edit.span), **_range(edit.span)} for edit in fix.edits],
+        "edits": [
+            {
+                "content": edit.content,
+                **({"filename": name} if (name := split_cell(edit.span.file)[0]) != home else {}),
+                **_cell(edit.span),
+                **_range(edit.span),
+            }
+            for edit in fix.edits
+        ],
     }
 
 

@@ -11,6 +11,7 @@ from tapecheck.fixes.edit import Change, TextIndex, apply
 from tapecheck.report.checked import SEVERITIES, Checked, Problem, Tried
 from tapecheck.report.excerpt import Mark, Paint, Sources, draw, printable
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.source.notebook import split_cell
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -265,7 +266,13 @@ def _fixable(files: Sequence[Checked]) -> str:
     """Return a line that says how many findings `--fix` would fix, where there are any."""
     if any(file.recorded for file in files):
         return ""
-    best = [fixes[0].applicability for file in files for fixes in file.fixes if fixes]
+    best = [
+        fixes[0].applicability
+        for file in files
+        for finding, fixes in zip(file.findings, file.fixes, strict=False)
+        if fixes and not any(finding is one for one in file.brought)
+        if all(split_cell(edit.span.file)[0] == split_cell(finding.span.file)[0] for edit in fixes[0].edits)
+    ]
     safe, unsafe = best.count("safe"), best.count("unsafe")
     if safe and unsafe:
         return f"{safe} fixable with `--fix`, {unsafe} more with `--fix --unsafe-fixes`.\n"

@@ -31,6 +31,7 @@ from tapecheck.fixes.strategies.evaluated import switch_recording_off
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.gradients import call_zero_grad, clear_in_time
 from tapecheck.fixes.strategies.kept import (
+    change_without_grad,
     detach_argument,
     detach_previous,
     evaluate_without_grad,
@@ -78,7 +79,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     ),
     LeafInplace.code: (under_no_grad, leaf_out_of_place),
     GraphKeptAcrossIterations.code: (
-        evaluate_without_grad, store_without_graph, detach_argument, store_all_detached, detach_previous,
+        evaluate_without_grad, store_without_graph, detach_argument, store_all_detached, change_without_grad,
+        detach_previous,
     ),
     GrowingChain.code: (detach_carried, detach_shared),
     CreateGraphCycle.code: (drop_create, clear_gradients, take_gradient),

@@ -172,11 +172,13 @@ def _written(code: Code, carrier: Carrier) -> str:
 
 def _shapes(context: Context, group: list[Carrier]) -> list[str]:
     """Return the possible shapes of the carried values, likeliest first."""
-    return list(dict.fromkeys(shape for carrier in group for shape in shape_of(context.code, carrier)))
+    return list(dict.fromkeys(shape for carrier in group for shape in shape_of(context, carrier)))
 
 
-def shape_of(code: Code, carrier: Carrier) -> list[str]:
-    """tensor, tuple, list, dict, or `.name` for an object that keeps the tensor in an attribute."""
+def shape_of(context: Context, carrier: Carrier) -> list[str]:
+    """tensor, tuple, list, dict, or what is done to an object that keeps tensors in attributes: `.h.c` sets them,
+    `_replace.h.c` and `replace.h.c` make a named tuple or a frozen dataclass anew."""
+    code = context.code
     if carrier.tensor:
         return ["tensor"]
     for store in _stores_of(code, carrier):
@@ -194,13 +196,16 @@ def shape_of(code: Code, carrier: Carrier) -> list[str]:
     shapes = ["tensor", "tuple"]
     if "lstm" in carrier.consumer.op.lower():
         shapes.reverse()
-    return [*shapes, *_attributes(code, carrier)]
+    attributes = _attributes(context, carrier)
+    together = [f"{way}{''.join(attributes)}" for way in ("", "_replace", "replace")] if attributes else []
+    return list(dict.fromkeys([*shapes, *together[:1], *attributes, *together[1:]]))
 
 
-def _attributes(code: Code, carrier: Carrier) -> list[str]:
-    """Return the attributes by which the functions that were handed an object read the tensor in it."""
+def _attributes(context: Context, carrier: Carrier) -> list[str]:
+    """Return the attributes by which the functions that were handed an object read the tensors in it."""
     found: list[str] = []
     for frame in frames(carrier.consumer.at):
+        code = context.codes.get(frame.file, context.code)
         expression = code.expression_at(frame)
         if expression is None or expression is carrier.read or code.inside(carrier.read, expression):
             continue
@@ -240,11 +245,21 @@ def _stores_in_class(scope: ast.AST, carrier: Carrier) -> list[ast.stmt]:
     ]
 
 
-def detaching(text: str, shape: str) -> str:
-    """Return the statement that detaches a value of that shape."""
-    if shape.startswith("."):
-        return f"{text}{shape} = {text}{shape}.detach()"
-    return f"{text} = {detached(text, shape)}"
+def detaching(text: str, shape: str) -> list[str]:
+    """Return the statements that detach a value of that shape."""
+    way, *names = shape.split(".")
+    if not names:
+        return [f"{text} = {detached(text, shape)}"]
+    if not way:
+        return [f"{text}.{name} = {text}.{name}.detach()" for name in names]
+    values = ", ".join(f"{name}={text}.{name}.detach()" for name in names)
+    made = f"{text}._replace({values})" if way == "_replace" else f"dataclasses.replace({text}, {values})"
+    return [f"{text} = {made}"]
+
+
+def _needed(code: Code, shape: str) -> list[Change]:
+    """Return the import that detaching a value of that shape needs."""
+    return code.module("dataclasses")[1] if shape.startswith("replace.") else []
 
 
 def detached(text: str, shape: str) -> str:
@@ -301,8 +316,8 @@ def _after_backward(context: Context, collision: Collision, carrier: Carrier, sh
         # Assigned anew behind this place, outside a branch: detaching here would be overwritten.
         if store is not loop and store.lineno > (last.end_lineno or 0) and store in loop.body:
             return None
-    change = code.insert_after(last, [detaching(_written(context.code, carrier), shape)])
-    return None if change is None else _Place([change], "after the backward")
+    change = code.insert_after(last, detaching(_written(context.code, carrier), shape))
+    return None if change is None else _Place([change, *_needed(code, shape)], "after the backward")
 
 
 def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -416,7 +431,7 @@ def _before_read(context: Context, collision: Collision, carrier: Carrier, shape
     change = code.insert_before(statement, lines)
     if change is None:
         return None
-    return _Place([change], "before it is read", narrow=carrier.every_step)
+    return _Place([change, *_needed(code, shape)], "before it is read", narrow=carrier.every_step)
 
 
 def _after_store(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
@@ -426,12 +441,12 @@ def _after_store(context: Context, collision: Collision, carrier: Carrier, shape
     if isinstance(carrier.read, ast.Attribute):
         scope = code.owner(carrier.read) or code.tree
     for store in code.stores(carrier.function, carrier.text):
-        change = code.insert_after(store, [detaching(_written(context.code, carrier), shape)])
+        change = code.insert_after(store, detaching(_written(context.code, carrier), shape))
         if change is None or not isinstance(store, ast.Assign):
             continue
         # Whatever reads it elsewhere may do so before this iteration's backward.
         elsewhere = [load for load in code.loads(scope, carrier.text) if not code.inside(load, store)]
-        return _Place([change], "once it is stored", narrow=bool(elsewhere))
+        return _Place([change, *_needed(code, shape)], "once it is stored", narrow=bool(elsewhere))
     return None
 
 
@@ -442,11 +457,11 @@ def _at_loop_start(context: Context, collision: Collision, carrier: Carrier, sha
     if loop is None:
         return None
     change = code.insert_first(loop.body, _detaching_lines(code, carrier, shape))
-    return None if change is None else _Place([change], "at the start of each iteration")
+    return None if change is None else _Place([change, *_needed(code, shape)], "at the start of each iteration")
 
 
 def _detaching_lines(code: Code, carrier: Carrier, shape: str) -> Iterable[str]:
-    line = detaching(_written(code, carrier), shape)
+    lines = detaching(_written(code, carrier), shape)
     if _starts_as_none(code, carrier):
-        return [f"if {_written(code, carrier)} is not None:", f"    {line}"]
-    return [line]
+        return [f"if {_written(code, carrier)} is not None:", *(f"    {line}" for line in lines)]
+    return lines

@@ -10,7 +10,8 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import reads
-from tapecheck.tape import Backward, Bind, Hold, Node
+from tapecheck.rules.words import join
+from tapecheck.tape import Backward, Bind, Hold, Ledger, Node
 
 _STORING = frozenset({"append", "appendleft", "add", "push", "insert", "extend", "put", "update", "setdefault"})
 _FORMATTING = frozenset({"print", "format", "float", "int", "round", "str", "info", "debug", "set_postfix", "write"})
@@ -23,7 +24,7 @@ _SAME = "What is learned stays as it is; the stored value no longer keeps a grap
 def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
     """Put `with torch.no_grad():` around a loop that only evaluates."""
     code = context.code
-    statement = code.statement_at(context.finding.span)
+    statement = code.statement_at(context.place)
     if statement is None:
         return
     loops = code.loops(statement)
@@ -53,7 +54,7 @@ def evaluate_without_grad(context: Context) -> Iterator[Candidate]:
 def store_without_graph(context: Context) -> Iterator[Candidate]:
     """Rewrite `total += loss` to `total += loss.item()`, `losses.append(loss)` to `losses.append(loss.detach())`."""
     code = context.code
-    statement = code.statement_at(context.finding.span)
+    statement = code.statement_at(context.place)
     if statement is None:
         return
     stored = _stored(code, statement, context)
@@ -86,10 +87,10 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
 def store_all_detached(context: Context) -> Iterator[Candidate]:
     """Detach everything that the line of the finding stores: `a, b = a + x, b + y`, or `a += x; b += y`."""
     code = context.code
-    statement = code.statement_at(context.finding.span)
+    statement = code.statement_at(context.place)
     if statement is None:
         return
-    line = context.finding.span.line
+    line = context.place.line
     members = [
         member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
     ]
@@ -103,10 +104,34 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
         yield Candidate("Store the values detached", _SAME, list(dict.fromkeys(changes)), True, "all", fallback=True)
 
 
+def change_without_grad(context: Context) -> Iterator[Candidate]:
+    """Make a change in place, `s.mul_(0.9).add_(0.1 * p)`, where nothing is recorded."""
+    code = context.code
+    statement = code.statement_at(context.place)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.func.attr.endswith("_"):
+        call = call.func.value
+    if statement is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return
+    torch, needed = code.torch()
+    wrapped = code.wrap(statement, statement, f"with {torch}.no_grad():")
+    if wrapped is not None:
+        title = f"Change `{_short_text(code, call)}` under `{torch}.no_grad()`"
+        yield Candidate(title, _SAME, [*wrapped, *needed], safe=True, group="no_grad")
+
+
+def _short_text(code: Code, call: ast.Call) -> str:
+    """Return what a chain of changes in place is called on."""
+    base: ast.expr = call
+    while isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
+        base = base.func.value
+    return _line(code.segment(base))
+
+
 def detach_previous(context: Context) -> Iterator[Candidate]:
     """`self.x = self.x + y` to `self.x = self.x.detach() + y`: the new part keeps its graph for this iteration."""
     code = context.code
-    statement = code.statement_at(context.finding.span)
+    statement = code.statement_at(context.place)
     if not isinstance(statement, (ast.Assign, ast.AugAssign)):
         return
     for value, holder in _stored(code, statement, context):
@@ -136,25 +161,43 @@ def detach_previous(context: Context) -> Iterator[Candidate]:
 
 def detach_argument(context: Context) -> Iterator[Candidate]:
     """Yield where a helper stores what it was given: detach the argument at its call."""
-    code = context.code
-    seen: set[ast.expr] = set()
-    for tape, event in context.events_here(Hold):
-        assert isinstance(event, Hold)
-        names = _names_of(tape.events, event.nodes)
-        for frame in event.at.stack:
-            call = code.expression_at(frame)
-            if not isinstance(call, ast.Call):
+    code, stored = context.code, context.stored
+    given: dict[ast.Call, list[ast.expr]] = {}
+    for tape in context.tapes:
+        ledger = tape.ledger or Ledger()
+        if tape.ledger is None:
+            for event in tape.events:
+                ledger.feed(event)
+        bound: dict[str, set[int]] = {}
+        for event in tape.events:
+            if isinstance(event, Bind) and event.node is not None:
+                bound.setdefault(event.name, set()).add(event.node)
+            if not isinstance(event, Hold) or (event.at.file, event.at.line) != (stored.file, stored.line):
                 continue
-            for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-                for read in reads(argument):
-                    if dotted(read) in names and read not in seen:
-                        seen.add(read)
-                        change = append(code, read, ".detach()")
-                        if change is not None:
-                            yield Candidate(
-                                f"Hand over `{code.segment(read)}` detached (line {read.lineno})", _SAME, [change],
-                                safe=True,
-                            )  # fmt: skip
+            kept = ledger.ancestry(event.nodes).keys()
+            built = [ledger.nodes[number].at.span for number in kept & ledger.nodes.keys()]
+            for frame in event.at.stack:
+                call = code.expression_at(frame)
+                if not isinstance(call, ast.Call):
+                    continue
+                known = given.setdefault(call, [])
+                for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+                    parts = [read for read in reads(argument) if bound.get(dotted(read) or "", set()) & kept]
+                    if not parts and any(code.spans(argument, span) for span in built):
+                        parts = [argument]
+                    known += [part for part in parts if part not in known]
+    for call, parts in given.items():
+        changes = [change for part in parts if (change := append(code, part, ".detach()")) is not None]
+        each = [[change] for change in changes]
+        for several in [changes, *each] if len(changes) > 1 else each:
+            names = [code.segment(part) for part, change in zip(parts, changes, strict=False) if change in several]
+            title = f"Hand over {join(f'`{_line(name)}`' for name in names)} detached (line {call.lineno})"
+            yield Candidate(title, _SAME, several, safe=True, group="hand over")
+
+
+def _line(text: str) -> str:
+    """Return an expression's text on one line."""
+    return " ".join(text.split())
 
 
 def _differentiated(code: Code, statement: ast.stmt, holder: str) -> bool:
@@ -189,7 +232,7 @@ def _stored(
             return (everything and pairs) or [(part, name) for part, name in pairs if name in held] or pairs
         return [(value, dotted(target))]
     found: list[tuple[ast.expr, str | None]] = []
-    low = context.finding.span
+    low = context.place
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _STORING:
             if node.args and low.line <= (node.end_lineno or 0) and node.lineno <= low.end_line:

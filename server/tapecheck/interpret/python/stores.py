@@ -175,7 +175,8 @@ def _set_by_class(machine: Engine, owner: Instance, cls: Class, name: str, value
         machine.call(machine.find_method(owner, "__setattr__"), [name, value], {}, node)
         return True
     if cls.kind == "dataclass" and records.frozen(cls):
-        raise Signal("FrozenInstanceError")
+        machine.wrong("FrozenInstanceError", node)
+        return True
     return False
 
 

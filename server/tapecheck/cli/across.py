@@ -1,0 +1,115 @@
+"""What one file's code does in another one: findings go to the file that they are in, where that is checked too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tapecheck.cli.shared import real_path
+from tapecheck.report import Checked
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.source.configuration import configuration_for
+from tapecheck.source.suppress import names_rule
+from tapecheck.tape import Span
+
+if TYPE_CHECKING:
+    from tapecheck.fixes import Fix
+
+Mend = Callable[[str, Finding], "list[Fix]"]
+"""Works out the fixes of a finding that the check of a file has in another one."""
+
+
+def to_their_files(files: Sequence[Checked], mend: Mend | None = None) -> None:
+    """Move what checked files find in others to those, where they were checked and do not say it by themselves.
+
+    What is in files that were not asked for stays with the file that found it. Without `mend` there are no fixes.
+    """
+    homes = {real_path(file.path): file for file in files if not file.texts}
+    known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
+    for file in files:
+        left: list[Finding] = []
+        for finding in file.elsewhere:
+            place = real_path(finding.span.file)
+            home = homes.get(place)
+            if home is None or home.rewrite is not None:
+                left.append(finding)
+                continue
+            if (finding.code, place, finding.span.line) in known:
+                continue
+            known.add((finding.code, place, finding.span.line))
+            wanted = list(_wanted([finding]))
+            if wanted:
+                _add(home, finding, mend(file.path, finding) if mend is not None else [], place)
+            else:
+                _drop_unused(home, finding)
+        file.elsewhere = left
+
+
+def in_imported_files(files: Sequence[Checked]) -> list[Finding]:
+    """Return what checked files do in files that they import, without what those say by themselves or switch off."""
+    known = {(item.code, real_path(item.span.file), item.span.line) for file in files for item in file.findings}
+    found: list[Finding] = []
+    for finding in (finding for file in files for finding in file.elsewhere):
+        place = (finding.code, real_path(finding.span.file), finding.span.line)
+        if place not in known:
+            known.add(place)
+            found += _wanted([finding])
+    return found
+
+
+def mended(path: str, finding: Finding) -> list[Fix]:
+    """Return the fixes of a finding in another file, by a check of the file that has found it; none where it fails."""
+    from tapecheck.check import check
+    from tapecheck.fixes import fixes_for
+    from tapecheck.source import read_source
+
+    try:
+        report = check(read_source(path))
+        same = next((one for one in report.elsewhere if one.key == finding.key), None)
+        return fixes_for(report, same) if same is not None else []
+    except Exception:  # the boundary: a finding without a fix is better than none
+        return []
+
+
+def _wanted(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield the findings that neither the configuration nor the comments of their files switch off."""
+    from tapecheck.check import split_suppressed
+    from tapecheck.source import SourceError, read_source, suppressions
+
+    for finding in findings:
+        file = finding.span.file
+        if names_rule(configuration_for(file).ignored(file), finding.code, finding.name):
+            continue
+        try:
+            yield from split_suppressed([finding], suppressions(read_source(file)))[0]
+        except SourceError:
+            continue
+
+
+def _drop_unused(home: Checked, hidden: Finding) -> None:
+    """Take out the report that a comment switches nothing off, where it switches off what another file does here."""
+    from tapecheck.check import UNUSED
+
+    pairs = [(one, home.fixes_of(index)) for index, one in enumerate(home.findings)]
+    pairs = [(one, fixes) for one, fixes in pairs if one.code != UNUSED or one.span.line != hidden.span.line]
+    home.findings = [one for one, _ in pairs]
+    home.fixes = [fixes for _, fixes in pairs] if home.fixes else []
+
+
+def _add(home: Checked, finding: Finding, fixes: list[Fix], place: str) -> None:
+    """Put a finding among those of its file, under the name that the file was asked for by."""
+
+    def named(span: Span) -> Span:
+        return replace(span, file=home.path) if real_path(span.file) == place else span
+
+    finding.span = named(finding.span)
+    finding.labels = tuple(Label(named(label.span), label.message, label.role) for label in finding.labels)
+    fixes = [replace(fix, edits=tuple(replace(edit, span=named(edit.span)) for edit in fix.edits)) for fix in fixes]
+    with_fixes = bool(home.fixes or fixes)
+    pairs = [(one, home.fixes_of(index)) for index, one in enumerate(home.findings)]
+    pairs.append((finding, fixes))
+    pairs.sort(key=lambda pair: (pair[0].span.line, pair[0].span.column, pair[0].code))
+    home.brought.append(finding)
+    home.findings = [one for one, _ in pairs]
+    home.fixes = [several for _, several in pairs] if with_fixes else []
