@@ -16,6 +16,7 @@ import type { RunConfigurations } from './runConfiguration';
 import type { Server } from './server';
 import {
   describeRun,
+  type Next,
   type RunMessage,
   type RunResult,
   readRunResult,
@@ -48,6 +49,13 @@ export class Confirmer {
       return;
     }
     if (await this.configurations.ask(document.uri)) await this.confirm(document.uri);
+  }
+
+  /** Asks for the arguments of a file's runs, and runs it with them. */
+  async setArguments(target?: unknown): Promise<void> {
+    const document = await openTarget(target);
+    if (document === undefined || document.uri.scheme !== 'file') return;
+    if (await this.configurations.askArguments(document.uri)) await this.confirm(document.uri);
   }
 
   /**
@@ -83,7 +91,7 @@ export class Confirmer {
       const ran = await this.request(uri, `trying a fix of ${file}`, 'tapecheck.tryFix', { finding });
       const result = ran === undefined ? undefined : readTrialResult(ran.answer);
       if (ran === undefined || (ran.cancelled && !result?.ok)) return undefined;
-      void this.tellTrial(file, result);
+      void this.tellTrial(uri, finding, result);
       return result;
     });
   }
@@ -199,7 +207,13 @@ export class Confirmer {
     }
   }
 
-  private async tellTrial(file: string, result: TrialResult | undefined): Promise<void> {
+  private async tellTrial(
+    uri: vscode.Uri,
+    finding: readonly unknown[],
+    result: TrialResult | undefined,
+  ): Promise<void> {
+    const file = path.basename(uri.fsPath);
+    const apply = 'Apply';
     const table = 'Show Comparison';
     const output = 'Show Output';
     const text = `Tapecheck: ${file}: ${result?.summary ?? 'the fix could not be tried.'}`;
@@ -209,30 +223,67 @@ export class Confirmer {
         ? vscode.window.showWarningMessage
         : vscode.window.showErrorMessage;
     const { markdown } = result ?? {};
-    const chosen = await show(text, ...(markdown === undefined ? [output] : [table, output]));
+    const help = helpOf(result?.next);
+    const buttons = markdown === undefined ? [...help, output] : [apply, table, output];
+    const chosen = await show(text, ...buttons);
+    if (chosen === apply) await this.applyFix(uri, finding);
     if (chosen === output) this.log.show(true);
-    if (chosen === table && markdown !== undefined) await this.pages.show(`Fix of ${file}`, markdown);
+    if (chosen === table && markdown !== undefined) {
+      await this.pages.showWith(`Fix of ${file}`, markdown, 'Apply This Fix', () =>
+        this.applyFix(uri, finding),
+      );
+    }
+    await this.help(chosen, uri);
+  }
+
+  /** Makes the edits of a fix that was tried; true where they could be made. */
+  private async applyFix(uri: vscode.Uri, finding: readonly unknown[]): Promise<boolean> {
+    await this.server.settled();
+    const answer: { ok?: unknown; summary?: unknown } | undefined = await this.server.running?.sendRequest(
+      ExecuteCommandRequest.type,
+      { command: 'tapecheck.applyFix', arguments: [{ uri: uri.toString(), finding }] },
+    );
+    if (answer?.ok === true) return true;
+    const why = typeof answer?.summary === 'string' ? answer.summary : 'the server is not running';
+    void vscode.window.showWarningMessage(`Tapecheck: the fix was not applied: ${why}.`);
+    return false;
   }
 
   private async tell(message: RunMessage, ran?: vscode.Uri, result?: RunResult): Promise<void> {
     const output = 'Show Output';
     const report = 'Show Report';
-    const program = 'Choose Program…';
     const show =
       message.level === 'error'
         ? vscode.window.showErrorMessage
         : message.level === 'warning'
           ? vscode.window.showWarningMessage
           : vscode.window.showInformationMessage;
-    const failed = ran === undefined || message.level === 'error';
-    // A file that others import trains nothing by itself: one of those is to be run in its place.
-    const library = ran !== undefined && result?.backwards === 0 && !failed;
-    const buttons = failed ? [output] : library ? [program, report, output] : [report, output];
-    const chosen = await show(message.text, ...buttons);
+    const seen = ran !== undefined && result !== undefined && result.exit < 2;
+    const help = seen || ran === undefined ? [] : helpOf(result?.next);
+    const chosen = await show(message.text, ...help, ...(seen ? [report] : []), output);
     if (chosen === output) this.log.show(true);
-    if (chosen === program) await this.configure(ran);
-    if (chosen === report && ran !== undefined) await this.reports.show(ran);
+    if (ran === undefined) return;
+    if (chosen === report) await this.reports.show(ran);
+    await this.help(chosen, ran);
   }
+
+  /** Does what a button of `helpOf` says. */
+  private async help(chosen: string | undefined, uri: vscode.Uri): Promise<void> {
+    if (chosen === HELP.interpreter) await vscode.commands.executeCommand('tapecheck.selectInterpreter');
+    if (chosen === HELP.arguments) await this.setArguments(uri);
+    if (chosen === HELP.program || chosen === HELP.configure) await this.configure(uri);
+  }
+}
+
+const HELP: Record<Next, string> = {
+  arguments: 'Set Arguments…',
+  configure: 'Configure Run…',
+  program: 'Choose Program…',
+  interpreter: 'Select Interpreter',
+};
+
+function helpOf(next: Next | undefined): string[] {
+  return next === undefined ? [] : [HELP[next]];
 }
 
 type Program = vscode.TextDocument | vscode.NotebookDocument;

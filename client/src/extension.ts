@@ -5,11 +5,12 @@ import { Confirmer } from './confirm';
 import { showDebugInformation } from './debugInformation';
 import { disableRule } from './disable';
 import { Explainer } from './explain';
+import { showMenu } from './menu';
 import { Pages } from './pages';
 import { watchInterpreter } from './pythonExtension';
 import { Reports } from './report';
 import { RunConfigurations } from './runConfiguration';
-import { Server } from './server';
+import { openSettings, Server } from './server';
 import { Status } from './status';
 
 let server: Server | undefined;
@@ -32,6 +33,11 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     reports,
     vscode.commands.registerCommand('tapecheck.restart', () => current.restart()),
     vscode.commands.registerCommand('tapecheck.showOutput', () => log.show()),
+    vscode.commands.registerCommand('tapecheck.menu', () => showMenu(current, status)),
+    vscode.commands.registerCommand('tapecheck.openSettings', () => openSettings('tapecheck')),
+    vscode.commands.registerCommand('tapecheck.setArguments', (target?: unknown) =>
+      confirmer.setArguments(target),
+    ),
     vscode.commands.registerCommand('tapecheck.confirmFile', (target?: unknown) => confirmer.confirm(target)),
     vscode.commands.registerCommand('tapecheck.confirmFix', (target?: unknown) => confirmer.tryFix(target)),
     vscode.commands.registerCommand('tapecheck.configureRun', (target?: unknown) =>

@@ -2,7 +2,16 @@
 
 import * as path from 'node:path';
 
-export type Origin = 'setting' | 'python-extension' | 'workspace' | 'path';
+export type Origin =
+  | 'setting'
+  | 'python-extension'
+  | 'workspace'
+  | 'path'
+  | 'conda'
+  | 'pyenv'
+  | 'poetry'
+  | 'uv'
+  | 'virtualenv';
 
 export interface Candidate {
   /** The command, one element an argument. */

@@ -15,6 +15,8 @@ export interface LaunchPlan {
   server: ProbeSuccess | undefined;
   /** The interpreter that runs the user's scripts: the first that can be started, even where it is too old for the server. */
   runInterpreter: string[];
+  /** What that interpreter said: its Python, and the torch of recorded runs; unknown where nothing was asked. */
+  runs: { version: string | undefined; torch: string | undefined } | undefined;
   attempts: Attempt[];
 }
 
@@ -55,6 +57,7 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
       source: 'path',
       server: undefined,
       runInterpreter: firstCommand,
+      runs: undefined,
       attempts: [],
     };
   }
@@ -82,6 +85,7 @@ export async function planLaunch(input: LaunchInput): Promise<LaunchPlan | Launc
           source,
           server: probe,
           runInterpreter: runner.candidate.command,
+          runs: { version: runner.probe.version, torch: runner.probe.torch },
           attempts,
         };
       }

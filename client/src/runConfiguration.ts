@@ -44,6 +44,16 @@ export class RunConfigurations {
     }
   }
 
+  /** Asks for the arguments alone; answers whether they were given. */
+  async askArguments(uri: vscode.Uri): Promise<boolean> {
+    const before = this.of(uri);
+    const prompt = `Arguments of ${path.basename(uri.fsPath)}, as on a command line`;
+    const line = await askWords(prompt, before.arguments ?? []);
+    if (line === undefined) return false;
+    await this.keep(uri, set(before, 'arguments', line.length > 0 ? line : undefined));
+    return true;
+  }
+
   private async keep(uri: vscode.Uri, configuration: RunConfiguration): Promise<void> {
     const { [uri.toString()]: _before, ...others } = this.all();
     const empty = Object.keys(configuration).length === 0;

@@ -9,6 +9,11 @@ const ORIGINS: Record<Origin, string> = {
   'python-extension': 'from the Python extension',
   workspace: 'in the workspace',
   path: 'on PATH',
+  conda: 'conda',
+  pyenv: 'pyenv',
+  poetry: 'poetry',
+  uv: 'uv',
+  virtualenv: 'virtualenv',
 };
 
 interface Entry extends vscode.QuickPickItem {

@@ -14,6 +14,7 @@ import {
   RevealOutputChannelOn,
   State,
 } from 'vscode-languageclient/node';
+import { environments } from './environments';
 import { candidates, resolveCommand } from './interpreter';
 import { type Attempt, describeFailure, type LaunchPlan, planLaunch } from './launch';
 import { probe } from './probe';
@@ -270,6 +271,10 @@ export class Server implements vscode.Disposable {
           explain: 'tapecheck.explain',
           disable: 'tapecheck.disableRule',
           report: 'tapecheck.showReport',
+          arguments: 'tapecheck.setArguments',
+          configure: 'tapecheck.configureRun',
+          program: 'tapecheck.configureRun',
+          interpreter: 'tapecheck.selectInterpreter',
         },
       },
       // The server keeps back what is not to be analysed before it is saved.
@@ -358,7 +363,13 @@ export class Server implements vscode.Disposable {
       active: await activeInterpreter(vscode.workspace.workspaceFolders?.[0]?.uri, this.log),
       trusted: vscode.workspace.isTrusted,
     });
-    await pickInterpreter(found, interpreter);
+    const known = new Set(found.map(({ command }) => command[0]));
+    const others = environments({
+      ...{ platform: process.platform, env: process.env, home: os.homedir(), isFile },
+      list: (folder) => attempt(() => fs.readdirSync(folder), []),
+      read: (file) => attempt(() => fs.readFileSync(file, 'utf8'), ''),
+    }).filter(({ command }) => !known.has(command[0]));
+    await pickInterpreter([...found, ...others], interpreter);
   }
 
   /** Says that no server runs, with what can be done about it. */
@@ -396,7 +407,7 @@ class QuietClient extends LanguageClient {
   }
 }
 
-function openSettings(query: string): Thenable<unknown> {
+export function openSettings(query: string): Thenable<unknown> {
   // In a remote window the user's own settings do not show those of the machine.
   const place = vscode.workspace.workspaceFolders === undefined ? 'Settings' : 'WorkspaceSettings';
   return vscode.commands.executeCommand(`workbench.action.open${place}`, { query });
@@ -410,15 +421,26 @@ function bundledFolder(extensionPath: string): string | undefined {
 }
 
 function isFile(file: string): boolean {
+  return attempt(() => fs.statSync(file).isFile(), false);
+}
+
+function attempt<T>(work: () => T, otherwise: T): T {
   try {
-    return fs.statSync(file).isFile();
+    return work();
   } catch {
-    return false;
+    return otherwise;
   }
+}
+
+/** The interpreter of recorded runs: its path, its Python, and its torch. */
+export function describeInterpreter(plan: LaunchPlan): string {
+  const { version, torch } = plan.runs ?? {};
+  const parts = version === undefined ? [] : [`Python ${version}`, torch ? `torch ${torch}` : 'no torch'];
+  return [plan.runInterpreter.join(' '), parts.join(', ')].filter(Boolean).join(' · ');
 }
 
 function describePlan(plan: LaunchPlan): string {
   if (plan.server === undefined) return `${plan.command} (tapecheck.path)`;
   const from = plan.source === 'bundled' ? 'bundled' : 'from the environment';
-  return `${plan.server.tapecheck} ${from}, Python ${plan.server.version}`;
+  return `${plan.server.tapecheck} ${from} · ${describeInterpreter(plan)}`;
 }

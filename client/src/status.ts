@@ -1,4 +1,4 @@
-/** The server's state, in the language status menu of Python files. */
+/** The server's state, in the language status menu of Python files, with a menu of what can be done about it. */
 
 import * as vscode from 'vscode';
 
@@ -35,10 +35,7 @@ export class Status implements vscode.Disposable {
       state.kind === 'failed'
         ? vscode.LanguageStatusSeverity.Error
         : vscode.LanguageStatusSeverity.Information;
-    item.command =
-      state.kind === 'failed'
-        ? { command: 'tapecheck.restart', title: 'Restart' }
-        : { command: 'tapecheck.showOutput', title: 'Show output' };
+    item.command = { command: 'tapecheck.menu', title: 'Menu' };
     switch (state.kind) {
       case 'starting':
         item.text = 'Tapecheck';

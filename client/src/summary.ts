@@ -1,7 +1,12 @@
 /** What is shown when a recorded run has ended. */
 
+/** What helps where nothing was looked at. */
+export type Next = 'arguments' | 'configure' | 'program' | 'interpreter';
+
+const NEXT: readonly string[] = ['arguments', 'configure', 'program', 'interpreter'] satisfies Next[];
+
 export interface RunResult {
-  /** Exit status of the recorder: 0 nothing found, 1 findings, 2 it could not run. */
+  /** Exit status of the recorder: 0 no problem seen, 1 findings, 2 it could not run, 3 nothing was looked at. */
   exit: number;
   confirmed: number;
   refuted: number;
@@ -10,6 +15,7 @@ export interface RunResult {
   found: number;
   /** How often a backward ran; undefined where the server does not say. */
   backwards: number | undefined;
+  next: Next | undefined;
   summary: string;
 }
 
@@ -21,18 +27,20 @@ export interface TrialResult {
   summary: string;
   /** Both runs beside each other. */
   markdown: string | undefined;
+  next: Next | undefined;
 }
 
 /** The server's answer, or undefined where it is none. */
 export function readTrialResult(raw: unknown): TrialResult | undefined {
   if (typeof raw !== 'object' || raw === null) return undefined;
-  const { ok, helped, summary, markdown } = raw as Record<string, unknown>;
+  const { ok, helped, summary, markdown, next } = raw as Record<string, unknown>;
   if (typeof ok !== 'boolean' || typeof summary !== 'string') return undefined;
   return {
     ok,
     helped: helped === true,
     summary,
     markdown: typeof markdown === 'string' ? markdown : undefined,
+    next: readNext(next),
   };
 }
 
@@ -49,8 +57,13 @@ export function readRunResult(raw: unknown): RunResult | undefined {
     notReached: count('notReached'),
     found: count('found'),
     backwards: typeof value.backwards === 'number' ? value.backwards : undefined,
+    next: readNext(value.next),
     summary: typeof value.summary === 'string' ? value.summary : '',
   };
+}
+
+function readNext(raw: unknown): Next | undefined {
+  return typeof raw === 'string' && NEXT.includes(raw) ? (raw as Next) : undefined;
 }
 
 export interface RunMessage {
@@ -66,9 +79,10 @@ export function describeRun(file: string, result: RunResult | undefined): RunMes
   const total = result.confirmed + result.refuted + result.notReached + result.found;
   const said = result.summary.trim() || counts(result);
   const text = said.includes(file) ? said : `${file}: ${said}`;
-  const failed = result.exit !== 0 && result.exit !== 1 && total === 0;
+  const failed = result.exit !== 0 && result.exit !== 1 && result.exit !== 3 && total === 0;
   if (failed) return { level: 'error', text: `Tapecheck: ${text}` };
-  return { level: result.confirmed + result.found > 0 ? 'warning' : 'info', text: `Tapecheck: ${text}` };
+  const notable = result.confirmed + result.found > 0 || result.exit === 3;
+  return { level: notable ? 'warning' : 'info', text: `Tapecheck: ${text}` };
 }
 
 function counts(result: RunResult): string {

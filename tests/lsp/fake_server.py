@@ -15,6 +15,7 @@ from typing import Any
 
 from tapecheck.fixes import Edit, Fix
 from tapecheck.lsp import server
+from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import FixTrial, Recording, RunOrder, RunRefused
 from tapecheck.lsp.session import Session
 from tapecheck.record.trial import Side, Trial
@@ -133,7 +134,7 @@ def record(
         time.sleep(0.01)
     on_output("rds")
     if stop():
-        return Recording(order.text, [], "cancelled")
+        return Recording(order.text, unseen=Outcome("cancelled before the first iteration"))
     findings = [
         dataclasses.replace(
             finding,

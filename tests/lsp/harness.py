@@ -73,6 +73,7 @@ class Editor:
         self.folder = folder
         self.name = ""
         self.versions: dict[str, int] = {}
+        self.asked_to_run = False
         self._silent = 0
 
     @property
@@ -169,6 +170,7 @@ class Editor:
         self.change(uri, *changes)
 
     async def run(self, uri: str, **more: Any) -> Any:
+        self.asked_to_run = True
         params = t.ExecuteCommandParams("tapecheck.run", [{"uri": uri, **more}])
         return await asyncio.wait_for(self.client.workspace_execute_command_async(params), WAIT)
 
@@ -201,8 +203,9 @@ async def editor(
         if configuration is not None:
             client.set_configuration(configuration, section="tapecheck")
         result = await asyncio.wait_for(client.initialize_session(params), WAIT)
-        yield Editor(client, result, folder)
-        assert client.messages == [], "nothing pops up in front of the user"
+        connected = Editor(client, result, folder)
+        yield connected
+        assert connected.asked_to_run or client.messages == [], "nothing pops up in front of the user"
         await asyncio.wait_for(client.shutdown_session(), WAIT)
         await asyncio.wait_for(client._server.wait(), WAIT)
         assert client._server.returncode == 0

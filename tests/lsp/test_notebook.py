@@ -196,7 +196,7 @@ async def test_a_real_program_over_cells(tmp_path: Path) -> None:
         titles = [[lens.command and lens.command.title for lens in await connected.lenses(uri)] for uri in cells.order]
         assert titles == [
             [],
-            ["frees 2 nodes built on line 4 of cell 1 · Confirm by running"],
+            [],
             ["fails · Confirm by running"],
         ]
         (lens,) = await connected.lenses(cells.order[2])
@@ -206,11 +206,10 @@ async def test_a_real_program_over_cells(tmp_path: Path) -> None:
         preferred = next(action for action in actions if action.is_preferred)
         assert list(await connected.edit_of(preferred)) == [cells.order[1]]
         asked = connected.client.lens_refreshes
-        cells.type(0, 3, 20, " * 2")
+        cells.type(1, 0, 0, "# ")
         while connected.client.lens_refreshes == asked:
             await asyncio.sleep(0.01)
-        (lens,) = await connected.lenses(cells.order[1])
-        assert lens.command and lens.command.title.startswith("frees 3 nodes"), "the lens of a cell that was not edited"
+        assert await connected.lenses(cells.order[2]) == [], "the lens of a cell that was not edited"
 
 
 async def test_a_saved_notebook_is_run_and_its_findings_are_confirmed_in_their_cells(tmp_path: Path) -> None:

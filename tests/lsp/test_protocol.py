@@ -263,13 +263,14 @@ async def test_a_crash_of_the_analysis_is_logged_once_and_survived(pushing: Edit
 
 
 async def test_a_notification_that_is_none_is_logged_and_never_pops_up(pushing: Editor) -> None:
+    before = len(pushing.client.messages)
     nonsense = b'{"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": 3}}'
     pushing.client.protocol.writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(nonsense), nonsense))
     await pushing.client.wait_for_notification(t.WINDOW_LOG_MESSAGE)
     assert pushing.client.log_messages[-1].message.startswith("ignored a message: textDocument/didOpen: ")
     uri = pushing.open("train.py", TWICE)
     assert len(await pushing.diagnostics(uri)) == 1
-    assert not pushing.client.messages
+    assert len(pushing.client.messages) == before
 
 
 async def test_the_next_edit_cancels_an_analysis(pushing: Editor) -> None:
@@ -411,7 +412,10 @@ async def test_a_run_confirms_and_refutes_what_is_shown(any_editor: Editor) -> N
         "found": 0,
         "backwards": 0,
         "summary": "confirm.py: 1 confirmed, 1 refuted",
+        "next": "",
     }
+    told = [one.message for one in any_editor.client.messages][-1:]
+    assert told == ([] if any_editor.name.startswith("vscode") else [f"Tapecheck: {answer['summary']}."])
     twice, needless = await shown_after_a_run(any_editor, uri)
     assert re.match(r"this graph was freed — confirmed: raised in iteration 2, \d\d:\d\d\n", twice.message)
     assert twice.severity == t.DiagnosticSeverity.Error
@@ -463,7 +467,7 @@ async def test_a_run_is_stopped_by_its_progress(tmp_path: Path, given: str | Non
         assert len(await connected.diagnostics(uri)) == 1
         connected.client.window_work_done_progress_cancel(t.WorkDoneProgressCancelParams(token=token))
         answer = await asyncio.wait_for(running, WAIT)
-        assert (answer["exit"], answer["summary"]) == (0, "forever.py: nothing found (cancelled)")
+        assert (answer["exit"], answer["summary"]) == (3, "forever.py: cancelled before the first iteration")
         assert connected.client.progress_reports[token][-1].kind == "end"
 
 
@@ -487,6 +491,7 @@ async def test_progress_and_log_say_what_runs_the_program(tmp_path: Path) -> Non
 
 
 async def tried(connected: Editor, uri: str, finding: list[object], **more: object) -> dict[str, object]:
+    connected.asked_to_run = True
     params = t.ExecuteCommandParams("tapecheck.tryFix", [{"uri": uri, "finding": finding, **more}])
     answer: dict[str, object] = await connected.client.workspace_execute_command_async(params)
     return answer
@@ -518,6 +523,37 @@ async def test_a_fix_is_tried_and_the_finding_says_what_came_of_it(any_editor: E
     assert re.search(r"\nfix tried at \d\d:\d\d \(before the last edits\): ", shown.message)
 
 
+async def test_a_fix_that_was_tried_is_applied_where_its_finding_stands_by_now(any_editor: Editor) -> None:
+    uri = saved(any_editor, "apply_fix.py", "loss.backward(retain_graph=True)\n")
+    await any_editor.diagnostics(uri)
+    applied: list[t.WorkspaceEdit] = []
+
+    @any_editor.client.feature(t.WORKSPACE_APPLY_EDIT)
+    def _(params: t.ApplyWorkspaceEditParams) -> t.ApplyWorkspaceEditResult:
+        applied.append(params.edit)
+        return t.ApplyWorkspaceEditResult(applied=True)
+
+    async def apply() -> tuple[bool, str]:
+        asked = t.ExecuteCommandParams("tapecheck.applyFix", [{"uri": uri, "finding": ["TAPE301", 1, 1]}])
+        answer = await any_editor.client.workspace_execute_command_async(asked)
+        return bool(answer["ok"]), str(answer["summary"])
+
+    assert await apply() == (False, "the finding is not in the file any more"), "no fix was tried yet"
+    await tried(any_editor, uri, ["TAPE301", 1, 1])
+    any_editor.type(uri, 0, 0, "y = 1\n")
+    assert await apply() == (True, "Remove retain_graph=True")
+    (edit,) = applied
+    changes = edit.changes or {
+        change.text_document.uri: change.edits
+        for change in edit.document_changes or ()
+        if isinstance(change, t.TextDocumentEdit)
+    }
+    ((place, (made,)),) = changes.items()
+    assert (place, made.range.start.line) == (uri, 1)
+    any_editor.type(uri, 1, 0, "# ")
+    assert await apply() == (False, "the finding is not in the file any more")
+
+
 @pytest.mark.filterwarnings("ignore:Unknown progress token")
 async def test_trying_a_fix_is_stopped_by_its_progress(tmp_path: Path) -> None:
     async with editor(captured("vscode-1.139.1", tmp_path), tmp_path) as connected:
@@ -543,6 +579,7 @@ async def test_a_fix_that_cannot_be_tried_says_why(pushing: Editor) -> None:
 async def test_a_run_is_stopped_by_cancelling_the_request(pushing: Editor) -> None:
     uri = saved(pushing, "cancel.py", "# forever\n")
     params = t.ExecuteCommandParams("tapecheck.run", [{"uri": uri}])
+    pushing.asked_to_run = True
     logged = len(pushing.client.log_messages)
     pending = pushing.client.protocol.send_request(t.WORKSPACE_EXECUTE_COMMAND, params, msg_id="run-9")
     while not any("epoch 1" in one.message for one in pushing.client.log_messages[logged:]):
@@ -550,7 +587,7 @@ async def test_a_run_is_stopped_by_cancelling_the_request(pushing: Editor) -> No
     pushing.client.cancel_request(t.CancelParams(id="run-9"))
     with pytest.raises(JsonRpcException, match="canceled"):
         await asyncio.wrap_future(pending)
-    while not pushing.client.log_messages[-1].message.endswith("(cancelled)"):
+    while not pushing.client.log_messages[-1].message.endswith("cancelled before the first iteration"):
         await asyncio.sleep(0.01)
 
 
@@ -583,7 +620,7 @@ async def test_a_run_of_a_file_with_unsaved_edits_says_so(pushing: Editor) -> No
 
 async def test_the_lens_command_is_the_one_the_editor_has(any_editor: Editor) -> None:
     commands = any_editor.result.capabilities.execute_command_provider
-    expected = ["run", "tryFix", "runReport", "explainRule", "explainFixes"]
+    expected = ["run", "tryFix", "applyFix", "runReport", "explainRule"]
     assert commands is not None and list(commands.commands) == [f"tapecheck.{name}" for name in expected]
 
 

@@ -164,9 +164,12 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         first = found.message.splitlines()[0]
         assert re.search(r" — confirmed: raised in iteration 2, \d\d:\d\d$", first)
         assert found.severity == t.DiagnosticSeverity.Error
-        lens, _ = await connected.lenses(uri)
-        assert lens.command is not None
-        assert lens.command.title == "Confirm by running · last run: 1 confirmed"
+        lenses = [lens.command for lens in await connected.lenses(uri) if lens.command is not None]
+        again, last, failing = lenses
+        assert (again.title, again.command) == ("Confirm by running", "tapecheck.confirmFile")
+        assert re.fullmatch(r"run at \d\d:\d\d: 1 confirmed", last.title)
+        assert failing.title == "✓ confirmed: fails in iteration 2"
+        assert {last.command, failing.command} == {"tapecheck.runReport"}
         logged = [one.message for one in connected.client.log_messages]
         assert any("RuntimeError: Trying to backward through the graph a second time" in one for one in logged)
         asked = t.ExecuteCommandParams("tapecheck.runReport", [{"uri": uri}])
@@ -183,7 +186,12 @@ async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:
         connected.change(uri, t.TextDocumentContentChangeWholeDocument(text=broken))
         answer = await connected.run(uri)
         assert (answer["exit"], answer["notReached"]) == (2, 1), answer
-        assert "No module named 'a_module_that_is_not_there'" in answer["summary"]
+        why = "ended before training: ModuleNotFoundError: No module named 'a_module_that_is_not_there'"
+        assert (answer["summary"], answer["next"]) == (f"run.py: {why}", "configure")
+        (found,) = await connected.diagnostics(uri)
+        assert "confirmed: raised in iteration 2" in found.message, "what an earlier run showed stands"
+        _, last, _ = [lens.command for lens in await connected.lenses(uri)]
+        assert last is not None and last.title.endswith(why) and last.command == "tapecheck.confirmFile"
 
 
 async def test_a_fix_is_tried_with_real_torch(tmp_path: Path) -> None:
@@ -205,6 +213,7 @@ async def test_a_fix_is_tried_with_real_torch(tmp_path: Path) -> None:
         assert "Trying to backward through the graph a second time" in raised
         (found,) = await connected.diagnostics(uri)
         assert "fix tried at " in found.message
+        assert re.search(r" — confirmed: raised, \d\d:\d\d$", found.message.splitlines()[0]), "that was a run, too"
 
 
 async def test_a_file_that_others_import_is_judged_by_the_run_of_one_of_those(tmp_path: Path) -> None:
@@ -216,7 +225,8 @@ async def test_a_file_that_others_import_is_judged_by_the_run_of_one_of_those(tm
     async with editor(captured("vscode-1.139.1", tmp_path), tmp_path, REAL) as connected:
         uri = connected.open("library.py", library)
         alone = await connected.run(uri)
-        assert (alone["exit"], alone["backwards"]) == (0, 0), alone
+        assert (alone["exit"], alone["backwards"], alone["next"]) == (3, 0, "program"), alone
+        assert alone["summary"] == "library.py trains nothing when it is run"
         for program in ("train.py", "-m train"):
             answer = await connected.run(uri, program=program)
             assert (answer["exit"], answer["confirmed"] + answer["found"]) == (1, 1), answer

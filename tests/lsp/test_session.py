@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
@@ -285,49 +286,101 @@ TRAINING = dedent(
 )
 
 
-def test_lenses_stand_on_loops_that_train_and_on_backward_calls() -> None:
+BACKWARD = " " * 12 + "loss.backward()\n"
+TWICE_IN_A_LOOP = TRAINING.replace(BACKWARD, BACKWARD * 2)
+
+
+def test_lenses_stand_only_where_something_was_found_or_run() -> None:
     session = Session()
-    analysis = analysed(session, TRAINING)
-    freeing = "frees 2 nodes built on line 7 · Confirm by running"
-    assert [(lens.line, lens.title) for lens in session.lenses(analysis)] == [
-        (6, "Confirm by running"),
-        (8, freeing),
-        (16, "frees 2 nodes built on line 16 · Confirm by running"),
+    assert session.lenses(analysed(session, TRAINING)) == [], "nothing is wrong with it"
+    session.outcomes[PATH] = Outcome("models.py trains nothing when it is run", "program", at=0)
+    (lens_run, lens_last) = session.lenses(again(session))
+    assert (lens_run.line, lens_run.title, lens_run.act) == (6, "Confirm by running", "run")
+    assert lens_last.title.endswith(": models.py trains nothing when it is run")
+    assert (lens_last.act, lens_last.next) == ("run", "program")
+
+
+def test_a_loop_with_a_finding_offers_a_run_and_tells_the_last_one() -> None:
+    session = Session()
+    (finding,) = analysed(session, TWICE_IN_A_LOOP).report.findings
+    assert [(lens.line, lens.title, lens.act) for lens in session.lenses(again(session))] == [
+        (6, "Confirm by running", "run"),
+        (9, "fails in iteration 1 · Confirm by running", "run"),
     ]
-    session.recordings[PATH] = Recording(TRAINING, with_evidence([_finding(8)], CONFIRMED))
-    lens = session.lenses(analysis)[0]
-    assert lens.title == "Confirm by running · last run: 1 confirmed"
-    session.documents[URI].replace("x = 1\n" + TRAINING, 2)
-    lens = session.lenses(again(session))[0]
-    assert (lens.line, lens.title.endswith("(before the last edits)")) == (7, True)
-    session.documents[URI].replace(TRAINING, 3)
+    recording = Recording(TWICE_IN_A_LOOP, with_evidence([finding], CONFIRMED))
+    session.recordings[PATH] = recording
+    assert [(lens.line, lens.title, lens.act) for lens in session.lenses(again(session))] == [
+        (6, "Confirm by running", "run"),
+        (6, f"run at {recording.clock}: 1 confirmed", "report"),
+        (9, "✓ confirmed: fails in iteration 2", "report"),
+    ]
+    session.documents[URI].replace("x = 1\n" + TWICE_IN_A_LOOP, 2)
+    assert [(lens.line, lens.title) for lens in session.lenses(again(session))] == [
+        (7, "Confirm by running"),
+        (7, f"run at {recording.clock}: 1 confirmed (before the last edits)"),
+        (10, "fails in iteration 1 · Confirm by running"),
+    ]
+    session.documents[URI].replace(TWICE_IN_A_LOOP, 3)
     session.configure(Settings(lens_loops=False))
-    assert [lens.line for lens in session.lenses(again(session))] == [8, 16]
+    assert [lens.line for lens in session.lenses(again(session))] == [9]
     session.configure(Settings(lens_backwards=False))
-    assert [lens.line for lens in session.lenses(again(session))] == [6]
+    assert [lens.line for lens in session.lenses(again(session))] == [6, 6]
     session.configure(Settings(lens=False))
     assert session.lenses(again(session)) == []
 
 
+def test_a_finding_in_a_function_belongs_to_the_loop_that_calls_it() -> None:
+    session = Session()
+    text = (
+        "import torch\nmodel = torch.nn.Linear(2, 1)\n\ndef step(x):\n    loss = model(x).pow(2).mean()\n"
+        "    loss.backward()\n    loss.backward()\n\nfor x in torch.ones(3, 1, 2):\n    step(x)\n"
+    )
+    told = {lens.line: lens.title for lens in session.lenses(analysed(session, text))}
+    assert told == {7: "fails in iteration 1 · Confirm by running", 9: "Confirm by running"}
+
+
+def test_lenses_of_backwards_that_keep_their_graph() -> None:
+    session = Session()
+    text = TRAINING.replace(BACKWARD, BACKWARD.replace("()", "(retain_graph=True)") + BACKWARD)
+    told = {lens.line: lens.title for lens in session.lenses(analysed(session, text))}
+    assert told == {8: "keeps its graph for line 9 · Confirm by running"}, "the loop has no finding"
+    session = Session()
+    text = TRAINING.replace(BACKWARD, BACKWARD.replace("()", "(retain_graph=True)"))
+    told = {lens.line: lens.title for lens in session.lenses(analysed(session, text))}
+    assert told[8] == "keeps its graph, which no later backward uses · Confirm by running"
+
+
+def test_a_lens_of_a_backward_whose_graph_a_loop_keeps() -> None:
+    session = Session()
+    text = (
+        "import torch\nmodel = torch.nn.Linear(2, 1)\nlosses = []\nfor x in torch.ones(9, 1, 2):\n"
+        "    loss = model(x).pow(2).mean()\n    loss.backward()\n    losses.append(loss)\n"
+    )
+    (finding,) = analysed(session, text).report.findings
+    told = {lens.line: lens.title for lens in session.lenses(again(session))}
+    assert told[6] == "its graph outlives the iteration · Confirm by running"
+    session.recordings[PATH] = Recording(text, with_evidence([finding], CONFIRMED))
+    (lens,) = [lens for lens in session.lenses(again(session)) if lens.line == 6]
+    assert (lens.title, lens.act) == ("✓ confirmed: its graph outlives the iteration", "report")
+
+
 def test_a_lens_does_not_say_what_a_run_has_refuted() -> None:
     session = Session()
-    backward = " " * 12 + "loss.backward()\n"
-    text = TRAINING.replace(backward, backward * 2)
+    text = TWICE_IN_A_LOOP
     analysis = analysed(session, text)
     (finding,) = analysis.report.findings
-    told = {lens.line: lens.title for lens in session.lenses(analysis)}
-    assert told[9] == "fails in iteration 1 · Confirm by running"
+
+    def told(of: Analysis) -> str:
+        return {lens.line: lens.title for lens in session.lenses(of)}[9]
+
     session.recordings[PATH] = Recording(text, with_evidence([finding], REFUTED))
-    told = {lens.line: lens.title for lens in session.lenses(analysis)}
-    assert told[9] == "did not fail when it was run · Confirm by running"
+    assert told(analysis) == "did not fail when it was run"
     another = Evidence("refuted", "it failed for another reason: the batch is empty")
     session.recordings[PATH] = Recording(text, with_evidence([finding], another))
-    told = {lens.line: lens.title for lens in session.lenses(analysis)}
-    assert told[9] == "fails in iteration 1 · Confirm by running", "it failed when it was run"
+    assert told(analysis) == "fails in iteration 1 · Confirm by running", "it failed when it was run"
     session.recordings[PATH] = Recording(text, with_evidence([finding], REFUTED))
     session.documents[URI].replace(text.replace("range(10)", "range(9)"), 2)
-    told = {lens.line: lens.title for lens in session.lenses(again(session))}
-    assert told[9] == "fails in iteration 1 · Confirm by running", "that was another program"
+    assert told(again(session)) == "fails in iteration 1 · Confirm by running", "that was another program"
 
 
 def test_no_lens_without_a_graph() -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tapecheck.lsp.outline import contains, inside
-from tapecheck.lsp.telling import Telling, count, walked
+from tapecheck.lsp.telling import Telling, each_line, walked
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.tape import Loop, Span
+from tapecheck.rules.words import line as line_of
+from tapecheck.tape import Loop as LoopEvent
+from tapecheck.tape import Span
 
 Fate = Literal["freed", "kept", "fails", "may fail"]
 
@@ -21,6 +23,16 @@ class Call:
     fate: Fate
     text: str
     walked: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that trains: its lines, and the backward calls that its iterations come to, in any file."""
+
+    file: str
+    line: int
+    end: int
+    backwards: frozenset[Span]
 
 
 def calls(telling: Telling) -> list[Call]:
@@ -54,27 +66,49 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     if not nodes:
         return None
     built = telling.lines((node.at for node in nodes), span.line)
-    retained = "yes" in (first.backward.retain, first.backward.create)
-    if first.backward.retain == "may" and not retained:
-        return Call(span, "freed", f"walks {count(len(nodes), 'node')} built on {built}", spans)
-    verb, fate = ("keeps", "kept") if retained else ("frees", "freed")
-    return Call(span, fate, f"{verb} {count(len(nodes), 'node')} built on {built}", spans)
+    if "yes" in (first.backward.retain, first.backward.create):
+        return Call(span, "kept", _keeps(telling, span, told), spans)
+    unless = ", unless `retain_graph` is true" if first.backward.retain == "may" else ""
+    return Call(span, "freed", f"frees the graph built on {built}{unless}", spans)
 
 
-def training_loops(telling: Telling) -> list[int]:
-    """Return the lines of the loops of a file that have a backward in them, innermost loops only."""
+def _keeps(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -> str:
+    """Return for which lines a backward keeps its graph."""
+    users: set[int] = set()
+    whole = True
+    for reading, runs in told:
+        own = {run.backward.id for run in runs}
+        whole = whole and reading.complete
+        if any(run.backward.create == "yes" for run in runs):
+            return "builds a graph of its gradients"
+        for run in reading.runs:
+            if any(own.intersection(by) for by in run.traversal.retraversed.values()):
+                if run.at.file != telling.source.path:
+                    return f"keeps its graph for {line_of(run.at.span, span)}"
+                users.add(run.at.line)
+    if users == {span.line}:
+        return "keeps its graph for its own next call"
+    if users:
+        return f"keeps its graph for {each_line(users)}"
+    return "keeps its graph, which no later backward uses" if whole else "keeps its graph"
+
+
+def training_loops(telling: Telling) -> list[Loop]:
+    """Return the loops of a file that have a backward in them, innermost loops only, in the order of the text."""
     path = telling.source.path
-    lines: set[int] = set()
+    ends = dict(telling.outline.loops)
+    found: dict[int, set[Span]] = {}
     for reading in telling.readings:
         own = {
             event.id: event.at.line
             for event in reading.tape.events
-            if isinstance(event, Loop) and event.at.file == path
+            if isinstance(event, LoopEvent) and event.at.file == path
         }
         for run in reading.runs:
             around = [own[loop] for loop, _ in run.at.iteration if loop in own]
-            lines.update(around[-1:])
-    return sorted(lines)
+            for line in around[-1:]:
+                found.setdefault(line, set()).add(run.at.span)
+    return [Loop(path, line, ends.get(line, line), frozenset(found[line])) for line in sorted(found)]
 
 
 def walked_lines(telling: Telling, line: int, column: int) -> tuple[Call, tuple[Span, ...]] | None:

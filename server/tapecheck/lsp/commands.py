@@ -44,33 +44,53 @@ async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
 
 
 async def _record(ls: Server, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
-    summary = "the run did not end"
+    name = Path(path).name
+    answer = _answer(2, f"{name}: the run did not end")
     try:
         order = _order(ls, path, own, under_way)
         recording = await asyncio.get_running_loop().run_in_executor(
             ls.running,
             partial(ls.session.record, order, under_way.output, under_way.progress, under_way.stopped.is_set),
         )
-        summary = f"{order.name}: {recording.summary()}"
-        if recording.ended:
-            summary += f" ({recording.ended})"
+        outcome = recording.outcome
+        summary = outcome.text if outcome.text.startswith(f"{name} ") else f"{name}: {outcome.text}"
         if ls.session.edited_since(path, recording):
             summary += "; the file has changes that were not run"
-        return _answer(recording.exit, summary, recording.counts(), backwards=recording.backwards)
+        answer = _answer(
+            recording.exit, summary, recording.counts(), outcome.next, backwards=recording.backwards
+        )
     except RunRefused as error:
-        summary = str(error)
-        return _answer(2, summary)
+        answer = _answer(2, str(error), help_by=ls.session.refused(path, error).next)
     except Exception as error:
         if under_way.stopped.is_set():
-            summary = f"{under_way.name}: stopped"
-            return _answer(0, summary)
-        summary = f"the run of {under_way.name} failed: {type(error).__name__}: {error}"
-        ls.failed(f"could not run {path}", error)
-        return _answer(2, summary)
+            answer = _answer(3, f"{name}: cancelled before the first iteration")
+        else:
+            failed = f"the run of {name} failed: {type(error).__name__}: {error}"
+            answer = _answer(2, failed)
+            ls.session.refused(path, RunRefused(failed))
+            ls.failed(f"could not run {path}", error)
     finally:
-        under_way.end(summary)
-        ls.log(summary)
+        under_way.end(answer["summary"])
+        ls.log(answer["summary"])
         ls.refresh_all()
+    _tell(ls, answer["summary"], answer["exit"], answer["next"])
+    return answer
+
+
+_HINTS: Mapping[str, str] = {
+    "arguments": "Set its arguments in `run.arguments`.",
+    "program": "Set the program that uses it as `run` in the project's pyproject.toml.",
+    "interpreter": "Set the Python that has your torch as `interpreter`.",
+}
+
+
+def _tell(ls: Server, summary: str, exit_status: int, next_step: str) -> None:
+    """Show how a run went in editors whose own side does not."""
+    if "confirm" in ls.client.commands:
+        return
+    kinds = {0: t.MessageType.Info, 2: t.MessageType.Error}
+    text = " ".join(part for part in (f"Tapecheck: {summary}.", _HINTS.get(next_step, "")) if part)
+    ls.window_show_message(t.ShowMessageParams(kinds.get(exit_status, t.MessageType.Warning), text))
 
 
 async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
@@ -86,7 +106,7 @@ async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
     path = path_of(uri)
     if path in ls.runs:
         return {"ok": False, "summary": f"{Path(path).name} is already running"}
-    summary = "the run did not end"
+    answer: dict[str, Any] = {"ok": False, "summary": "the run did not end"}
     async with _under_way(ls, path, asked, "trying a fix of") as under_way:
         try:
             order = _order(ls, path, _own(asked), under_way)
@@ -100,21 +120,22 @@ async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
             if "explain" not in ls.client.commands and ls.client.show_document:
                 file = uris.from_fs_path(str(ls.page(f"{Path(path).stem}-fix.md", text))) or ""
                 ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, take_focus=True)))
-            return {"ok": True, "helped": tried.helped, "summary": summary, "markdown": text}
+            answer = {"ok": True, "helped": tried.helped, "summary": summary, "markdown": text}
         except RunRefused as error:
-            summary = str(error)
-            return {"ok": False, "summary": summary}
+            answer["summary"], answer["next"] = str(error), error.next
         except Exception as error:
             if under_way.stopped.is_set():
-                summary = f"{under_way.name}: stopped"
-                return {"ok": False, "summary": summary}
-            ls.failed(f"could not try a fix of {path}", error)
-            summary = f"the fix could not be tried: {type(error).__name__}: {error}"
-            return {"ok": False, "summary": summary}
+                answer["summary"] = f"{under_way.name}: stopped"
+            else:
+                ls.failed(f"could not try a fix of {path}", error)
+                answer["summary"] = f"the fix could not be tried: {type(error).__name__}: {error}"
         finally:
-            under_way.end(summary)
-            ls.log(summary)
+            under_way.end(answer["summary"])
+            ls.log(answer["summary"])
             ls.refresh_all()
+        helped = 0 if answer.get("helped") else 1
+        _tell(ls, answer["summary"], helped if answer["ok"] else 2, answer.get("next", ""))
+        return answer
 
 
 @asynccontextmanager
@@ -155,10 +176,35 @@ def _own(asked: Any) -> dict[str, Any]:
     return own
 
 
-def _answer(exit_status: int, summary: str, counts: dict[str, int] | None = None, **more: int) -> dict[str, Any]:
-    """Return the result of the run command."""
+def _answer(
+    exit_status: int, summary: str, counts: dict[str, int] | None = None, help_by: str = "", **more: int
+) -> dict[str, Any]:
+    """Return the result of the run command; `help_by` names what would help where nothing was looked at."""
     none = {"confirmed": 0, "refuted": 0, "notReached": 0, "found": 0}
-    return {"exit": exit_status, **(counts or none), **more, "summary": summary}
+    return {"exit": exit_status, **(counts or none), **more, "summary": summary, "next": help_by}
+
+
+async def apply_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
+    """Make the edits of a fix that was tried, `[{"uri": …, "finding": [code, line, column]}]`, as `tapecheck.tryFix`
+    took them: in the text as it is now, where the fix still holds. Answers `{"ok", "summary"}`.
+    """
+    asked = arguments[0] if arguments else None
+    uri, wanted = _member(asked, "uri"), _member(asked, "finding")
+    if not isinstance(uri, str) or not isinstance(wanted, (list, tuple)) or len(wanted) != 3:
+        return {"ok": False, "summary": "tapecheck.applyFix needs the uri of a file and a finding"}
+    analysis = await ls.analysis(uri)
+    if analysis is None:
+        return {"ok": False, "summary": f"{Path(path_of(uri)).name} is not open"}
+    found = ls.session.tried(analysis, wanted)
+    if found is None:
+        return {"ok": False, "summary": "the finding is not in the file any more"}
+    finding, title = found
+    fix = next((fix for fix in await ls.fixes(analysis, finding) if fix.title == title), None)
+    edit = ls.converter.fix_edit(fix, analysis) if fix is not None else None
+    if edit is None:
+        return {"ok": False, "summary": "the fix does not hold in the file as it is now"}
+    answer = await ls.workspace_apply_edit_async(t.ApplyWorkspaceEditParams(edit, label=title))
+    return {"ok": answer.applied, "summary": title if answer.applied else answer.failure_reason or "it was refused"}
 
 
 async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
@@ -169,9 +215,13 @@ async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
     text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))
     if text is None:
         return None
-    if "report" not in ls.client.commands and ls.client.show_document:
-        file = uris.from_fs_path(str(ls.page(f"{Path(path_of(str(uri))).stem}.html", text))) or ""
-        ls.spawn(ls.window_show_document_async(t.ShowDocumentParams(file, external=True)))
+    if "report" not in ls.client.commands:
+        page = str(ls.page(f"{Path(path_of(str(uri))).stem}.html", text))
+        if ls.client.show_document:
+            shown = t.ShowDocumentParams(uris.from_fs_path(page) or "", external=True)
+            ls.spawn(ls.window_show_document_async(shown))
+        else:
+            ls.window_show_message(t.ShowMessageParams(t.MessageType.Info, f"Tapecheck: the report is {page}"))
     return {"html": text}
 
 
@@ -195,6 +245,7 @@ def _member(value: Any, name: str) -> Any:
 ALL: Mapping[str, Callable[..., Any]] = {
     RUN: run,
     "tapecheck.tryFix": try_fix,
+    "tapecheck.applyFix": apply_fix,
     "tapecheck.runReport": run_report,
     "tapecheck.explainRule": explain_rule,
 }

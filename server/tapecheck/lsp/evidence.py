@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 
 _CODE_KEPT = 8
+_LINE = re.compile(r"(?<=\bline )\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,11 @@ class Evidences:
             line = moved(finding.span.line)
             if line is None:
                 continue
-            if finding.evidence.verdict == "found-by-run":
-                found.append(_shifted(finding, line - finding.span.line))
+            said = dataclasses.replace(finding.evidence, detail=_moved_words(finding.evidence.detail, moved))
+            if said.verdict == "found-by-run":
+                found.append(_moved(dataclasses.replace(finding, evidence=said), moved))
             else:
-                evidence[finding.code, line] = finding.evidence
+                evidence[finding.code, line] = said
         current = list(findings)
         shown = [
             _show(finding, evidence.get((finding.code, finding.span.line)), settings, recording, stale)
@@ -100,6 +103,11 @@ class Evidences:
             if (finding.code, span.line) not in known and not hidden and wanted:
                 shown.append(_show(finding, finding.evidence, settings, recording, stale))
         return shown
+
+    @staticmethod
+    def moved(old: str, new: str) -> Callable[[int], int | None]:
+        """Return where lines of an old text are now; None for those that were edited."""
+        return _line_map(old, new)
 
     def is_stale(self, recording: Recording, source: Source) -> bool:
         """Return whether the code that was run has changed: comments and empty lines are no code, imported files
@@ -199,15 +207,29 @@ def _line_map(old: str, new: str) -> Callable[[int], int | None]:
     return places.get
 
 
-def _shifted(finding: Finding, lines: int) -> Finding:
-    """Return a finding some lines further down; facts hold spans of the old text, so they are left out."""
-    if not lines:
-        return finding
+def _moved(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
+    """Return a finding where its lines are now, without labels on lines that are gone; facts hold spans of the old
+    text, so they are left out."""
 
-    def move(span: Span) -> Span:
+    def place(span: Span) -> Span | None:
         if span.file != finding.span.file:
             return span
-        return dataclasses.replace(span, line=span.line + lines, end_line=span.end_line + lines)
+        line = moved(span.line)
+        if line is None:
+            return None
+        return dataclasses.replace(span, line=line, end_line=span.end_line + line - span.line)
 
-    labels = tuple(dataclasses.replace(label, span=move(label.span)) for label in finding.labels)
-    return dataclasses.replace(finding, span=move(finding.span), labels=labels, facts={})
+    own = place(finding.span)
+    if own == finding.span and all(place(label.span) == label.span for label in finding.labels):
+        return finding
+    labels = [(label, place(label.span)) for label in finding.labels]
+    kept = tuple(dataclasses.replace(label, span=span) for label, span in labels if span is not None)
+    return dataclasses.replace(finding, span=own or finding.span, labels=kept, facts={})
+
+
+def _moved_words(detail: str, moved: Callable[[int], int | None]) -> str:
+    """Return what a run said with the present numbers of its lines; nothing where one of them is gone."""
+    lines = {int(number): moved(int(number)) for number in _LINE.findall(detail)}
+    if None in lines.values():
+        return ""
+    return _LINE.sub(lambda found: str(lines[int(found.group())]), detail)

@@ -11,6 +11,7 @@ from tapecheck.lsp.session import Analysis
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
+    from tapecheck.lsp.lenses import Lens
     from tapecheck.lsp.server import Server
 
 
@@ -55,7 +56,6 @@ async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
         return []
     uri = params.text_document.uri
     lines = analysis.report.source.lines
-    name = ls.client.commands.get("confirm", "tapecheck.run")
     arguments = [{"uri": analysis.snapshot.uri}]
     found = []
     for lens in await ls.off_loop(ls.session.lenses, analysis):
@@ -63,8 +63,17 @@ async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
         at = ls.converter.at(Span(analysis.snapshot.path, lens.line, 1, lens.line, end), analysis)
         if at.uri == uri:
             title = ls.converter.words(lens.title, analysis)
-            found.append(t.CodeLens(at.range, t.Command(title=title, command=name, arguments=arguments)))
+            command = t.Command(title=title, command=_command_of(ls, lens), arguments=arguments)
+            found.append(t.CodeLens(at.range, command))
     return found
+
+
+def _command_of(ls: Server, lens: Lens) -> str:
+    """Return what a click on a lens does: what would help where the client can do that, else the run or its report."""
+    run = ls.client.commands.get("confirm", "tapecheck.run")
+    if lens.next:
+        return ls.client.commands.get(lens.next, run)
+    return run if lens.act == "run" else ls.client.commands.get("report", "tapecheck.runReport")
 
 
 async def inlay_hint(ls: Server, params: t.InlayHintParams) -> list[t.InlayHint]:

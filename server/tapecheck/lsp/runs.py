@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.lsp.document import split_lines
+from tapecheck.lsp.outcome import Next, Outcome, unseen
 from tapecheck.lsp.settings import RUN_ITERATIONS, RUN_TIMEOUT, Settings
 from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Finding
@@ -24,7 +26,7 @@ from tapecheck.source.notebook import SUFFIX
 if TYPE_CHECKING:
     from tapecheck.check import Report
     from tapecheck.fixes import Fix
-    from tapecheck.record import RunRequest, RunResult
+    from tapecheck.record import RunError, RunRequest, RunResult
     from tapecheck.record.trial import Trial
     from tapecheck.tape import Span, Tape
 
@@ -46,7 +48,11 @@ _LONGEST = 120
 
 
 class RunRefused(Exception):
-    """Nothing can be run. The message is for the user."""
+    """Nothing can be run. The message is for the user; `next` is what would help."""
+
+    def __init__(self, message: str, next_step: Next = "") -> None:
+        super().__init__(message)
+        self.next: Next = next_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,13 @@ class RunOrder:
     def name(self) -> str:
         return Path(self.path).name
 
+    @property
+    def program_name(self) -> str:
+        """Return the name of what is executed: the file's own, or that of the program run in its place."""
+        if self.module:
+            return f"-m {self.program}"
+        return Path(self.program or self.path).name
+
 
 @dataclass(slots=True)
 class Recording:
@@ -80,9 +93,10 @@ class Recording:
 
     `ended` says in a few words how the run ended where that was not by itself; `failed` is True where an
     exception ended it that no finding is about. `at` is when it ended (seconds since the epoch), `others` are the
-    further files of the project that took part, with their state then, `page` is what the report shows, `backwards`
-    how often a backward ran. `exit` is 0 where nothing was found, 1 where something was, 2 where the program failed
-    for a reason of its own.
+    further files of the project that took part, with their state then, `page` is what the report shows, `iterations`
+    and `backwards` are how far it came, `inconclusive` is the number of findings that it says nothing of. `unseen` says
+    why nothing was looked at, None where something was. `exit` is 0 where nothing was found, 1 where something was, 2
+    where the program failed for a reason of its own, 3 where nothing was looked at.
     """
 
     text: str
@@ -92,7 +106,10 @@ class Recording:
     at: float = field(default_factory=time.time)
     others: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     page: html.Run | None = None
+    iterations: int = 0
     backwards: int = 0
+    inconclusive: int = 0
+    unseen: Outcome | None = None
 
     @property
     def clock(self) -> str:
@@ -112,7 +129,14 @@ class Recording:
         counts = self.counts()
         if counts["confirmed"] or counts["found"]:
             return 1
-        return 2 if self.failed else 0
+        if self.failed:
+            return 2
+        return 3 if self.unseen is not None else 0
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how the run went, for a lens, a message and the log."""
+        return self.unseen or Outcome(self.summary(), at=self.at)
 
     def counts(self) -> dict[str, int]:
         """Return how many findings have which evidence, by the names in the run command's result."""
@@ -125,7 +149,9 @@ class Recording:
         }
 
     def summary(self) -> str:
-        """Return a few words: "1 confirmed, 1 refuted, 2 not reached"."""
+        """Return a few words: "1 confirmed, 1 refuted, 2 not reached; stopped after 20 iterations"."""
+        if self.unseen is not None:
+            return self.unseen.text
         names = {
             "confirmed": "confirmed",
             "refuted": "refuted",
@@ -134,12 +160,22 @@ class Recording:
         }
         counts = self.counts()
         parts = [f"{counts[key]} {name}" for key, name in names.items() if counts[key]]
-        return ", ".join(parts) if parts else "nothing found"
+        if self.inconclusive:
+            parts.append(f"{self.inconclusive} inconclusive")
+        return "; ".join(part for part in (", ".join(parts) or self._no_problem(), self.ended) if part)
+
+    def _no_problem(self) -> str:
+        if self.iterations:
+            return f"no problem seen in {_count(self.iterations, 'iteration')}"
+        return f"no problem seen in {_count(self.backwards, 'backward call')}" if self.backwards else "no problem seen"
 
 
 @dataclass(frozen=True, slots=True)
 class FixTrial:
-    """What two runs showed of a fix: `text` is the file without it, `line` where the finding is in that."""
+    """What two runs showed of a fix: `text` is the file without it, `line` where the finding is in that.
+
+    `recording` is what the run without the fix says of all findings of the file.
+    """
 
     path: str
     text: str
@@ -148,6 +184,7 @@ class FixTrial:
     trial: Trial
     python: str
     at: float = field(default_factory=time.time)
+    recording: Recording | None = None
 
     @property
     def line(self) -> int:
@@ -244,7 +281,7 @@ def interpreter(settings: Settings) -> str:
     if len(command) == 1:
         return command[0]
     if shutil.which(command[0]) is None:
-        raise RunRefused(f"the interpreter {command[0]!r} does not exist or is not executable")
+        raise RunRefused(f"the interpreter {command[0]!r} does not exist or is not executable", "interpreter")
     try:
         asked = subprocess.run(
             [*command, "-c", _WHICH],
@@ -255,7 +292,7 @@ def interpreter(settings: Settings) -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise RunRefused(f"{' '.join(command)} does not start a Python: {error}") from error
+        raise RunRefused(f"{' '.join(command)} does not start a Python: {error}", "interpreter") from error
     return asked.stdout.strip()
 
 
@@ -351,7 +388,7 @@ def try_fix(
 ) -> FixTrial:
     """Run a file with a seed, as it is and with a fix; `stop` ends both. Raises RunRefused where that cannot be."""
     from tapecheck import record as recorder
-    from tapecheck.record.trial import Trial, edited, side
+    from tapecheck.record.trial import SEED, Trial, edited, side, side_of
 
     mended = edited(report.source.text, order.path, fix.edits)
     if mended is None:
@@ -363,22 +400,35 @@ def try_fix(
         plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
         request = replace(request, env={**plain, **request.env})
         fixed = replace(request, instead={str(Path(order.path).resolve()): mended})
-    sides = []
+
+    def listening(which: str) -> Callable[[recorder.Output | recorder.Progress], None]:
+        def listen(event: recorder.Output | recorder.Progress) -> None:
+            if isinstance(event, recorder.Progress):
+                on_progress(f"{which}: iteration {event.iterations}, {event.seconds:.0f} s")
+
+        on_progress(which)
+        return listen
+
     try:
-        for which, asked in (("as it is", request), ("with the fix", fixed)):
-
-            def listen(event: recorder.Output | recorder.Progress, which: str = which) -> None:
-                if isinstance(event, recorder.Progress):
-                    on_progress(f"{which}: iteration {event.iterations}, {event.seconds:.0f} s")
-
-            on_progress(which)
-            sides.append(side(asked, listen, stop))
-            if stop():
-                raise RunRefused(f"{order.name}: stopped")
+        seeded = replace(request, seed=SEED)
+        result, judged = recorder.confirm(
+            order.path, seeded, report.findings, on_event=listening("as it is"), cancelled=stop
+        )
+        after = None if stop() else side(fixed, listening("with the fix"), stop)
+        if after is None or stop():
+            raise RunRefused(f"{order.name}: stopped")
     except recorder.RunError as error:
-        raise RunRefused(str(error)) from error
-    python = about(order.settings)
-    return FixTrial(order.path, order.text, finding, fix, Trial(*sides), f"{request.python} ({python})")
+        raise _refused(error) from error
+    trial = Trial(side_of(result, seeded.cwd), after)
+    python = f"{request.python} ({about(order.settings)})"
+    recording = _recording(order, report, result, judged)
+    return FixTrial(order.path, order.text, finding, fix, trial, python, recording=recording)
+
+
+def _refused(error: RunError) -> RunRefused:
+    from tapecheck.record import InterpreterError
+
+    return RunRefused(str(error), "interpreter" if isinstance(error, InterpreterError) else "configure")
 
 
 def _placed(finding: Finding, order: RunOrder) -> Finding:
@@ -423,8 +473,14 @@ def record(
     try:
         result, findings = recorder.confirm(order.path, request, report.findings, on_event=listen, cancelled=stop)
     except recorder.RunError as error:
-        raise RunRefused(str(error)) from error
+        raise _refused(error) from error
+    return _recording(order, report, result, findings)
+
+
+def _recording(order: RunOrder, report: Report, result: RunResult, findings: list[Finding]) -> Recording:
+    """Return what a run says of a file, with its report."""
     findings = [_placed(finding, order) for finding in findings]
+    inconclusive = sum(finding.evidence is None for finding in findings)
     if result.how_ended == "cancelled":
         # What happened, happened; what did not may only not have happened yet.
         kept = ("confirmed", "found-by-run")
@@ -432,13 +488,26 @@ def record(
     others = _others(result.tape, order)
     if order.program and not order.module:
         others[order.program] = _state(order.program)
-    recording = Recording(order.text, findings, others=others, backwards=result.backwards)
+    recording = Recording(
+        order.text, findings, others=others, iterations=result.iterations, backwards=result.backwards
+    )
+    counts = recording.counts()
+    if result.backwards or counts["confirmed"] or counts["found"] or counts["refuted"]:
+        recording.inconclusive = 0 if result.how_ended == "cancelled" else inconclusive
+    else:
+        recording.unseen = unseen(result, order.program_name)
+        recording.failed = result.how_ended in ("raised", "died") or bool(result.exit_code)
     if result.how_ended == "raised":
         # An exception that is the finding's own is no news.
-        recording.failed = recording.exit == 0
+        recording.failed = recording.exit != 1
         recording.ended = result.detail if recording.failed else ""
+    elif result.how_ended == "cancelled":
+        after = _count(result.iterations, "iteration") if result.iterations else "some backward calls"
+        recording.ended = f"cancelled after {after}"
     elif result.how_ended != "finished":
-        recording.ended = f"stopped {result.detail}{_limit(order, result)}" if _cut_short(result) else result.detail
+        # Which loop the limit was reached in stands in the report.
+        where = re.sub(r" of the loop on line \d+$", "", result.detail)
+        recording.ended = f"stopped {where}{_limit(order, result)}" if _cut_short(result) else where
     seen = f"{_count(result.iterations, 'iteration')}, {_count(result.backwards, 'backward call')}"
     how = "the script ran to its end" if result.how_ended == "finished" else recording.ended or result.detail
     if result.how_ended == "raised":

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from tapecheck.check import Limit, limits_of, unused_ignores
 from tapecheck.lsp import runs
-from tapecheck.lsp.calls import calls, training_loops, walked_lines
+from tapecheck.lsp.calls import calls, walked_lines
 from tapecheck.lsp.document import Document
 from tapecheck.lsp.evidence import Evidences, Shown
 from tapecheck.lsp.hover import Explainer, Hover
+from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses
 from tapecheck.lsp.notebook import CellText, Notebook
+from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Finding
@@ -150,14 +152,6 @@ class Analysis:
         return self.report.interpretation.tapes
 
 
-@dataclass(frozen=True, slots=True)
-class Lens:
-    """A text above a line that offers to confirm the findings of the file by running it."""
-
-    line: int
-    title: str
-
-
 class Session:
     """One editor's session. What it calls can be replaced, for tests of the protocol alone."""
 
@@ -178,6 +172,8 @@ class Session:
         self.settings = Settings()
         self.folder_settings: dict[str, Settings] = {}
         self.evidence = Evidences()
+        self.outcomes: dict[str, Outcome] = {}
+        self._last: dict[str, Recording] = {}
         self.closing = False
         self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
@@ -410,34 +406,27 @@ class Session:
         return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=recorded)
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
-        """Return what stands above training loops and backward calls, each with the offer of a recorded run."""
+        """Return what stands above training loops and backward calls of which there is something to tell."""
         settings = analysis.snapshot.settings
         if not settings.lens:
             return []
-        offer = "Confirm by running"
+        shown = self.shown(analysis)
         lenses: list[Lens] = []
         if settings.lens_loops:
-            recording = self.recordings.get(analysis.snapshot.path)
-            title = offer
-            if recording is not None:
-                age = " (before the last edits)" if self.evidence.is_stale(recording, analysis.report.source) else ""
-                title += f" · last run: {recording.summary()}{age}"
-            lenses += [Lens(line, title) for line in training_loops(analysis.explainer)]
+            lenses += loop_lenses(analysis.explainer, shown, self._last_run(analysis))
         if settings.lens_backwards:
-            told: dict[int, str] = {}
-            # A line that is said to fail, and did not when it was run, is not said to fail above it.
-            ran: dict[Span, bool] = {}
-            for one in self.shown(analysis):
-                evidence = one.finding.evidence
-                if evidence is not None and not one.stale:
-                    # What failed for another reason has no count of runs that went well.
-                    well = evidence.verdict == "refuted" and "runs" in evidence.measured
-                    ran[one.finding.span] = ran.get(one.finding.span, True) and well
-            for call in calls(analysis.explainer):
-                refuted = call.fate in ("fails", "may fail") and ran.get(call.span, False)
-                told.setdefault(call.span.line, "did not fail when it was run" if refuted else call.text)
-            lenses += [Lens(line, f"{text} · {offer}") for line, text in told.items()]
+            lenses += backward_lenses(analysis.explainer, shown)
         return sorted(lenses, key=lambda lens: lens.line)
+
+    def _last_run(self, analysis: Analysis) -> LastRun | None:
+        path = analysis.snapshot.path
+        recording = self._last.get(path, self.recordings.get(path))
+        outcome = self.outcomes.get(path, recording.outcome if recording is not None else None)
+        if outcome is None:
+            return None
+        seen = recording is not None and recording.outcome.text == outcome.text and recording.unseen is None
+        stale = recording is not None and seen and self.evidence.is_stale(recording, analysis.report.source)
+        return LastRun(outcome, seen, stale)
 
     def inlays(self, analysis: Analysis) -> list[tuple[Span, str, str]]:
         """Return what stands behind backward calls where the user wants it: the call, the hint, its explanation."""
@@ -558,8 +547,20 @@ class Session:
 
         report = self._run_check(order.source or from_text(order.text, order.path), order.settings, stopped)
         recording = self._record(order, report, on_output, on_progress, stopped)
-        self.recordings[order.path] = recording
+        self._keep(order.path, recording)
         return recording
+
+    def _keep(self, path: str, recording: Recording) -> None:
+        self._last[path] = recording
+        self.outcomes[path] = recording.outcome
+        if recording.unseen is None:
+            # A run that came to no backward says nothing of the findings: what an earlier one showed stands.
+            self.recordings[path] = recording
+
+    def refused(self, path: str, error: Exception) -> Outcome:
+        """Keep that a file could not be run, for its lenses."""
+        self.outcomes[path] = Outcome(str(error), error.next if isinstance(error, RunRefused) else "")
+        return self.outcomes[path]
 
     def try_fix(
         self, order: RunOrder, wanted: Sequence[object], on_progress: Listen, stop: Callable[[], bool]
@@ -583,7 +584,24 @@ class Session:
             raise RunRefused(f"there is no fix for {finding.code} on line {finding.span.line}")
         trial = self._try(order, report, finding, fix, on_progress, stopped)
         self.evidence.trials.setdefault(order.path, {})[finding.code, finding.span.line] = trial
+        if trial.recording is not None:
+            self._keep(order.path, trial.recording)
         return trial
+
+    def tried(self, analysis: Analysis, wanted: Sequence[object]) -> tuple[Finding, str] | None:
+        """Return the finding of an analysis whose fix was tried, wherever it stands by now, and the title of that fix.
+
+        `wanted` is its code, line and column when it was tried; None where it is not in the text any more.
+        """
+        code, line = str(wanted[0]), wanted[1]
+        trials = self.evidence.trials.get(analysis.snapshot.path, {})
+        trial = trials.get((code, line)) if isinstance(line, int) else None
+        if trial is None:
+            return None
+        now = self.evidence.moved(trial.text, analysis.report.source.text)(trial.line)
+        found = (one for one in analysis.report.findings if (one.code, one.span.line) == (code, now))
+        finding = next(found, None)
+        return (finding, trial.fix.title) if finding is not None else None
 
     def edited_since(self, path: str, recording: Recording) -> bool:
         """Return whether an open file differs from what was run."""
@@ -595,7 +613,7 @@ class Session:
 
     def run_report(self, path: str) -> str | None:
         """Return the last run of a file as an HTML page; None where there was none."""
-        recording = self.recordings.get(path)
+        recording = self._last.get(path, self.recordings.get(path))
         if recording is None or recording.page is None:
             return None
         from tapecheck.report import html

@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tapecheck.record.evidence import confirm, judge
-from tapecheck.record.run import Output, Progress, RunError, RunRequest, RunResult, run
+from tapecheck.record.run import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, run
 
-__all__ = ["Output", "Progress", "RunError", "RunRequest", "RunResult", "confirm", "judge", "run"]
+__all__ = ["InterpreterError", "Output", "Progress", "RunError", "RunRequest", "RunResult", "confirm", "judge", "run"]
 
 if TYPE_CHECKING:
     from tapecheck.record.inside import Recording

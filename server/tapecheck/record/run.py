@@ -42,6 +42,10 @@ class RunError(Exception):
     """The run could not be made at all. The message is for the user."""
 
 
+class InterpreterError(RunError):
+    """The interpreter cannot run the program: it is missing, too old, or has no torch."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """What to run and how long.
@@ -262,7 +266,7 @@ def _one_stopped(tape: Path) -> bool:
 def _interpreter(request: RunRequest) -> str:
     python = shutil.which(request.python, path=request.env.get("PATH"))
     if python is None:
-        raise RunError(f"the interpreter {request.python!r} does not exist or is not executable")
+        raise InterpreterError(f"the interpreter {request.python!r} does not exist or is not executable")
     return python
 
 
@@ -342,7 +346,8 @@ def _start(request: RunRequest, command: list[str], alive: int | None) -> subpro
             stderr=subprocess.PIPE, cwd=request.cwd, env={**os.environ, **request.env}, **options,
         )  # fmt: skip
     except OSError as error:
-        raise RunError(f"the interpreter {request.python!r} cannot be started: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise InterpreterError(f"the interpreter {request.python!r} cannot be started: {why}") from error
 
 
 def _pass_on(process: subprocess.Popen[bytes], number: int) -> None:
@@ -602,9 +607,9 @@ def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopp
     """Return the tape of a child that ended."""
     stderr = follower.text("stderr")
     if code == NO_TORCH:
-        raise RunError(f"{request.python} has no torch: choose the interpreter that the script is run with")
+        raise InterpreterError(f"{request.python} has no torch: choose the interpreter that the script is run with")
     if code == OLD_PYTHON:
-        raise RunError(stderr.strip().removeprefix("tapecheck: "))
+        raise InterpreterError(stderr.strip().removeprefix("tapecheck: "))
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return read_tape(file)

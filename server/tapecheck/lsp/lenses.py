@@ -1,0 +1,104 @@
+"""What stands above training loops and backward calls: only where something was found, is kept, or was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tapecheck.lsp.calls import Call, Loop, calls, training_loops
+from tapecheck.lsp.evidence import Shown
+from tapecheck.lsp.outcome import Next, Outcome
+from tapecheck.lsp.runs import clock
+from tapecheck.lsp.telling import Telling
+from tapecheck.rules import CreateGraphCycle, GraphKeptAcrossIterations, GrowingChain
+from tapecheck.tape import Span
+
+Act = Literal["run", "report"]
+OFFER = "Confirm by running"
+_KEEPING = (GraphKeptAcrossIterations.code, GrowingChain.code, CreateGraphCycle.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """A text above a line; a click runs the file, opens the report of its last run, or does what would help."""
+
+    line: int
+    title: str
+    act: Act = "run"
+    next: Next = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last run of a file as lenses tell it: `seen` says that something was looked at, and there is a report."""
+
+    outcome: Outcome
+    seen: bool
+    stale: bool
+
+
+def loop_lenses(telling: Telling, shown: Sequence[Shown], last: LastRun | None) -> list[Lens]:
+    """Return the offer of a run above each loop with findings, and how the last run went above all of them."""
+    lenses: list[Lens] = []
+    for loop in training_loops(telling):
+        if last is not None or any(_concerns(one, loop) for one in shown):
+            lenses.append(Lens(loop.line, OFFER))
+        if last is not None:
+            age = " (before the last edits)" if last.stale else ""
+            title = f"run at {clock(last.outcome.at)}: {last.outcome.text}{age}"
+            lenses.append(Lens(loop.line, title, "report" if last.seen else "run", last.outcome.next))
+    return lenses
+
+
+def backward_lenses(telling: Telling, shown: Sequence[Shown]) -> list[Lens]:
+    """Return what stands above backward calls that fail, keep their graph, or have it kept; once for each line."""
+    told: dict[int, Lens] = {}
+    for call in calls(telling):
+        lens = _of_failing(call, shown) if call.fate in ("fails", "may fail") else _of_kept(call, shown)
+        if lens is not None:
+            told.setdefault(call.span.line, lens)
+    return list(told.values())
+
+
+def _of_failing(call: Call, shown: Sequence[Shown]) -> Lens:
+    evidence = [one.finding.evidence for one in shown if one.finding.span == call.span and not one.stale]
+    confirmed = next((one for one in evidence if one is not None and one.verdict == "confirmed"), None)
+    if confirmed is not None:
+        when = f" in iteration {confirmed.iteration}" if confirmed.iteration is not None else ""
+        return Lens(call.span.line, f"✓ confirmed: fails{when}", "report")
+    # What failed for another reason has no count of runs that went well.
+    ran = [one for one in evidence if one is not None]
+    if ran and all(one.verdict == "refuted" and "runs" in one.measured for one in ran):
+        return Lens(call.span.line, "did not fail when it was run", "report")
+    return Lens(call.span.line, f"{call.text} · {OFFER}")
+
+
+def _of_kept(call: Call, shown: Sequence[Shown]) -> Lens | None:
+    keeping = [one for one in shown if one.finding.code in _KEEPING and _built_by(one, call)]
+    if keeping:
+        evidence = [one.finding.evidence for one in keeping if not one.stale]
+        if any(one is not None and one.verdict in ("confirmed", "found-by-run") for one in evidence):
+            return Lens(call.span.line, "✓ confirmed: its graph outlives the iteration", "report")
+        if evidence and all(one is not None and one.verdict == "refuted" for one in evidence):
+            return Lens(call.span.line, "its graph did not outlive the iteration when it was run", "report")
+        return Lens(call.span.line, f"its graph outlives the iteration · {OFFER}")
+    return Lens(call.span.line, f"{call.text} · {OFFER}") if call.fate == "kept" else None
+
+
+def _built_by(one: Shown, call: Call) -> bool:
+    """Return whether what a finding says is kept was built for a backward, or is kept by that call."""
+    places = [one.finding.span, *(label.span for label in one.finding.labels if label.role in ("built", "freed"))]
+    return any(_touch(place, own) for place in places for own in (call.span, *call.walked))
+
+
+def _touch(one: Span, other: Span) -> bool:
+    return one.file == other.file and one.line <= other.end_line and other.line <= one.end_line
+
+
+def _concerns(one: Shown, loop: Loop) -> bool:
+    """Return whether a finding is about what a loop does: in its text, or in a call that it makes."""
+    spans = [one.finding.span, *(label.span for label in one.finding.labels)]
+    return any(loop.line <= span.line <= loop.end and span.file == loop.file for span in spans) or any(
+        span in loop.backwards for span in spans
+    )
