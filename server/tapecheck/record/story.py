@@ -125,6 +125,8 @@ class Story:
         self.compared = 0
         self.watched_loops: dict[Site, dict[str, int]] = {}
         """What was measured of the graphs that modules build in watched loops, by place and calls."""
+        self.left_out: dict[int, int] = {}
+        """Leaves with a gradient at that many of the first steps, which no optimizer has and nothing changed."""
         self.kept: dict[int, Kept] = {}
         self.passed = False
         hold: Hold | None = None
@@ -178,6 +180,8 @@ class Story:
             kept.gone_at, kept.seconds = event.at, event.value
         elif name == "stale-gradient" and about.isdigit():
             self.stale.append((int(about), event.at))
+        elif name == "left-out" and about.isdigit():
+            self.left_out[int(about)] = value
         elif name == "gradients-compared":
             self.compared += value
         elif name == "never-a-gradient" and about.isdigit():

@@ -31,6 +31,7 @@ from tapecheck.rules import (
     NeedlessGraph,
     NeedlessRetainGraph,
     StaleGradient,
+    UntrainedParameter,
 )
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import line
@@ -376,6 +377,30 @@ def _calls(count: int) -> str:
     return "1 module call" if count == 1 else f"{count} module calls"
 
 
+def _left_out(story: Story, finding: Finding) -> Evidence | None:
+    if not story.reading.steps:
+        return _not_reached(story, finding) if not story.count(finding.span) else None
+    leaves = story.reading.ledger.leaves
+    found = story.left_out
+    named = [str(name) for name in finding.facts.get("parameters", ()) or () if name]
+    mine = {n: s for n, s in found.items() if n in leaves and any(matches(leaves[n].name, name) for name in named)}
+    # What no variable leads to has no name in the run.
+    mine = mine or {n: s for n, s in found.items() if n not in leaves or not leaves[n].name}
+    if mine:
+        names = [leaves[number].name for number in mine if number in leaves and leaves[number].name] or named
+        verb = "was" if len(mine) == 1 else "were"
+        shown = names_text(names, max(len(mine) - len(names), 0))
+        return Evidence(
+            "confirmed",
+            f"{shown} had a gradient at {max(mine.values())} steps or more, "
+            f"{verb} in no optimizer and did not change",
+            None, {"parameters": names, "steps": max(mine.values())},
+        )  # fmt: skip
+    if story.compared >= 2:
+        return Evidence("refuted", "what had gradients was stepped by an optimizer, or changed in another way")
+    return None
+
+
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     **dict.fromkeys(RAISING, _by_exception),
     GraphKeptAcrossIterations.code: _kept,
@@ -386,4 +411,5 @@ DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     MissingCreateGraph.code: _missing_create,
     GradientCut.code: _cut,
     StaleGradient.code: _stale,
+    UntrainedParameter.code: _left_out,
 }

@@ -20,6 +20,7 @@ from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.stale_gradient import StaleGradient
 from tapecheck.rules.stale_saved_tensor import StaleSavedTensor
+from tapecheck.rules.untrained_parameter import UntrainedParameter
 from tapecheck.rules.words import merged
 from tapecheck.tape import Tape
 
@@ -36,6 +37,7 @@ ALL: tuple[Rule, ...] = (
     MissingCreateGraph(),
     GradientCut(),
     StaleGradient(),
+    UntrainedParameter(),
 )
 RAISING = frozenset(rule.code for rule in ALL if rule.raises)
 """The codes of the rules that are right where PyTorch raises."""
@@ -62,6 +64,7 @@ __all__ = [
     "Severity",
     "StaleGradient",
     "StaleSavedTensor",
+    "UntrainedParameter",
     "chosen",
     "judge",
 ]

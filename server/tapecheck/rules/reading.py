@@ -27,6 +27,7 @@ from tapecheck.tape import (
     Leaf,
     LeafEscape,
     Ledger,
+    LeftOut,
     Loop,
     LoopEnd,
     Node,
@@ -118,6 +119,7 @@ class Reading:
         self.given: set[int] = set()
         """The leaves that the program itself gives a gradient."""
         self.gradient_events: list[tuple[int, GradientCleared | GradientSet | GradientRead | LeafEscape]] = []
+        self.left_out: list[tuple[int, LeftOut]] = []
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.kept: dict[str, object] = {}
         """What rules have worked out of this reading for one another, by its name."""
@@ -167,6 +169,8 @@ class Reading:
             elif isinstance(event, GradientSet):
                 self.gradient_events.append((position, event))
                 self.given.add(event.leaf)
+            elif isinstance(event, LeftOut):
+                self.left_out.append((position, event))
             elif isinstance(event, (GradientRead, LeafEscape)):
                 self.gradient_events.append((position, event))
             elif isinstance(event, Escape):

@@ -258,6 +258,23 @@ class Step:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Leaves of a module that none of the optimizers so far has, when one that has others of the module steps.
+
+    `whole` says that this optimizer was given all parameters of the module when it was made: these leaves came later,
+    or are not `registered` as parameters of the module (in a plain list, or a tensor that is no `nn.Parameter`).
+    Without it, the optimizer was given other submodules whole.
+    """
+
+    at: Site
+    optimizer: int
+    leaves: tuple[int, ...]
+    whole: bool
+    registered: bool
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class GradientCleared:
     """The `.grad` of a leaf was dropped (`to_none` "yes") or filled with zeros in place ("no").
 
@@ -452,8 +469,8 @@ class End:
 
 
 Event = Union[
-    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, GradientCleared, GradientSet, GradientRead, LeafEscape,
-    Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Raised, Measure, End,
+    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet, GradientRead,
+    LeafEscape, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Raised, Measure, End,
 ]  # fmt: skip
 
 

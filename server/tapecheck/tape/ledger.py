@@ -32,6 +32,7 @@ from tapecheck.tape.events import (
     Iteration,
     Leaf,
     LeafEscape,
+    LeftOut,
     Loop,
     LoopEnd,
     Measure,
@@ -53,7 +54,7 @@ GRAPH_OF = "graph of "
 _EARLIER = 8
 _UNREAD = frozenset((
     Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration, LeafEscape,
-    Loop, LoopEnd, Measure, Optimizer, Raised, Step,
+    LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Step,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)

@@ -39,6 +39,7 @@ from tapecheck.fixes.strategies.kept import (
     store_without_graph,
 )
 from tapecheck.fixes.strategies.leaf import leaf_out_of_place, under_no_grad
+from tapecheck.fixes.strategies.registered import hand_over, make_optimizer_later, register
 from tapecheck.fixes.strategies.shared import (
     clear_stored,
     detach_shared,
@@ -62,6 +63,7 @@ from tapecheck.rules import (
     NeedlessRetainGraph,
     StaleGradient,
     StaleSavedTensor,
+    UntrainedParameter,
 )
 
 FOR: dict[str, tuple[Strategy, ...]] = {
@@ -89,4 +91,5 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (remove_cut, stay_in_torch, train_on_scores),
     StaleGradient.code: (call_zero_grad, clear_in_time),
+    UntrainedParameter.code: (register, make_optimizer_later, hand_over),
 }  # fmt: skip

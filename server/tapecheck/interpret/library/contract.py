@@ -108,6 +108,8 @@ class Modules(Protocol):
 
     machine: Engine
     world: World
+    asked: dict[int, Instance]
+    made: list[Instance]
 
     @property
     def torch(self) -> Torch: ...
@@ -137,6 +139,8 @@ class Modules(Protocol):
 
 class Optimizers(Protocol):
     """torch.optim: which parameters an optimizer has, and its steps."""
+
+    listed: set[int]
 
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...
     def initialize(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value: ...

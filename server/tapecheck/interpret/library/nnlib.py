@@ -62,6 +62,10 @@ class Modules:
         self.machine = torch.machine
         self.world = torch.world
         self.facts = load()
+        self.asked: dict[int, Instance] = {}
+        """The modules whose parameters were asked for."""
+        self.made: list[Instance] = []
+        """The modules of the user's classes."""
 
     # -- what is a module -------------------------------------------------------------------------------------
 
@@ -293,9 +297,11 @@ class Modules:
         return None
 
     def _module_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        self.asked.setdefault(id(owner), owner)
         return List([tensor for _, tensor in self.named_parameters(owner)], self.open_ended(owner))
 
     def _module_named_parameters(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        self.asked.setdefault(id(owner), owner)
         return List(list(self.named_parameters(owner)), self.open_ended(owner))
 
     def _module_buffers(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

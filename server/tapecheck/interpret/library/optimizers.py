@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tapecheck.interpret.library import averaging
+from tapecheck.interpret.library import averaging, left_out
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.objects import containers
@@ -35,6 +35,8 @@ class Optimizers:
         self.machine = torch.machine
         self.world = torch.world
         self.facts = load()
+        self.listed: set[int] = set()
+        """The leaves that some optimizer has."""
 
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         name = path.rsplit(".", 1)[-1]
@@ -58,8 +60,10 @@ class Optimizers:
         number = self.world.optimizers
         tensors, complete = self._leaves(source, node)
         owner.state = OptimizerState(
-            number, tensors, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter")
-        )
+            number, tensors, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter"),
+            left_out.given_whole(self.torch, tensors),
+        )  # fmt: skip
+        self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
         second = args[1] if len(args) > 1 else kwargs.get("defaults")
         defaults = (
             second
@@ -138,6 +142,7 @@ class Optimizers:
         members, complete = self._leaves(args[0] if args else None, node)
         state: OptimizerState = owner.state
         state.params = [*state.params, *members]
+        self.listed.update(tensor.node for tensor in members if tensor.node is not None)
         self.world.emit(
             Optimizer(
                 state.number, self.world.site(node), owner.lib.rsplit(".", 1)[-1],
@@ -166,6 +171,7 @@ class Optimizers:
                 result = made if result is None else result
             state = _state(owner)
             self.world.emit(Step(self.world.site(node), state.number, _called(node)))
+            left_out.look(self.torch, state, node)
             bumps = self._bumps(owner)
             for tensor in state.params:
                 if tensor.grad is not None:

@@ -168,6 +168,7 @@ class Libraries:
     def prepare_object(self, owner: Instance, bases: list[str]) -> None:
         if owner.module:
             owner.attrs["training"] = True
+            self.torch.nn.made.append(owner)
         for base in bases:
             if self.torch.nn.is_class(base) or base.startswith("torch.optim."):
                 owner.lib = base

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tapecheck.interpret.values import Instance, Kwargs, Tensor, Value
 
 
 @dataclass(eq=False, slots=True)
 class OptimizerState:
-    """An optimizer: its number on the tape, what it was given, and the arguments that matter."""
+    """An optimizer: its number on the tape, what it was given, and the arguments that matter.
+
+    `whole` are the modules whose parameters it was all given, `looked` at how many of its steps they were looked at.
+    """
 
     number: int
     params: list[Tensor]
     fused: Value = None
     max_iter: Value = None
+    whole: list[Instance] = field(default_factory=list)
+    looked: int = 0
 
 
 @dataclass(eq=False, slots=True)

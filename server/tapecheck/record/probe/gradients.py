@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+import threading
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .tracing import Place
 
@@ -39,6 +40,8 @@ class UsedGradients:
         self.used: Dict[int, List[_Used]] = {}
         self.steps: Dict[int, int] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
+        self.others: Dict[int, List[Any]] = {}
+        """Leaves that had a gradient at a step and are in no optimizer: reference, number, value then, how often."""
 
     def before_backward(self, where: _Where) -> None:
         """Note which used gradients are still there when a backward begins."""
@@ -55,6 +58,7 @@ class UsedGradients:
         if count > _STEPS:
             return
         torch = self.recorder.torch
+        self._look_at_others()
         pairs = [(p, g) for p in params for g in (_GRADIENT(p),) if g is not None and g.layout is torch.strided]
         pairs.sort(key=lambda pair: pair[1].numel())
         kept: List[_Used] = []
@@ -69,8 +73,39 @@ class UsedGradients:
                     kept.append(_Used(parameter, gradient, value))
         self.used[number] = kept
 
+    def _look_at_others(self) -> None:
+        """Count the leaves that have a gradient at a step of optimizers that do not have them."""
+        listed = self._listed()
+        thread = threading.get_ident()
+        for key, (reference, number, owner) in list(self.recorder.reader.leaves.items()):
+            leaf = reference() if owner == thread and key not in listed else None
+            if leaf is None or not leaf.requires_grad:
+                continue
+            known = self.others.get(key)
+            if known is None or known[1] != number:
+                known = self.others[key] = [reference, number, self._sum(leaf), 0]
+                if not isinstance(leaf, self.recorder.torch.nn.Parameter):
+                    # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
+                    continue
+            if _GRADIENT(leaf) is not None:
+                known[3] += 1
+
+    def _listed(self) -> Set[int]:
+        return {key for watched in self.recorder.changes.optimizers.values() for key in watched.ids}
+
+    def _sum(self, leaf: Any) -> float:
+        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
+            return float(leaf.detach().double().sum())
+
     def write(self, lines: Any) -> None:
-        """Write at how many steps of each optimizer gradients were compared."""
+        """Write at how many steps of each optimizer gradients were compared, and what none of them has."""
+        listed = self._listed()
+        for key, (reference, leaf, value, times) in self.others.items():
+            tensor = reference()
+            if times and tensor is not None and key not in listed and self._sum(tensor) == value:
+                name = "left-out:%d" % leaf
+                at = self.recorder.here(lines)
+                self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")
         for number, count in self.steps.items():
             name = "gradients-compared:%d" % number
             self.recorder.writer.event(

@@ -1,0 +1,100 @@
+"""Leaves of a module that its optimizer does not have: looked for at the optimizer's first steps."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import OptimizerState
+from tapecheck.interpret.values import Dict, Instance, List, Set, Tensor, Value
+from tapecheck.tape import LeftOut, Named
+
+_STEPS = 2
+"""Steps of each optimizer at which is looked: what is added to a module later has been added by then."""
+_MOST = 400
+_DEPTH = 3
+"""How many plain containers and objects within each other are looked into."""
+
+
+def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
+    """Return the modules whose parameters were asked for and all given to an optimizer that is being made."""
+    given = {id(tensor) for tensor in params}
+    found = []
+    for owner in list(torch.nn.asked.values())[-_MOST:]:
+        own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+        if own and all(id(tensor) in given for tensor in own):
+            found.append(owner)
+    return found
+
+
+def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
+    """Note what an optimizer leaves out, at one of its first steps."""
+    if state.looked >= _STEPS or not state.number or not state.whole:
+        return
+    state.looked += 1
+    listed = torch.optimizers.listed
+    whole: set[int] = set()
+    for owner in state.whole:
+        registered = {id(tensor) for _, tensor in torch.nn.named_parameters(owner)}
+        whole |= registered
+        prefix = _prefix(torch, owner)
+        later: list[int] = []
+        unregistered: list[int] = []
+        for path, tensor in _leaves_of(owner, "", _DEPTH, set()):
+            if tensor.node is None or tensor.node in listed:
+                continue
+            (later if id(tensor) in registered else unregistered).append(tensor.node)
+            if prefix and not tensor.name.startswith(prefix):
+                tensor.name = f"{prefix}{path}"
+                torch.world.emit(Named(tensor.node, tensor.name))
+        _tell(torch, state, node, later, True, True)
+        _tell(torch, state, node, unregistered, True, False)
+    inside = {id(owner) for owner in state.whole}
+    for owner in torch.nn.made[-_MOST:]:
+        if id(owner) in inside:
+            continue
+        own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+        there = [tensor for tensor in own if tensor.node is not None and tensor.node in listed]
+        left = [tensor.node for tensor in own if tensor.node is not None and tensor.node not in listed]
+        # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
+        if left and 2 * len(left) <= len(there) and all(id(tensor) in whole for tensor in there):
+            _tell(torch, state, node, left, False, True)
+
+
+def _tell(torch: Torch, state: OptimizerState, node: ast.AST, leaves: list[int], whole: bool, registered: bool) -> None:
+    if leaves:
+        torch.world.emit(
+            LeftOut(torch.world.site(node), state.number, tuple(dict.fromkeys(leaves)), whole, registered)
+        )
+
+
+def _prefix(torch: Torch, owner: Instance) -> str:
+    """Return what the names of a module's parameters begin with, as far as they are known by a path."""
+    for path, tensor in torch.nn.named_parameters(owner):
+        if tensor.name.endswith(f".{path}"):
+            return tensor.name[: -len(path)]
+    return ""
+
+
+def _leaves_of(value: Value, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the leaves that a module's attributes lead to, in plain containers and objects, too."""
+    if isinstance(value, Tensor):
+        if value.is_leaf and value.node is not None:
+            yield path, value
+        return
+    if id(value) in seen or depth < 0 or len(seen) > 2_000:
+        return
+    seen.add(id(value))
+    if isinstance(value, Instance):
+        if isinstance(value.state, OptimizerState):
+            return
+        inner = depth if value.module else depth - 1
+        for name, item in list(value.attrs.items()):
+            yield from _leaves_of(item, f"{path}.{name}" if path else name, inner, seen)
+    elif isinstance(value, Dict):
+        for key, item in list(value.items.items()):
+            yield from _leaves_of(item, f"{path}[{key!r}]" if isinstance(key, (str, int)) else path, depth - 1, seen)
+    elif isinstance(value, (List, tuple, Set)):
+        for index, item in enumerate(list(value if isinstance(value, tuple) else value.items)):
+            yield from _leaves_of(item, f"{path}[{index}]", depth - 1, seen)

@@ -1,0 +1,388 @@
+"""TAPE405: a parameter gets gradients, and no optimizer has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Identity, gradients_of, identity
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import called_from, join, listed, span_facts
+from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Step
+
+_ATTRIBUTE = re.compile(r"^(?:[^.\[]+\.)*?[^.\[]+\.[^.\[]+")
+
+
+class UntrainedParameter(Rule):
+    """A parameter gets a gradient in every iteration, but it is in no optimizer and the program never looks at the
+    gradient: it keeps the value that it was made with. Nothing raises.
+
+    ## Why PyTorch does that
+
+    An optimizer steps what it was given when it was made. `model.parameters()` lists what is *registered* then:
+    attributes that are an `nn.Parameter` or an `nn.Module`. Modules in a Python list or dict, and a tensor that
+    merely requires grad, are not.
+
+        >>> class Net(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.layers = [nn.Linear(2, 2) for _ in range(3)]
+        ...         self.out = nn.Linear(2, 1)
+        >>> [name for name, _ in Net().named_parameters()]
+        ['out.weight', 'out.bias']
+
+    ## What to do
+
+    - Keep modules in `nn.ModuleList` or `nn.ModuleDict`, parameters in `nn.ParameterList`, and make a tensor that is
+      to be trained an `nn.Parameter`. Then `.to(device)` and `state_dict()` know them, too.
+    - Replace and add layers before the optimizer is made, or hand them over with `optimizer.add_param_group`.
+    - Give the optimizer every part of the model that is to be trained. What is to stay as it is gets
+      `requires_grad_(False)`: that saves its gradients as well.
+
+    ## What is not a finding
+
+    - A teacher, a feature network or an attacked model: none of its parameters is in an optimizer.
+    - A body below the only part that is trained, as in linear probing; adapters, prompts and biases that are trained
+      without the rest.
+    - Parameters whose gradients the program reads, or that it sets in another way: a moving average, a multiplier.
+    - Parameters that unknown code has been given.
+    """
+
+    code = "TAPE405"
+    name = "untrained-parameter"
+    severity = "warning"
+    summary = "A parameter gets gradients, but no optimizer has it"
+
+    VALID = (
+        Example(
+            "The layers are registered by an `nn.ModuleList`",
+            """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.out(x)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "Linear probing: the body gets gradients that nobody wants",
+            """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.head.parameters(), lr=0.1)
+for step in range(3):
+    loss = nn.functional.cross_entropy(net(torch.randn(5, 8)), torch.randint(0, 3, (5,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "An attack optimizes the input, not the model",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+x, y = torch.rand(4, 6), torch.randint(0, 3, (4,))
+delta = torch.zeros_like(x, requires_grad=True)
+optimizer = torch.optim.SGD([delta], lr=0.1)
+for step in range(3):
+    loss = -nn.functional.cross_entropy(model(x + delta), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "Layers in a Python list are not registered",
+            """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4) for _ in range(3)]
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu()
+        return self.out(x)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=8,
+        ),
+        Example(
+            "A layer that was added after the optimizer was made",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+optimizer = torch.optim.Adam(model.parameters())
+model.append(nn.Linear(8, 3))
+for step in range(3):
+    loss = nn.functional.cross_entropy(model(torch.randn(5, 6)), torch.randint(0, 3, (5,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=6,
+        ),
+        Example(
+            "One of two heads is not given to the optimizer",
+            """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Linear(8, 16)
+        self.kind = nn.Linear(16, 4)
+        self.age = nn.Linear(16, 1)
+
+
+net = Net()
+optimizer = torch.optim.Adam([*net.trunk.parameters(), *net.kind.parameters()])
+for step in range(3):
+    hidden = net.trunk(torch.randn(5, 8)).relu()
+    loss = nn.functional.cross_entropy(net.kind(hidden), torch.randint(0, 4, (5,)))
+    loss = loss + net.age(hidden).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=10,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        if not any(reading.left_out for reading in readings):
+            return []
+        handled: set[Identity] = set()
+        for reading in readings:
+            handled |= _handled(reading)
+        findings: list[Finding] = []
+        for reading in readings:
+            stories: dict[tuple[int, str], _Story] = {}
+            for leaf, event in _left_out(reading):
+                if identity(reading, leaf) in handled:
+                    continue
+                run = _reached(reading, leaf, event)
+                if run is not None:
+                    key = (event.optimizer, _group(leaf))
+                    story = stories.setdefault(key, _Story(reading, event, run))
+                    story.leaves.append(leaf)
+            findings += [self._finding(story) for story in stories.values()]
+        return findings
+
+    def _finding(self, story: _Story) -> Finding:
+        reading, event = story.reading, story.event
+        optimizer = reading.optimizers[event.optimizer]
+        first = story.leaves[0]
+        at, labels = _place(first, optimizer)
+        home = at.span
+        names = [leaf.name for leaf in story.leaves]
+        named = [name for name in dict.fromkeys(names) if name]
+        plural = len(names) != 1
+        known = (leaf.name for leaf in reading.ledger.leaves.values())
+        verb = "are" if plural else "is"
+        forms = [f"{{}} {verb} in no optimizer: never trained", "{} never trained: in no optimizer"]
+        message = listed(forms, named, known) if named else "a parameter is in no optimizer: it is never trained"
+        for leaf in story.leaves:
+            if leaf.at.file == home.file and leaf.at.line != home.line:
+                labels.append(Label(leaf.at.span, f"`{leaf.name}` is made here", "built"))
+        what = "without them" if plural else "without it"
+        if optimizer.at.span != home:
+            labels.append(Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step"))
+        labels.append(Label(story.run.at.span, f"gives {'them' if plural else 'it'} gradients", "path"))
+        labels += called_from(reading, at, at)
+        note, advice = _why(event, optimizer, _owner(first.name), plural)
+        notes = [note]
+        if any(f"`{name}`" not in message for name in named):
+            rest = [f"`{name}`" for name in named[:8]] + ([f"{len(named) - 8} more"] if len(named) > 8 else [])
+            notes.insert(0, f"never trained: {join(rest)}")
+        return Finding(
+            self.code, self.name, self.severity, home, message, advice, tuple(labels),
+            facts={
+                "parameters": names,
+                "kind": "registered" if event.registered else "unregistered",
+                "whole": event.whole,
+                "siblings": [reading.ledger.leaves[leaf].name for leaf in optimizer.params][:64],
+                "optimizer": span_facts(optimizer.at.span),
+                "calls": [span_facts(span) for leaf in story.leaves[:1] for span in leaf.at.stack],
+                "made": [span_facts(leaf.at.span) for leaf in story.leaves],
+            },
+            notes=tuple(notes),
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Story:
+    reading: Reading
+    event: LeftOut
+    run: Run
+    leaves: list[Leaf] = field(default_factory=list)
+
+
+def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool) -> tuple[str, str]:
+    """Return why the optimizer lacks the leaves, and what to do."""
+    they, were = ("they are", "they were") if plural else ("it is", "it was")
+    of = f"`{owner}`" if owner else "the module"
+    keep = "if they are meant to stay as they are" if plural else "if it is meant to stay as it is"
+    frozen = f"; {keep}, switch `requires_grad` off"
+    if not event.registered:
+        missing = "`.parameters()` lists nothing of a plain list or dict, and no tensor that is no `nn.Parameter`"
+        return (
+            f"{they} not registered as parameters of {of}: {missing}",
+            "keep modules in `nn.ModuleList` or `nn.ModuleDict`, and make tensors `nn.Parameter`s" + frozen,
+        )
+    if event.whole:
+        return (
+            f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
+            "make the optimizer after the model is complete, or call `optimizer.add_param_group`" + frozen,
+        )
+    return (
+        f"`{optimizer.name}` was given other parts of {of}",
+        f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
+    )
+
+
+def _owner(name: str) -> str:
+    return name.partition(".")[0] if "." in name else ""
+
+
+def _group(leaf: Leaf) -> str:
+    """Return what tells one mistake from another: the attribute that holds the leaf, else the line that made it."""
+    found = _ATTRIBUTE.match(leaf.name)
+    return found[0] if found is not None else f"{leaf.at.file}:{leaf.at.line}"
+
+
+def _place(leaf: Leaf, optimizer: Optimizer) -> tuple[Site, list[Label]]:
+    """Return where a leaf was made, as the file sees it that makes the optimizer."""
+    frames = (leaf.at.span, *leaf.at.stack)
+    here = next((index for index, span in enumerate(frames) if span.file == optimizer.at.file), None)
+    if here == 0:
+        return leaf.at, []
+    made = [Label(leaf.at.span, "made here", "built")]
+    if here is None:
+        return optimizer.at, made
+    # The call in the training file, not the line of the model's own.
+    return Site(frames[here], "", frames[here + 1 :], leaf.at.iteration), made
+
+
+def _left_out(reading: Reading) -> Iterator[tuple[Leaf, LeftOut]]:
+    seen: set[int] = set()
+    for _, event in reading.left_out:
+        for number in event.leaves:
+            leaf = reading.ledger.leaves.get(number)
+            if leaf is not None and number not in seen:
+                seen.add(number)
+                yield leaf, event
+
+
+def _handled(reading: Reading) -> set[Identity]:
+    """Return the leaves that are trained, or may be, or that the program looks after itself."""
+    gradients = gradients_of(reading)
+    ledger = reading.ledger
+    if not gradients.listed or gradients.all_escaped:
+        return {identity(reading, leaf) for leaf in ledger.leaves.values()}
+    numbers = set(gradients.steppable) | gradients.escaped
+    for leaf in gradients.leaves():
+        if any(moment.kind in ("read", "set") for moment in gradients.moments(leaf)):
+            numbers.add(leaf)
+    written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
+    for number, event in ledger.leaves.items():
+        if event.storage in written or event.copy_of is not None:
+            numbers.add(number)
+            if event.copy_of is not None:
+                numbers.add(event.copy_of)
+    for _, escape in reading.escapes:
+        numbers.update(node for node in ledger.ancestry(escape.nodes) if node in ledger.leaves)
+    numbers -= {number for number in numbers if number in gradients.steppable and number not in ledger.leaves}
+    return {identity(reading, ledger.leaves[number]) for number in numbers if number in ledger.leaves}
+
+
+def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
+    """Return a backward that gives a leaf a gradient which nothing uses, None where that is not so each time."""
+    gradients = gradients_of(reading)
+    adds = [moment for moment in gradients.moments(leaf.id) if moment.kind == "added" and moment.run is not None]
+    if len(adds) < 2 or any(moment.fact != "yes" for moment in adds):
+        return None
+    steps = [step for _, step in reading.steps if step.optimizer == event.optimizer]
+    if len(steps) < 2 or not _apart(steps, adds[0].at, adds[-1].at):
+        return None
+    run = adds[0].run
+    if run is None:
+        return None
+    stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
+    if not stepped & run.traversal.executed.keys():
+        return None
+    if not event.whole and not _above(reading, run, leaf.id, stepped):
+        # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
+        return None
+    return run
+
+
+def _apart(steps: Sequence[Step], first: Site, last: Site) -> bool:
+    """Return whether gradients came at different times, and not from losses of one step."""
+    return first.iteration != last.iteration or first.span != last.span
+
+
+def _above(reading: Reading, run: Run, leaf: int, stepped: set[int]) -> bool:
+    """Return whether a leaf is combined with what trained parameters have made."""
+    for number in run.traversal.executed:
+        node = reading.ledger.nodes.get(number)
+        if node is not None and leaf in node.inputs:
+            others = [source for source in node.inputs if source != leaf]
+            if stepped & reading.ledger.ancestry(others).keys():
+                return True
+    return False

@@ -1,0 +1,108 @@
+"""TAPE405 on tapes by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tapecheck.rules import Finding, UntrainedParameter
+from tapecheck.tape import GradientRead, GradientSet, InPlace, LeafEscape, LeftOut, Named
+from tests.rules.conftest import Builder
+
+Found = Callable[..., list[Finding]]
+
+
+def training(
+    builder: Builder, *, whole: bool = True, registered: bool = False, above: bool = True, iterations: int = 3
+) -> tuple[int, int, int]:
+    """`body` is in the optimizer made on line 3, `head` (line 2) is not; backward on line 5, step on line 6."""
+    body, head = builder.leaf(1, "net.body.weight"), builder.leaf(2, "net.head.weight")
+    optimizer = builder.optimizer(3, body)
+    with builder.loop(4) as rounds:
+        for index in range(iterations):
+            rounds()
+            first, second = (body, head) if above else (head, body)
+            hidden = builder.node(4, first, saves=[first])
+            builder.backward(5, builder.node(5, hidden, second, saves=[hidden], name="loss"))
+            builder.step(6, optimizer, body)
+            if index == 0:
+                builder.tape.events.append(LeftOut(builder.site(6), optimizer, (head,), whole, registered))
+            builder.cleared(7, body)
+    return body, head, optimizer
+
+
+@pytest.mark.parametrize(("whole", "registered"), [(True, False), (True, True), (False, True)])
+def test_a_leaf_with_gradients_that_no_optimizer_has(
+    build: Builder, found: Found, whole: bool, registered: bool
+) -> None:
+    training(build, whole=whole, registered=registered)
+    (finding,) = found(build, code="TAPE405")
+    assert finding.span.line == 2
+    assert finding.message == "`net.head.weight` is in no optimizer: never trained"
+    assert {label.span.line for label in finding.labels} == {3, 5}
+    said = {
+        (True, False): "it is not registered as parameters of `net`",
+        (True, True): "it was added to `net` once `optimizer` had been made",
+        (False, True): "`optimizer` was given other parts of `net`",
+    }[whole, registered]
+    assert finding.notes[0].startswith(said)
+
+
+def test_one_gradient_is_not_training(build: Builder, found: Found) -> None:
+    training(build, iterations=1)
+    assert found(build, code="TAPE405") == []
+
+
+def test_a_body_below_the_part_that_is_trained_may_be_meant(build: Builder, found: Found) -> None:
+    training(build, whole=False, registered=True, above=False)
+    assert found(build, code="TAPE405") == []
+
+
+@pytest.mark.parametrize("what", ["read", "set", "changed", "escaped", "listed"])
+def test_what_the_program_looks_after_itself(build: Builder, found: Found, what: str) -> None:
+    _, head, _ = training(build)
+    site = build.site(8)
+    more = {
+        "read": GradientRead(site, head),
+        "set": GradientSet(site, head),
+        "changed": InPlace(build.site(8), build.storages[head], "data.copy_", bumps="no"),
+        "escaped": LeafEscape(site, (head,), "Trainer"),
+        "listed": None,
+    }[what]
+    if what == "listed":
+        build.optimizer(8, head)
+    elif what == "changed":
+        with build.loop(8) as rounds:
+            rounds()
+            build.change(8, head, "data.copy_", bumps="no")
+    elif more is not None:
+        build.tape.events.append(more)
+    assert found(build, code="TAPE405") == []
+
+
+def test_another_way_that_hands_it_over_leaves_it_undecided(
+    build: Builder, another: Callable[[], Builder], found: Found
+) -> None:
+    training(build)
+    other = another()
+    _, head, _ = training(other)
+    other.optimizer(8, head)
+    assert found(build, other, code="TAPE405") == []
+
+
+def test_the_rule_is_told_once_for_what_one_attribute_holds(build: Builder, found: Found) -> None:
+    body = build.leaf(1, "net.body.weight")
+    heads = [build.leaf(2, "Linear.weight"), build.leaf(3, "Linear.bias")]
+    for number, head in enumerate(heads):
+        build.tape.events.append(Named(head, f"net.heads[{number}].weight"))
+    optimizer = build.optimizer(4, body)
+    with build.loop(5) as rounds:
+        for _ in range(2):
+            rounds()
+            hidden = build.node(6, body, saves=[body])
+            build.backward(7, build.node(6, hidden, *heads, saves=[hidden]))
+            build.step(8, optimizer, body)
+            build.tape.events.append(LeftOut(build.site(8), optimizer, tuple(heads), True, False))
+    (finding,) = found(build, code=UntrainedParameter.code)
+    assert finding.message == "`net.heads[0].weight` and 1 more are in no optimizer: never trained"
