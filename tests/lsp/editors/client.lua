@@ -134,7 +134,7 @@ local function main()
   say('run', answer.summary)
   local confirmed = wait('the verdict', function()
     local now = vim.diagnostic.get(buffer)[1]
-    return now and now.message:match('^confirmed') and now.message
+    return now and now.message:find(' — confirmed: ', 1, true) and now.message
   end)
   say('confirmed', confirmed)
 end
