@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tapecheck.record import RunRequest, RunResult, run
 from tests.record.harness import PYTHON, QUIET, Write
+from tests.record.warm import Warm, available
 
 pytest.importorskip("torch")
 
@@ -26,14 +28,30 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An interpreter that has torch loaded, which takes longer than most of the programs."""
+    if not available() or sys.executable != PYTHON:
+        yield PYTHON
+        return
+    with Warm(PYTHON, str(tmp_path_factory.mktemp("warm"))) as running:
+        yield running.python
+
+
 @pytest.fixture
-def record(tmp_path: Path, write: Write) -> Callable[..., RunResult]:
+def python(warm: str) -> str:
+    """What runs the scripts; files that are about the start or the end of an interpreter name a new one."""
+    return warm
+
+
+@pytest.fixture
+def record(tmp_path: Path, write: Write, python: str) -> Callable[..., RunResult]:
     """Record a script given as text."""
 
     def record(text: str, *args: str, **options: object) -> RunResult:
         script = write(text)
         env = {**QUIET, **options.pop("env", {})}  # type: ignore[dict-item]
-        request = RunRequest(script, args, cwd=str(tmp_path), **{"python": PYTHON, **options}, env=env)  # type: ignore[arg-type]
+        request = RunRequest(script, args, cwd=str(tmp_path), **{"python": python, **options}, env=env)  # type: ignore[arg-type]
         return run(request)
 
     return record

@@ -21,6 +21,12 @@ Record = Callable[..., RunResult]
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
+@pytest.fixture
+def python() -> str:
+    """An interpreter that starts anew."""
+    return PYTHON
+
+
 CAREFUL = """
 import signal, sys, time, torch
 

@@ -23,6 +23,12 @@ from tests.record.harness import PYTHON, QUIET, Write, plain, probed
 
 Record = Callable[..., RunResult]
 
+@pytest.fixture
+def python() -> str:
+    """An interpreter that starts anew."""
+    return PYTHON
+
+
 ENDLESS = """
 import atexit, subprocess, sys, time, torch
 
