@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The programs under test are small: more threads than one only get in each other's way.
 export OMP_NUM_THREADS ?= 1
+# A file's tests share torch, servers and what they have worked out: they stay in one process. PARALLEL= runs them in one.
+PARALLEL ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test lint types pytest client vsix dist bench cuda soak docs clean
 .DELETE_ON_ERROR:
@@ -19,14 +21,16 @@ help:
 	@echo "make docs    build the documentation site into .build/site"
 	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
-	@echo "make soak    hours of hostile and random input: bombs, half-typed and mutated programs, the protocol"
+	@echo "make soak    hours of hostile and random input, and every file of the environment; CORPUS=FOLDER: others"
 	@echo "make clean   remove .venv, node_modules and what was built"
 
 demo: $(VENV)/.torch
 	@$(BIN)/python examples/demo.py
 
 # pytest comes last: its summary is what a person and a CI runner look for.
-test: lint types client pytest
+test: $(VENV)/.test node_modules/.stamp
+	@$(MAKE) --no-print-directory -j2 lint types client
+	@$(MAKE) --no-print-directory pytest
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -35,7 +39,7 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 pytest: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 client: node_modules/.stamp $(VENV)/.test
 	$(NPM) test
@@ -64,6 +68,7 @@ soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak.half_typed --trials 2000
 	$(BIN)/python -m tests.soak.mutation
 	$(BIN)/python -m tests.soak.protocol
+	$(BIN)/python -m tests.soak.sweep $(or $(CORPUS),$(VENV))
 
 clean:
 	rm -rf $(VENV) node_modules .build dist bundled *.vsix

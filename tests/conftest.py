@@ -9,6 +9,27 @@ from pathlib import Path
 
 import pytest
 
+LONGEST = (
+    "cli/test_run", "record/test_programs", "lsp/test_real", "lsp/test_protocol", "differential/test_differential",
+    "record/test_run", "cli/test_hostile", "test_cases", "record/test_ranks", "cli/test_check", "soak/test_traps",
+    "record/test_retain", "record/test_plugin", "cli/test_output", "record/test_passed", "record/test_hidden",
+)  # fmt: skip
+"""The files that take most CPU, in this order: a long one that began last would be waited for."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first where files are given to several processes (`--dist loadfile`)."""
+    if not hasattr(config, "workerinput"):
+        return
+    here = Path(__file__).parent
+    place = {name: number for number, name in enumerate(LONGEST)}
+
+    def rank(item: pytest.Item) -> int:
+        name = item.path.relative_to(here).with_suffix("").as_posix() if item.path.is_relative_to(here) else ""
+        return place.get(name, len(place))
+
+    items.sort(key=rank)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "write what is found into the programs, as their expectations, in the place of comparing it"
