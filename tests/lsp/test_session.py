@@ -274,7 +274,7 @@ TRAINING = dedent(
             for step in range(10):
                 loss = model(torch.randn(2, 4)).mean()
                 loss.backward()
-                optimizer.step()
+                optimizer.step(); optimizer.zero_grad()
 
     model = nn.Linear(4, 1)
     train(model, torch.optim.SGD(model.parameters(), lr=0.1), 2)
