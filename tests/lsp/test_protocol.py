@@ -111,8 +111,8 @@ async def test_a_quick_fix_is_offered_and_applies(any_editor: Editor) -> None:
     found = await any_editor.diagnostics(uri)
     actions = await any_editor.actions(uri, found[0].range, found)
     assert [(one.title, one.is_preferred) for one in actions] == [
-        ("Comment the call out", None),
         ("Remove retain_graph=True", True),
+        ("Comment the call out (changes training)", None),
         ("Confirm fix by running: Remove retain_graph=True", None),
         ("Confirm by running this file", None),
         ("Explain TAPE301 (needless-retain-graph)", None),
@@ -123,8 +123,33 @@ async def test_a_quick_fix_is_offered_and_applies(any_editor: Editor) -> None:
     assert [one.edit is None for one in actions] == [lazily, lazily, True, True, True, lazily, lazily]
     assert [one.command is None for one in actions] == [True, True, False, False, False, True, True]
     assert all(list(one.diagnostics or []) == found for one in actions)
-    await any_editor.apply(uri, actions[1])
+    await any_editor.apply(uri, actions[0])
     assert await any_editor.diagnostics(uri) == []
+
+
+async def test_a_fix_that_changes_training_is_not_what_enter_takes(any_editor: Editor) -> None:
+    uri = any_editor.open("unsafe.py", "loss.backward(retain_graph=True)  # unsafe\n")
+    found = await any_editor.diagnostics(uri)
+    actions = await any_editor.actions(uri, found[0].range, found)
+    assert [one.title for one in actions[:3]] == [
+        "Explain TAPE301 (needless-retain-graph)",
+        "Comment the call out (changes training)",
+        "Confirm fix by running: Comment the call out",
+    ]
+    assert not any(one.is_preferred for one in actions)
+
+
+async def test_rules_in_comments_link_to_their_pages(any_editor: Editor) -> None:
+    text = "x = '🎉'  # tapecheck: ignore[TAPE301, growing-chain, TAPE1]\ny = '# tapecheck: ignore[TAPE101]'\n"
+    uri = any_editor.open("links.py", text)
+    asked = t.DocumentLinkParams(t.TextDocumentIdentifier(uri))
+    links = await any_editor.client.text_document_document_link_async(asked) or []
+    pages = [(link.target or "").removesuffix("/").rpartition("/")[2] for link in links]
+    assert pages == ["tape301-needless-retain-graph", "tape202-growing-chain"]
+    wide = 1 if any_editor.result.capabilities.position_encoding == t.PositionEncodingKind.Utf8 else 0
+    utf16 = any_editor.result.capabilities.position_encoding in (None, t.PositionEncodingKind.Utf16)
+    first = text.index("TAPE301") + (1 if utf16 else 3 * wide)
+    assert links[0].range == at(0, first, first + len("TAPE301"))
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,17 @@ async def test_hints_and_highlights_of_a_backward(tmp_path: Path) -> None:
         hints = await connected.client.text_document_inlay_hint_async(t.InlayHintParams(document, whole))
         assert hints is not None
         assert [(hint.label, hint.position) for hint in hints] == [("graph kept", t.Position(12, 36))]
-        asked = t.DocumentHighlightParams(document, t.Position(12, 11))
-        marked = await connected.client.text_document_document_highlight_async(asked)
-        assert marked is not None
-        assert sorted(one.range.start.line for one in marked) == [9, 10, 12]
+        line = NEEDLESS.splitlines()[12]
+        for column in (line.index("backward"), line.index("(")):
+            asked = t.DocumentHighlightParams(document, t.Position(12, column))
+            marked = await connected.client.text_document_document_highlight_async(asked)
+            assert marked is not None
+            assert sorted(one.range.start.line for one in marked) == [9, 10, 12]
+            own = t.Range(t.Position(12, line.index("backward")), t.Position(12, line.index("(")))
+            assert [one.range for one in marked if one.kind == t.DocumentHighlightKind.Write] == [own]
+        for column in (line.index("loss"), line.index("retain_graph")):
+            asked = t.DocumentHighlightParams(document, t.Position(12, column))
+            assert await connected.client.text_document_document_highlight_async(asked) is None, "the editor's own stay"
 
 
 async def test_a_run_confirms_with_real_torch(tmp_path: Path) -> None:

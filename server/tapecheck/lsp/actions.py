@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SECTION = "tapecheck"
 FIX_ALL = "source.fixAll.tapecheck"
 NOTEBOOK_FIX_ALL = f"notebook.{FIX_ALL}"
+_EXPLAIN, _UNSAFE = "Explain", "(changes training)"
 _BEFORE_COLON = re.compile(r"(?:[^`:]|`[^`]*`|:(?! ))+")
 KINDS: list[t.CodeActionKind | str] = [t.CodeActionKind.QuickFix, FIX_ALL, NOTEBOOK_FIX_ALL]
 
@@ -69,6 +70,7 @@ async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
 
 
 async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParams) -> list[t.CodeAction]:
+    safe: list[t.CodeAction] = []
     fixes: list[t.CodeAction] = []
     more: list[t.CodeAction] = []
     others: dict[str, list[str]] = {}
@@ -78,27 +80,34 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
         if location.uri != params.text_document.uri or not convert.overlap(drawn.range, params.range):
             continue
         about = [item for item in given if item.code == drawn.code and item.range == drawn.range] or [drawn]
-        fixes += await _fixes(ls, analysis, shown, about)
+        found = await _fixes(ls, analysis, shown, about)
+        safe += found[0]
+        fixes += found[1]
         more += _more(ls, analysis, shown, about)
     for one in ls.session.unused(analysis):
         location, drawn = ls.converter.unused(one, analysis)
         if location.uri == params.text_document.uri and convert.overlap(drawn.range, params.range):
-            fixes.append(_without(ls, analysis, one, drawn))
-    return fixes + more
+            safe.append(_without(ls, analysis, one, drawn))
+    if fixes and not safe:
+        # Enter takes the first one: that must not be an edit that changes what is learned, nor a run.
+        safe = [action for action in more if action.title.startswith(_EXPLAIN)]
+        more = [action for action in more if action not in safe]
+    return safe + fixes + more
 
 
 async def _fixes(
     ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]
-) -> list[t.CodeAction]:
-    """Return the fixes of a finding that hold, preferred first."""
+) -> tuple[list[t.CodeAction], list[t.CodeAction]]:
+    """Return the safe fixes of a finding that hold, and beside them the unsafe ones with the offer to try one."""
     if shown.static is None:
-        return []
+        return [], []
     found = await ls.fixes(analysis, shown.static)
     preferred = next((fix for fix in found if fix.applicability == "safe"), None)
-    actions = []
+    safe: list[t.CodeAction] = []
+    actions: list[t.CodeAction] = []
     for number, fix in enumerate(found):
         action = t.CodeAction(
-            title=ls.converter.words(fix.title, analysis),
+            title=ls.converter.words(fix.title if fix.applicability == "safe" else f"{fix.title} {_UNSAFE}", analysis),
             kind=t.CodeActionKind.QuickFix,
             diagnostics=about,
             is_preferred=True if fix is preferred else None,
@@ -108,7 +117,7 @@ async def _fixes(
         else:
             action.edit = ls.converter.fix_edit(fix, analysis)
         if ls.client.action_resolve or action.edit is not None:
-            actions.append(action)
+            (safe if fix.applicability == "safe" else actions).append(action)
     tried = best_of(found)
     if tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
         # What the fix changes for training is said in its own line above.
@@ -118,7 +127,7 @@ async def _fixes(
         name = ls.client.commands.get("tryFix", "tapecheck.tryFix")
         command = t.Command(title=title, command=name, arguments=[argument])
         actions.append(t.CodeAction(title=title, kind=t.CodeActionKind.QuickFix, diagnostics=about, command=command))
-    return actions
+    return safe, actions
 
 
 def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic]) -> list[t.CodeAction]:
@@ -136,7 +145,7 @@ def _more(ls: Server, analysis: Analysis, shown: Shown, about: list[t.Diagnostic
     if finding.evidence is None or shown.stale:
         kind = "file" if analysis.snapshot.cells is None else "notebook"
         add(f"Confirm by running this {kind}", commands.get("confirm", "tapecheck.run"), {"uri": uri})
-    add(f"Explain {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
+    add(f"{_EXPLAIN} {code} ({finding.name})", commands.get("explain", "tapecheck.explainRule"), {"code": code})
     places = [("line", "for this line"), ("file", "in this file")]
     project = ls.session.disabling(analysis, finding, "project") if "disable" not in commands else None
     if project is not None:

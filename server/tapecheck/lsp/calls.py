@@ -111,15 +111,16 @@ def training_loops(telling: Telling) -> list[Loop]:
     return [Loop(path, line, ends.get(line, line), frozenset(found[line])) for line in sorted(found)]
 
 
-def walked_lines(telling: Telling, line: int, column: int) -> tuple[Call, tuple[Span, ...]] | None:
-    """Return the backward call at a place, and the text that built what it walks; None where there is no such call."""
-    around = [call for call in calls(telling) if inside(call.span, line, column)]
-    if not around:
-        return None
-    call = max(around, key=lambda one: (one.span.line, one.span.column))
-    if telling.outline.in_argument(call.span, line, column):
-        return None
-    # An expression of several ops is one piece of text.
-    kept = [one for one in call.walked if not any(other != one and contains(other, one) for other in call.walked)]
-    return call, tuple(kept)
-
+def walked_lines(telling: Telling, line: int, column: int) -> tuple[Span, tuple[Span, ...]] | None:
+    """Return the `backward` or `grad` that a call at a place calls, and the text that built what it walks; None at any
+    other place: an editor's own highlights of a variable must stay."""
+    for call in calls(telling):
+        # The place behind the last letter still belongs to the name.
+        if not (inside(call.span, line, column) or inside(call.span, line, column - 1)):
+            continue
+        name = telling.outline.called_name(call.span)
+        if name is not None and (inside(name, line, column) or inside(name, line, column - 1)):
+            # An expression of several ops is one piece of text.
+            built = [span for span in call.walked if span != call.span]
+            return name, tuple(one for one in built if not any(one != more and contains(more, one) for more in built))
+    return None

@@ -103,6 +103,18 @@ async def document_highlight(ls: Server, params: t.DocumentHighlightParams) -> l
     return [t.DocumentHighlight(at.range, kind) for at, kind in found if at.uri == uri] or None
 
 
+async def document_link(ls: Server, params: t.DocumentLinkParams) -> list[t.DocumentLink]:
+    analysis = await _analysis(ls, params)
+    if analysis is None:
+        return []
+    links = []
+    for span, url in ls.session.links(analysis):
+        at = ls.converter.at(span, analysis)
+        if at.uri == params.text_document.uri:
+            links.append(t.DocumentLink(at.range, target=url, tooltip="Open the page of this rule"))
+    return links
+
+
 def explain_rule(ls: Server, code: object) -> dict[str, Any] | None:
     """Return the page of a rule: answered as markdown, and shown where the client can show a file."""
     from tapecheck.rules import ALL

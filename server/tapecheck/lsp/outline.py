@@ -200,6 +200,17 @@ class Outline:
         tree = ast.walk(self.source.tree)
         return [self.span(node.value) for node in tree if isinstance(node, ast.Return) and node.value is not None]
 
+    def called_name(self, call: Span) -> Span | None:
+        """Return the name that a call calls: `backward` of `loss.backward()`; None where a call has none."""
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.Call) and self.span(node) == call:
+                whole = self.span(node.func)
+                if isinstance(node.func, ast.Attribute):
+                    start = whole.end_column - len(node.func.attr)
+                    return Span(whole.file, whole.end_line, start, whole.end_line, whole.end_column)
+                return whole if isinstance(node.func, ast.Name) else None
+        return None
+
     def in_argument(self, call: Span, line: int, column: int) -> bool:
         """Return whether a place within a call is in one of its arguments."""
         for node in ast.walk(self.source.tree):

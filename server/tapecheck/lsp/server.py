@@ -387,6 +387,7 @@ def create_server(session: Session | None = None) -> Server:
     server.feature(t.WORKSPACE_DID_CHANGE_WATCHED_FILES)(sync.did_change_files)
     server.feature(t.TEXT_DOCUMENT_HOVER)(features.hover)
     server.feature(t.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)(features.document_highlight)
+    server.feature(t.TEXT_DOCUMENT_DOCUMENT_LINK, t.DocumentLinkOptions(resolve_provider=False))(features.document_link)
     server.feature(t.TEXT_DOCUMENT_INLAY_HINT, t.InlayHintOptions(resolve_provider=False))(features.inlay_hint)
     server.feature(t.TEXT_DOCUMENT_CODE_LENS, t.CodeLensOptions(resolve_provider=False))(features.code_lens)
     server.feature(t.WINDOW_WORK_DONE_PROGRESS_CANCEL)(commands.cancel_progress)

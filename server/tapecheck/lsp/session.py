@@ -24,11 +24,12 @@ from tapecheck.lsp.notebook import CellText, Notebook
 from tapecheck.lsp.outcome import Outcome
 from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
-from tapecheck.rules.finding import Finding
+from tapecheck.rules import ALL
+from tapecheck.rules.finding import Finding, page_url
 from tapecheck.source import MAX_BYTES, Source, environment, from_text
 from tapecheck.source.configuration import ignore_in_project
 from tapecheck.source.notebook import join
-from tapecheck.source.suppress import Unused, ignore_file, ignore_line, names_rule, rules_at
+from tapecheck.source.suppress import Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
 from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
@@ -438,12 +439,22 @@ class Session:
         ]
 
     def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
-        """Return the backward call at a place (True) and the text that built what it walks (False); else nothing."""
+        """Return the `backward` or `grad` at a place (True) and the text that built what it walks (False)."""
         found = walked_lines(analysis.explainer, line, column)
         if found is None:
             return []
-        call, built = found
-        return [(call.span, True), *((span, False) for span in built if span != call.span)]
+        name, built = found
+        return [(name, True), *((span, False) for span in built)]
+
+    def links(self, analysis: Analysis) -> list[tuple[Span, str]]:
+        """Return the rules that comments of a file name, each with the address of its page."""
+        pages = {name: rule for rule in ALL for name in (rule.code, rule.name)}
+        path = analysis.snapshot.path
+        return [
+            (Span(path, row, start, row, end), page_url(pages[name].code, pages[name].name))
+            for row, start, end, name in named_rules(analysis.report.source)
+            if name in pages
+        ]
 
     def hover(self, analysis: Analysis, line: int, column: int) -> Hover | None:
         """Return what the tapes show about the expression at a place, in markdown."""
@@ -626,8 +637,6 @@ def _comment(source: Source, line: int, column: int) -> Hover | None:
     names = rules_at(source, line, column)
     if names is None:
         return None
-    from tapecheck.rules import ALL
-
     told = []
     for name in names:
         meant = [rule for rule in ALL if names_rule([name], rule.code, rule.name)]

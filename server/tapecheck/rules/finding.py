@@ -12,6 +12,11 @@ DOCS_URL = "https://tapecheck.readthedocs.io/en/latest/rules/"
 _SUPPRESSIONS = "https://tapecheck.readthedocs.io/en/latest/usage/#switching-rules-off"
 
 
+def page_url(code: str, name: str) -> str:
+    """Return the address of a rule's page."""
+    return f"{DOCS_URL}{code.lower()}-{name}/"
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A remark on a line: where the graph was built, freed, changed, cut or kept.
@@ -79,7 +84,7 @@ class Finding:
         if not self.code.startswith("TAPE"):
             # What is reported of comments is no rule and has no page.
             return _SUPPRESSIONS
-        return f"{DOCS_URL}{self.code.lower()}-{self.name}/"
+        return page_url(self.code, self.name)
 
     @property
     def key(self) -> tuple[str, str, int]:

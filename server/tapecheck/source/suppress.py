@@ -159,6 +159,18 @@ def rules_at(source: Source, line: int, column: int) -> tuple[str, ...] | None:
     return None
 
 
+def named_rules(source: Source) -> Iterator[tuple[int, int, int, str]]:
+    """Yield the names in comments that switch rules off, with row and columns (from 1, end exclusive)."""
+    if "tapecheck:" not in source.text:
+        return
+    for row, comment in _comments(source.text, source.lines):
+        start = source.lines[row - 1].rfind(comment)
+        for match in _COMMENT.finditer(comment) if start >= 0 else ():
+            for name in re.finditer(r"[^\s,]+", match["rules"] or ""):
+                first = start + match.start("rules") + name.start() + 1
+                yield row, first, first + len(name.group()), name.group()
+
+
 def expects(manager: ast.expr) -> bool:
     """Whether a context is `pytest.raises(...)` or `self.assertRaises(...)`."""
     function = manager.func if isinstance(manager, ast.Call) else None

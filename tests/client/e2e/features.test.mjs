@@ -114,8 +114,8 @@ scenario(
       },
       [editor.file('train.py'), TRAIN.split('\n').findIndex((line) => line.includes(SECOND))],
     );
-    assert.match(text, /freed|graph/);
-    assert.match(text, /17|13/, text);
+    // Why it fails stands in the finding: the editor shows both, one above the other.
+    assert.match(text, /`loss_rebuild\.backward\(\)`\*\* fails on iteration 1 \(TAPE101\)/);
   },
 );
 
@@ -340,11 +340,8 @@ scenario(
     }, editor.file('train.ipynb'));
     assert.equal(found.cell, 4);
     assert.equal(found.text, 'loss.backward()');
-    assert.match(
-      found.message,
-      /built on line \d+ of cell 3 and freed by the backward on line \d+ of cell 4/,
-    );
-    assert.ok(found.related?.every((cell) => cell >= 0));
+    assert.match(found.message, /^second backward through the graph of `loss`\n/);
+    assert.deepEqual(found.related, [2, 3], 'built in the third cell, freed in the fourth');
     assert.match(fixed.join('\n'), /%matplotlib inline/);
     assert.match(fixed.join('\n'), /retain_graph=True|%time/);
     await editor.inside((vscode) =>
@@ -570,7 +567,7 @@ if (withTorchrun) {
       const expected = [['--epochs', '2'], 'sub', '7'];
       assert.deepEqual(started(), [expected, expected]);
       await diagnosticsOf('ranks.py', RANKS, (items) =>
-        /^confirmed: [\s\S]*rank 1 of 2/.test(items[0]?.message),
+        / — confirmed: [\s\S]*rank 1 of 2/.test(items[0]?.message),
       );
       await editor.screenshot('run-with-torchrun');
       await editor.clearToasts();
