@@ -18,7 +18,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make vsix    build the VS Code extension, one for every platform"
 	@echo "make dist    build wheel and sdist, check them and try both in an empty environment"
-	@echo "make docs    build the documentation site into .build/site"
+	@echo "make docs    build the documentation site, with the playground, into .build/site"
 	@echo "make bench   measure the speed of check, of a keystroke and of a page; CORPUS=FOLDER: public repositories, too"
 	@echo "make cuda    every check of the recorder on a GPU, as a table; CPU=1: the same programs on the CPU"
 	@echo "make soak    hours of hostile and random input, and every file of the environment; CORPUS=FOLDER: others"
@@ -51,7 +51,8 @@ vsix: node_modules/.stamp $(VENV)/.installed
 dist:
 	PYTHON=$(PYTHON) .ci/dist
 
-docs: $(VENV)/.docs
+docs: node_modules/.stamp $(VENV)/.docs
+	$(NPM) run playground
 	$(BIN)/python -m mkdocs build
 
 bench: $(VENV)/.test

@@ -6,15 +6,23 @@ to a file without a page becomes its path.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import posixpath
 import re
+import sys
 from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+# mkdocs loads this file by its path: the repository need not be on Python's.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tools.docs import playground
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -27,6 +35,10 @@ PAGES = {
 README = "index.md"
 """Where links to the README lead: the site's first page says the same."""
 
+PLAYGROUND = ROOT / ".build" / "playground"
+"""What `npm run playground` has built."""
+
+log = logging.getLogger("mkdocs.hooks")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _CODE = re.compile(r"(```.*?```|`[^`\n]+`(?!\]))", re.DOTALL)
 
@@ -43,9 +55,19 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that lie outside docs/."""
+    """Add the pages that lie outside docs/, and what the playground loads."""
     for place, path in PAGES.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    if not PLAYGROUND.is_dir():
+        # The rest of the site needs no Node.js.
+        log.info("no playground: run `npm run playground` first")
+        return files
+    for built in sorted(PLAYGROUND.rglob("*")):
+        if built.is_file():
+            place = f"playground/{built.relative_to(PLAYGROUND).as_posix()}"
+            files.append(File.generated(config, place, abs_src_path=str(built)))
+    for name, content in (("sources", playground.sources()), ("examples", playground.examples())):
+        files.append(File.generated(config, f"playground/{name}.json", content=json.dumps(content)))
     return files
 
 
