@@ -64,10 +64,17 @@ scenario(
     await page.locator('#status\\.languageStatus').hover();
     const status = page.locator('.hover-language-status').filter({ hasText: 'Tapecheck' });
     await status
-      .filter({ hasText: /bundled, Python 3\.\d+/ })
+      .filter({ hasText: /bundled · \/\S+ · Python 3\.\d+\.\d+, torch \d/ })
       .first()
       .waitFor();
     await editor.screenshot('2-status');
+    await status.getByText('Menu', { exact: true }).first().click();
+    const entries = page.locator('.quick-input-widget .monaco-list-row');
+    await entries.filter({ hasText: 'Interpreter' }).filter({ hasText: /torch \d/ }).waitFor();
+    for (const label of ['Restart Server', 'Show Output', 'Show Report of the Last Run']) {
+      assert.equal(await entries.filter({ hasText: label }).count(), 1, label);
+    }
+    await editor.screenshot('2-menu');
     await page.keyboard.press('Escape');
   },
 );
@@ -167,9 +174,17 @@ scenario(
     await frame.locator('td', { hasText: 'Trying to backward through the graph' }).first().waitFor();
     await editor.screenshot('8-fix-compared');
     await editor.screenshot('marketplace-compared', { ...PART, height: 600 });
+    const button = frame.getByRole('button', { name: 'Apply This Fix' });
+    await button.click();
+    await poll(async () => (await squiggles().count()) === 0, 'the fix to be made');
+    await frame.getByRole('button', { name: 'Applied' }).waitFor();
+    await editor.screenshot('8-fix-applied');
     await tab.first().click();
     await page.keyboard.press('Control+W');
     await editor.clearToasts();
+    await backward().click();
+    await page.keyboard.press('Control+Z');
+    await squiggles().first().waitFor();
     await backward().hover();
     await page.locator('.monaco-hover:visible').filter({ hasText: 'fix tried at' }).first().waitFor();
     await editor.screenshot('8-fix-tried');
