@@ -146,6 +146,8 @@ class World:
         """The call of `set_grad_enabled` that has switched recording off, while it is in force."""
         self.autocast: Fact = "no"
         """Whether matrix products and convolutions compute with copies of lower precision."""
+        self.scaled = False
+        """Whether a gradient scaler has scaled a loss: gradients may be scaled from there on."""
         self.recomputed = 0
         """How many checkpoints are being run: what they save is thrown away and computed anew in backward."""
         self.asked: dict[Place, Asked] = {}

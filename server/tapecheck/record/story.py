@@ -123,6 +123,8 @@ class Story:
         self.stale: list[tuple[int, Site]] = []
         """Leaves whose gradient a step had used when a backward added to it, with that call."""
         self.compared = 0
+        self.scales: list[tuple[Site, int, float]] = []
+        """The scale that was on the gradients of an optimizer, by number, where a line ran."""
         self.watched_loops: dict[Site, dict[str, int]] = {}
         """What was measured of the graphs that modules build in watched loops, by place and calls."""
         self.left_out: dict[int, int] = {}
@@ -169,6 +171,8 @@ class Story:
                 series.samples.append(Sample(index, value))
             elif series.samples:
                 series.samples[-1].size = value
+        elif name == "gradient-scale":
+            self.scales.append((event.at, int(about), event.value))
         elif about == "loop":
             self.watched_loops.setdefault(event.at, {})[name] = value
         elif name == "passed-calls":

@@ -30,6 +30,7 @@ from tapecheck.rules import (
     MissingCreateGraph,
     NeedlessGraph,
     NeedlessRetainGraph,
+    ScaledGradientRead,
     StaleGradient,
     UntrainedParameter,
 )
@@ -401,6 +402,29 @@ def _left_out(story: Story, finding: Finding) -> Evidence | None:
     return None
 
 
+def _scaled(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return _not_reached(story, finding)
+    seen = [(number, scale) for at, number, scale in story.scales if story.at(finding.span, at.span)]
+    named = [str(name) for name in finding.facts.get("parameters", ())]
+    leaves, optimizers = story.reading.ledger.leaves, story.reading.optimizers
+    mine = {
+        number
+        for number, optimizer in optimizers.items()
+        if any(leaf in leaves and matches(leaves[leaf].name, name) for leaf in optimizer.params for name in named)
+    }
+    # Of a line in a loop over several optimizers the one with these parameters tells.
+    seen = [(number, scale) for number, scale in seen if number in mine] or seen
+    scale = max((scale for _, scale in seen), default=0.0)
+    if scale > 1:
+        return Evidence(
+            "confirmed", f"the gradients were {scale:,.0f} times too large when this line ran", None, {"scale": scale}
+        )
+    if seen:
+        return Evidence("refuted", "the gradients had been unscaled, or the scaler was off, when this line ran")
+    return None
+
+
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     **dict.fromkeys(RAISING, _by_exception),
     GraphKeptAcrossIterations.code: _kept,
@@ -412,4 +436,5 @@ DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     GradientCut.code: _cut,
     StaleGradient.code: _stale,
     UntrainedParameter.code: _left_out,
+    ScaledGradientRead.code: _scaled,
 }

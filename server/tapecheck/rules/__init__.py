@@ -18,6 +18,7 @@ from tapecheck.rules.needless_retain_graph import NeedlessRetainGraph
 from tapecheck.rules.path import explain
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.scaled_gradient_read import ScaledGradientRead
 from tapecheck.rules.stale_gradient import StaleGradient
 from tapecheck.rules.stale_saved_tensor import StaleSavedTensor
 from tapecheck.rules.untrained_parameter import UntrainedParameter
@@ -38,6 +39,7 @@ ALL: tuple[Rule, ...] = (
     GradientCut(),
     StaleGradient(),
     UntrainedParameter(),
+    ScaledGradientRead(),
 )
 RAISING = frozenset(rule.code for rule in ALL if rule.raises)
 """The codes of the rules that are right where PyTorch raises."""
@@ -61,6 +63,7 @@ __all__ = [
     "NeedlessRetainGraph",
     "Reading",
     "Rule",
+    "ScaledGradientRead",
     "Severity",
     "StaleGradient",
     "StaleSavedTensor",

@@ -21,7 +21,7 @@ FOLDER = Path("docs/rules")
 
 _PAGE = re.compile(r"tape\d+-[a-z-]+\.md")
 
-_SEVERITIES = {"TAPE201": "warning or info", "TAPE401": "error or warning"}
+_SEVERITIES = {"TAPE201": "warning or info", "TAPE401": "error or warning", "TAPE501": "warning or info"}
 """Rules whose severity follows what was found."""
 
 

@@ -33,11 +33,13 @@ from tapecheck.tape import (
     Node,
     Optimizer,
     Raised,
+    Scaled,
     Site,
     Span,
     Step,
     Tape,
     Traversal,
+    Unscaled,
 )
 
 
@@ -120,6 +122,7 @@ class Reading:
         """The leaves that the program itself gives a gradient."""
         self.gradient_events: list[tuple[int, GradientCleared | GradientSet | GradientRead | LeafEscape]] = []
         self.left_out: list[tuple[int, LeftOut]] = []
+        self.scalings: list[tuple[int, Scaled | Unscaled]] = []
         self.optimizers_made: dict[int, list[tuple[int, Optimizer]]] = {}
         self.kept: dict[str, object] = {}
         """What rules have worked out of this reading for one another, by its name."""
@@ -173,6 +176,8 @@ class Reading:
                 self.left_out.append((position, event))
             elif isinstance(event, (GradientRead, LeafEscape)):
                 self.gradient_events.append((position, event))
+            elif isinstance(event, (Scaled, Unscaled)):
+                self.scalings.append((position, event))
             elif isinstance(event, Escape):
                 self.escapes.append((position, event))
             elif isinstance(event, GraphRead):

@@ -302,11 +302,35 @@ class GradientSet:
 class GradientRead:
     """The program looked at a gradient: `.grad` in an expression, clipping, a hook.
 
-    `of` is the leaf, or the node of an intermediate value whose gradient was kept or given to a hook.
+    `of` is the leaf, or the node of an intermediate value whose gradient was kept or given to a hook. `how` says what
+    was done with its size, "clip_grad_norm_", "norm", "clamp_"; it is empty where that is not known or matters to none.
     """
 
     at: Site
     of: int
+    how: str = ""
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A gradient scaler multiplied a loss: `node` is the product. `enabled` says whether the scaler is switched on."""
+
+    at: Site
+    node: int
+    enabled: Fact = "yes"
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
+class Unscaled:
+    """The gradients of leaves were divided by the scale again, by `unscale_`, by the scaler's step or by the program.
+
+    `leaves` is None where it is not known whose.
+    """
+
+    at: Site
+    leaves: tuple[int, ...] | None = None
 
 
 @built_directly
@@ -470,7 +494,8 @@ class End:
 
 Event = Union[
     Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet, GradientRead,
-    LeafEscape, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Raised, Measure, End,
+    LeafEscape, Scaled, Unscaled, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Raised, Measure,
+    End,
 ]  # fmt: skip
 
 

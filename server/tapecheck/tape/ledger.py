@@ -41,8 +41,10 @@ from tapecheck.tape.events import (
     Optimizer,
     Raised,
     Saved,
+    Scaled,
     Step,
     Tape,
+    Unscaled,
     both,
     either,
 )
@@ -54,7 +56,7 @@ GRAPH_OF = "graph of "
 _EARLIER = 8
 _UNREAD = frozenset((
     Bind, Decision, End, Escape, GradientCleared, GradientRead, GradientSet, GraphRead, Hold, Iteration, LeafEscape,
-    LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Step,
+    LeftOut, Loop, LoopEnd, Measure, Optimizer, Raised, Scaled, Step, Unscaled,
 ))  # fmt: skip
 """Events that the engine does nothing with."""
 _OPEN = ("GradientBackward", UNKNOWN_SOURCE)

@@ -20,7 +20,7 @@ _KINDS: dict[str, Any] = {
     for kind in (
         vocabulary.Leaf, vocabulary.Named, vocabulary.Node, vocabulary.Cut, vocabulary.Backward, vocabulary.InPlace,
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
-        vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut,
+        vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
         vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,
         vocabulary.Escape, vocabulary.GraphRead, vocabulary.Decision, vocabulary.Raised, vocabulary.Measure,
         vocabulary.End,

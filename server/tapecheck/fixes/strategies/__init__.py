@@ -40,6 +40,7 @@ from tapecheck.fixes.strategies.kept import (
 )
 from tapecheck.fixes.strategies.leaf import leaf_out_of_place, under_no_grad
 from tapecheck.fixes.strategies.registered import hand_over, make_optimizer_later, register
+from tapecheck.fixes.strategies.scaled import unscale_first
 from tapecheck.fixes.strategies.shared import (
     clear_stored,
     detach_shared,
@@ -61,6 +62,7 @@ from tapecheck.rules import (
     MissingCreateGraph,
     NeedlessGraph,
     NeedlessRetainGraph,
+    ScaledGradientRead,
     StaleGradient,
     StaleSavedTensor,
     UntrainedParameter,
@@ -92,4 +94,5 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     GradientCut.code: (remove_cut, stay_in_torch, train_on_scores),
     StaleGradient.code: (call_zero_grad, clear_in_time),
     UntrainedParameter.code: (register, make_optimizer_later, hand_over),
+    ScaledGradientRead.code: (unscale_first,),
 }  # fmt: skip

@@ -497,10 +497,10 @@ class Autograd:
             grad.extra = {**(grad.extra or {}), "grad_of": tensor}
         return grad
 
-    def read(self, tensor: Tensor, node: ast.AST) -> None:
-        """Note that the program looks at a gradient."""
+    def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
+        """Note that the program looks at a gradient, `how` where its size matters."""
         if tensor.node is not None:
-            self.world.emit(GradientRead(self.world.site(node), tensor.node))
+            self.world.emit(GradientRead(self.world.site(node), tensor.node, how))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
         """A gradient changes in place; of one that the program never looked at nothing can be saved."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Callable
 
-from tapecheck.interpret.library import builtin, deepspeed, ignite, lightning
+from tapecheck.interpret.library import builtin, deepspeed, ignite, lightning, scalers
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import HandleState
 from tapecheck.interpret.values import (
@@ -15,41 +14,13 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     Lib,
-    List,
     Native,
     Tensor,
     Unknown,
     Value,
 )
-from tapecheck.tape import Step
 
 Handler = Callable[[Modules, Instance, Args, Kwargs, ast.AST], Value]
-
-
-def _scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    value = args[0] if args else Unknown("loss")
-    if isinstance(value, (Tensor, Unknown)):
-        return modules.torch.op("mul", [value, owner.state.scale], {}, node)
-    if isinstance(value, (List, tuple)):
-        scaled = [_scale(modules, owner, [item], {}, node) for item in modules.machine.elements(value, node)]
-        return tuple(scaled) if isinstance(value, tuple) else modules.machine.new_list(scaled, node)
-    return value
-
-
-def _scaler_step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    if not args:
-        return None
-    events = modules.machine.world.tape.events
-    before = len(events)
-    result = modules.machine.call(modules.machine.get_attribute(args[0], "step", node), args[1:], kwargs, node)
-    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
-    if isinstance(given, (ast.Name, ast.Attribute)):
-        # `scaler.step(optimizer)` is a step of the optimizer that it names.
-        for position in range(before, len(events)):
-            event = events[position]
-            if isinstance(event, Step) and event.at.span == modules.machine.world.span(node):
-                events[position] = dataclasses.replace(event, call=f"{ast.unparse(given)}.step")
-    return result
 
 
 def _ignore(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -158,7 +129,8 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
 
 OBJECTS: dict[str, dict[str, Handler]] = {
     "torch.amp.GradScaler": {
-        "scale": _scale, "step": _scaler_step, "update": _ignore, "unscale_": _ignore, "get_scale": _ignore,
+        "scale": scalers.scale, "step": scalers.step, "update": _ignore, "unscale_": scalers.unscale,
+        "get_scale": scalers.get_scale,
         "state_dict": _ignore, "load_state_dict": _ignore, "is_enabled": _ignore,
     },
     "accelerate.Accelerator": {

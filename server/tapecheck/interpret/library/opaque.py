@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tapecheck.interpret.library import arguments, leaves
+from tapecheck.interpret.library import arguments, leaves, scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import methods, unknowns
 from tapecheck.interpret.values import (
@@ -203,6 +203,7 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
         if name == "zero_grad":
             leaves.cleared_elsewhere(torch, owner, node)
         if name == "step" and args:
+            scalers.divided(world, args[0], node)
             # A step that is given a loss does the backward itself, as far as anybody knows.
             _given_away(torch, [tensor for arg in args for tensor in torch.tensors(arg)], node, f"{owner.name}.step")
         result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
@@ -215,7 +216,11 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
                 return unknowns.item_of_unknown(result, args[0])
         return result
     if name == "scale" and len(args) == 1 and isinstance(args[0], (Tensor, Unknown)):
-        return torch.op("mul", [args[0], world.data("scale")], {}, node)
+        # A gradient scaler that was handed in may be switched off.
+        return scalers.scaled_by(torch, args[0], world.data("scale"), "may", node)
+    if name == "unscale_" and args:
+        scalers.divided(world, args[0], node)
+        return None
     if owner.node is not None and torch.facts.op(name) is not None:
         return torch.op(name, [owner, *args], kwargs, node)
     return NotImplemented

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
+from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
@@ -108,8 +109,13 @@ def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) ->
     return narrowed
 
 
-def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Run an op by its canonical name."""
+def op(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST, noted: bool = False) -> Value:
+    """Run an op by its canonical name; `noted` where what it does to a scaled gradient is noted elsewhere."""
+    if torch.world.scaled and not noted and args and (leaf := scalers.leaf_of(args[0])) is not None:
+        scalers.used(torch, leaf, name, args, node)
+        of_gradient = op(torch, name, args, kwargs, node, noted=True)
+        scalers.passed_on(leaf, name, of_gradient)
+        return of_gradient
     fact = torch.facts.op(name)
     if fact is None:
         return torch.opaque_result(name, args, kwargs, node)

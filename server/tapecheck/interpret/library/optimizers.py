@@ -60,7 +60,7 @@ class Optimizers:
         number = self.world.optimizers
         tensors, complete = self._leaves(source, node)
         owner.state = OptimizerState(
-            number, tensors, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter"),
+            number, tensors, complete, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter"),
             left_out.given_whole(self.torch, tensors),
         )  # fmt: skip
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
@@ -143,6 +143,7 @@ class Optimizers:
         state: OptimizerState = owner.state
         state.params = [*state.params, *members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)
+        state.complete = state.complete and complete
         self.world.emit(
             Optimizer(
                 state.number, self.world.site(node), owner.lib.rsplit(".", 1)[-1],

@@ -6,17 +6,20 @@ import ast
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.values import Instance, Kwargs, Tensor, Value
+from tapecheck.tape import Fact
 
 
 @dataclass(eq=False, slots=True)
 class OptimizerState:
     """An optimizer: its number on the tape, what it was given, and the arguments that matter.
 
-    `whole` are the modules whose parameters it was all given, `looked` at how many of its steps they were looked at.
+    `complete` says whether `params` are known to be all of them, `whole` are the modules whose parameters it was all
+    given, `looked` at how many of its steps they were looked at.
     """
 
     number: int
     params: list[Tensor]
+    complete: bool = True
     fused: Value = None
     max_iter: Value = None
     whole: list[Instance] = field(default_factory=list)
@@ -49,9 +52,10 @@ class LoaderState:
 
 @dataclass(eq=False, slots=True)
 class ScalerState:
-    """A GradScaler."""
+    """A GradScaler; `enabled` says whether it is switched on."""
 
     scale: Tensor
+    enabled: Fact = "yes"
 
 
 @dataclass(eq=False, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
@@ -208,6 +209,8 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
     """A write through `.data`: no version moves, no graph is built."""
     target = (owner.extra or {}).get("data_of")
+    if torch.world.scaled and (leaf := scalers.leaf_of(owner)) is not None:
+        scalers.used(torch, leaf, how, [owner, *args], node)
     if isinstance(target, Tensor):
         torch.world.change(target, node, f"data.{how}", bumps="no", grad_mode="no", written=args)
     owner.cuts = merge_cuts(cuts_of(*args), owner.cuts)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging
+from tapecheck.interpret.library import averaging, scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, LoaderState, ScalerState
 from tapecheck.interpret.values import (
@@ -170,9 +170,13 @@ def _backward(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _clip(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """Gradients are changed in place; the norm is a constant."""
     given = args[0] if args else kwargs.get("parameters")
+    # A threshold that was multiplied by the scale of the gradients is one for these.
+    scales = any(scalers.of_scale(value) for value in (*args[1:], *kwargs.values()))
+    called = node.func if isinstance(node, ast.Call) else None
+    how = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "clip_grad_norm_")
     for value in [given] if isinstance(given, Tensor) else list(torch.machine.elements(given, node)):
         if isinstance(value, Tensor):
-            torch.autograd.read(value, node)
+            torch.autograd.read(value, node, "" if scales else how)
             torch.autograd.change_gradient(value, node, "clip_grad")
     return torch.world.data("norm")
 
@@ -309,10 +313,16 @@ def _loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return result
 
 
-def _scaler(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Instance(None, "torch.amp.GradScaler")
-    result.state = ScalerState(torch.world.data("scale"))
-    return result
+def _scaler(place: int) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """A GradScaler whose argument `enabled` stands at `place`."""
+
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        truth = torch.machine.known_truth(args[place] if len(args) > place else kwargs.get("enabled", True))
+        result = Instance(None, "torch.amp.GradScaler")
+        result.state = ScalerState(torch.world.data("scale"), "may" if truth is None else "yes" if truth else "no")
+        return result
+
+    return make
 
 
 def _accelerator(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -419,7 +429,9 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
     "torch.utils.data.TensorDataset": _dataset, "torch.utils.data.DataLoader": _loader,
-    "torch.cuda.amp.GradScaler": _scaler, "torch.amp.GradScaler": _scaler, "accelerate.Accelerator": _accelerator,
+    "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
+    "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
+    "accelerate.Accelerator": _accelerator,
     "torch.compile": _first, "torch.jit.script": _first, "torch.jit.trace": _first,
     "torch.nn.utils.spectral_norm": _parametrized("nn.utils.spectral_norm"),
     "torch.nn.utils.weight_norm": _parametrized("nn.utils.weight_norm"),

@@ -31,6 +31,7 @@ from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
 from .passing import WRITTEN_FIRST, Passing
 from .retained import Retained
+from .scaling import Scaling
 from .sources import CallText, Extent, Sources, call_end
 from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer, iterations
 from .unused import Unused
@@ -91,6 +92,7 @@ class Recorder(Listener):
         self.retained = Retained(self)
         self.hidden = HiddenLoops(self)
         self.unused = Unused(self)
+        self.scaling = Scaling(self)
         self.last_backward = threading.local()
         self.first_sequence = -1
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
@@ -387,8 +389,10 @@ class Recorder(Listener):
     def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any:
         if place.watched:
             self._count(lines, place)
-            if place.header is not None and self.torch is not None and not self.disabled:
-                self.unused.header_runs(lines, place)
+            if self.torch is not None and not self.disabled:
+                self.scaling.line_runs(lines, place)
+                if place.header is not None:
+                    self.unused.header_runs(lines, place)
         if not place.written or self.torch is None or self.disabled:
             return None
         found = []
@@ -813,6 +817,7 @@ class Recorder(Listener):
             self.passing.write_passes(lines)
         self.retained.write()
         self.unused.write()
+        self.scaling.write()
         for key in self.tracer.watched:
             count = self.hits.get(key, 0)
             if count & (count - 1):

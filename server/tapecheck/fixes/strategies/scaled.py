@@ -1,0 +1,64 @@
+"""Gradients that are read while they are scaled: have the scaler unscale them first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.fixes.candidate import Candidate, Context
+from tapecheck.fixes.code import Code, dotted, walk
+
+_EFFECT = "The gradients are those of the loss from there on; `step` sees that they are unscaled, and leaves them."
+
+
+def unscale_first(context: Context) -> Iterator[Candidate]:
+    """Insert `scaler.unscale_(optimizer)` in front of what reads the gradients, in the block of the backward call."""
+    code = context.code
+    statement = code.statement_at(context.finding.span)
+    built = next((label.span for label in context.labels("built")), None)
+    backward = code.statement_at(built) if built is not None and built.file == context.finding.span.file else None
+    pair = code.same_block(backward, statement) if backward is not None and statement is not None else None
+    if pair is None or pair[0] is pair[1]:
+        return
+    target = pair[1]
+    function = code.function(target)
+    for scaler in dict.fromkeys(name for name, _, _ in _calls(function, "scale")):
+        late = [
+            (argument, call)
+            for name, argument, call in _calls(function, "unscale_")
+            if name == scaler and call.lineno > target.lineno
+        ]
+        for argument in dict.fromkeys(text for name, text, call in _calls(function, "step") if name == scaler):
+            steps = [call for name, text, call in _calls(function, "step") if (name, text) == (scaler, argument)]
+            if not all(_beside(code, target, call) for call in steps):
+                # Once for each step: `unscale_` raises where it comes twice.
+                continue
+            line = f"{scaler}.unscale_({argument})"
+            changes = [code.insert_before(target, [line])]
+            for text, call in late:
+                again = code.statement(call)
+                if text == argument and isinstance(again, ast.Expr) and again.value is call:
+                    changes.append(code.delete(again))
+            if None not in changes:
+                moved = "Move" if len(changes) > 1 else "Insert"
+                yield Candidate(
+                    f"{moved} `{line}` before line {target.lineno}",
+                    _EFFECT,
+                    [change for change in changes if change is not None],
+                    group="unscale",
+                )
+
+
+def _calls(function: ast.AST, method: str) -> Iterator[tuple[str, str, ast.Call]]:
+    """Yield the calls `name.method(argument)` of a function as name, argument and call."""
+    for node in walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+            name, argument = dotted(node.func.value), dotted(node.args[0]) if node.args else None
+            if name is not None and (argument is not None or method == "scale"):
+                yield name, argument or "", node
+
+
+def _beside(code: Code, target: ast.stmt, call: ast.Call) -> bool:
+    """Return whether a call runs exactly where a statement of its block runs."""
+    pair = code.same_block(target, call)
+    return pair is not None and pair[0] is target and isinstance(pair[1], (ast.Expr, ast.Assign))

@@ -1,0 +1,113 @@
+"""GradScaler: what its scale is multiplied into, whose gradients it divides by it, and what reads them before."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.library.states import OptimizerState, ScalerState
+from tapecheck.interpret.values import Args, Instance, Kwargs, List, Tensor, Unknown, Value
+from tapecheck.interpret.world import World
+from tapecheck.tape import Fact, GradientRead, Scaled, Unscaled
+
+_SCALE = "GradScaler.get_scale()"
+_COPY = "gradient of"
+_SIZES = frozenset((
+    "abs", "amax", "amin", "clamp", "clamp_", "clamp_max_", "clamp_min_", "clip", "clip_", "max", "mean", "min", "norm",
+    "pow", "square", "std", "var", "vector_norm",
+))  # fmt: skip
+"""Ops whose result hangs on how large a gradient is. A sum mostly serves to find what is not finite."""
+_ADDING = frozenset(("add_", "sub_"))
+_PASSING = frozenset(("clone", "detach", "flatten", "reshape", "view"))
+_FACTORS = frozenset(("div_", "mul_", "true_divide_", "multiply_", "divide_"))
+
+
+def scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`scaler.scale(loss)`, or of several: the products with the scale."""
+    value = args[0] if args else kwargs.get("outputs", Unknown("loss"))
+    if isinstance(value, (Tensor, Unknown)):
+        state: ScalerState = owner.state
+        return scaled_by(modules.torch, value, state.scale, state.enabled, node)
+    if isinstance(value, (List, tuple)):
+        scaled = [scale(modules, owner, [item], {}, node) for item in modules.machine.elements(value, node)]
+        return tuple(scaled) if isinstance(value, tuple) else modules.machine.new_list(scaled, node)
+    return value
+
+
+def scaled_by(torch: Torch, value: Value, factor: Value, enabled: Fact, node: ast.AST) -> Value:
+    """The product of a loss with the scale of a scaler that is switched on, or may be."""
+    product = torch.op("mul", [value, factor], {}, node)
+    number = getattr(product, "node", None)
+    if number is not None and enabled != "no":
+        torch.world.scaled = True
+        torch.world.emit(Scaled(torch.world.site(node), number, enabled))
+    return product
+
+
+def divided(world: World, optimizer: Value, node: ast.AST) -> None:
+    """Note that a scaler has unscaled the gradients of an optimizer's parameters."""
+    if world.scaled:
+        state = optimizer.state if isinstance(optimizer, Instance) else None
+        leaves = None
+        if isinstance(state, OptimizerState) and state.complete:
+            leaves = tuple(tensor.node for tensor in state.params if tensor.node is not None)
+        world.emit(Unscaled(world.site(node), leaves))
+
+
+def unscale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`scaler.unscale_(optimizer)`: the gradients of its parameters are divided by the scale."""
+    divided(modules.world, args[0] if args else kwargs.get("optimizer"), node)
+    return None
+
+
+def step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`scaler.step(optimizer)`: unscales what was not, and steps where all is finite."""
+    if not args:
+        return None
+    divided(modules.world, args[0], node)
+    return modules.machine.call(modules.machine.get_attribute(args[0], "step", node), args[1:], kwargs, node)
+
+
+def get_scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """`scaler.get_scale()`: a number that remembers what it is."""
+    made = Unknown.number()
+    made.name = _SCALE
+    return made
+
+
+def of_scale(value: Value) -> bool:
+    """Whether a number was worked out from the scale of a scaler."""
+    if not isinstance(value, Unknown):
+        return False
+    return value.name == _SCALE or any(of_scale(part) for part in value.parts or () if isinstance(part, Unknown))
+
+
+def leaf_of(value: Value) -> Tensor | None:
+    """The leaf that a value is the gradient of, a view or a copy of it included."""
+    extra = value.extra if isinstance(value, Tensor) else None
+    if not extra:
+        return None
+    leaf = extra.get("grad_of") or extra.get(_COPY)
+    return leaf if isinstance(leaf, Tensor) else leaf_of(extra.get("data_of"))
+
+
+def used(torch: Torch, leaf: Tensor, name: str, args: Args, node: ast.AST) -> None:
+    """Note what an op is about to make of a gradient."""
+    short = name.rsplit(".", 1)[-1]
+    if leaf.node is None:
+        return
+    if short in _FACTORS:
+        torch.world.emit(Unscaled(torch.world.site(node), (leaf.node,)))
+    elif short in _SIZES or (short in _ADDING and all(map(_is_data, args[1:]))):
+        torch.world.emit(GradientRead(torch.world.site(node), leaf.node, short))
+
+
+def passed_on(leaf: Tensor, name: str, result: Value) -> None:
+    """Note that what an op made of a gradient is as large as that."""
+    if name.rsplit(".", 1)[-1] in _PASSING and isinstance(result, Tensor):
+        result.extra = {**(result.extra or {}), _COPY: leaf}
+
+
+def _is_data(value: Value) -> bool:
+    """Whether a value is known to be no gradient, which would be scaled, too."""
+    return isinstance(value, Tensor) and not value.cuts and leaf_of(value) is None

@@ -1,0 +1,73 @@
+"""Whether a GradScaler had unscaled the gradients of each optimizer where a watched line runs."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, Dict, List, Tuple
+
+from .tracing import Place, ThreadLines
+
+_TIMES = 4
+"""So often is looked when a line runs: all objects of the process are gone through."""
+_NAME = "GradScaler"
+
+
+class Scaling:
+    """Looks at the gradient scalers of one recorded run where watched lines run."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.looked: Dict[Place, Tuple[int, int]] = {}
+        # The largest scale that was on the gradients of an optimizer, by place and `id`.
+        self.seen: Dict[Tuple[Place, int], float] = {}
+        self._named = (0, False)
+
+    def line_runs(self, lines: ThreadLines, place: Place) -> None:
+        """Note the scale on the gradients that a watched line finds; nothing in programs that name no scaler."""
+        at, times = self.looked.get(place, (0, 0))
+        if times >= _TIMES or not self._names_scaler():
+            return
+        self.looked[place] = at or self.recorder.site(place, lines.iteration()), times + 1
+        for key, scale in self._look():
+            self.seen[(place, key)] = max(self.seen.get((place, key), 1.0), scale)
+
+    def _names_scaler(self) -> bool:
+        texts = list(self.recorder.sources.texts())
+        if self._named[0] != len(texts):
+            self._named = len(texts), any(_NAME in line for text in texts for line in text.lines)
+        return self._named[1]
+
+    def _look(self) -> List[Tuple[int, float]]:
+        """Return the optimizers, by `id`, that have gradients, with the scale that these are still multiplied by."""
+        torch = self.recorder.torch
+        kinds = tuple(kind for kind in (getattr(torch.amp, _NAME, None), torch.cuda.amp.GradScaler) if kind is not None)
+        scalers, optimizers = [], []
+        for value in gc.get_objects():
+            # `isinstance` would ask a proxy of the program for its class.
+            if issubclass(type(value), kinds):
+                scalers.append(value)
+            elif issubclass(type(value), torch.optim.Optimizer):
+                optimizers.append(value)
+        found = []
+        for optimizer in optimizers:
+            if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
+                scales = [self._scale(scaler, optimizer) for scaler in scalers if scaler._scale is not None]
+                if scales or any(not scaler._enabled for scaler in scalers):
+                    found.append((id(optimizer), max(scales, default=1.0)))
+        return found
+
+    def _scale(self, scaler: Any, optimizer: Any) -> float:
+        states = scaler._per_optimizer_states
+        stage = states[id(optimizer)].get("stage") if id(optimizer) in states else None
+        waits = stage is None or getattr(stage, "name", "READY") == "READY"
+        return float(scaler._scale) if waits and scaler._enabled else 1.0
+
+    def write(self) -> None:
+        """Write what was seen, at the end of the run."""
+        for (place, key), scale in self.seen.items():
+            watched = self.recorder.changes.optimizers.get(key)
+            self.recorder.writer.event(
+                "Measure", at=self.looked[place][0],
+                name="gradient-scale:%d" % (watched.number if watched is not None else 0), value=scale, unit="times",
+            )  # fmt: skip
+        self.seen.clear()

@@ -1,0 +1,210 @@
+"""TAPE501: gradients are clipped or read while they are still multiplied by the scale of a GradScaler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import MAX_LABELS, called_from, headline
+from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, LeafEscape, Scaled, Span, Unscaled, both
+
+_CHANGES = ("clip_", "clamp", "add_", "sub_")
+
+
+class ScaledGradientRead(Rule):
+    """Gradients are clipped, changed or measured between `scaler.scale(loss).backward()` and `scaler.unscale_`: they
+    are as many times too large as the scale says, 65,536 times by default. A clip by norm then shrinks every gradient
+    to almost nothing, a clip by value cuts nearly all of them to the limit.
+
+    ## Why PyTorch does that
+
+    A `GradScaler` multiplies the loss so that small gradients do not vanish in `float16`; every `.grad` that its
+    backward fills holds the gradient times the scale. `scaler.step(optimizer)` divides by it just before the
+    optimizer's step. Whatever looks at `.grad` earlier sees the scaled value, and nothing warns: with the threshold 1.0
+    of a clip by norm, a scale of 65,536 makes of a gradient of norm 0.5 one of norm 0.000015.
+
+    ## What to do
+
+    Call `scaler.unscale_(optimizer)` after the backward, once for each optimizer and step, before its gradients are
+    clipped or read; `scaler.step` sees that and does not divide again. With accumulation, unscale and clip after the
+    last micro-batch only: `unscale_` raises where it is called twice before `update`.
+
+    ## What is not a finding
+
+    - A scaler that is switched off (`enabled=False`). Where that hangs on a flag, the finding is a possible one.
+    - Gradients that the program divides itself, and thresholds that are multiplied by `scaler.get_scale()`.
+    - Asking whether gradients are finite, or there at all.
+    - What is read after `scaler.step(optimizer)`, which has unscaled them.
+    - Frameworks that unscale by themselves (accelerate, Lightning)."""
+
+    code = "TAPE501"
+    name = "scaled-gradient-read"
+    severity = "warning"
+    summary = "Gradients are clipped or read before the GradScaler has unscaled them"
+
+    VALID = (
+        Example(
+            "unscale_, then the clip",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(4):
+    loss = model(torch.randn(8, 6)).pow(2).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+""",
+        ),
+        Example(
+            "Scaled gradients are only asked whether they are finite",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(6, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(4):
+    loss = model(torch.randn(8, 6)).exp().mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    print(all(torch.isfinite(parameter.grad).all() for parameter in model.parameters()))
+    scaler.step(optimizer)
+    scaler.update()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "The clip sees gradients that are 65,536 times too large",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(4):
+    loss = model(torch.randn(8, 6)).pow(2).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+""",
+            line=11,
+        ),
+        Example(
+            "Norms of scaled gradients in a log",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(6, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(4):
+    loss = model(torch.randn(8, 6)).pow(2).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    print(sum(parameter.grad.norm() ** 2 for parameter in model.parameters()) ** 0.5)
+    scaler.step(optimizer)
+    scaler.update()
+""",
+            line=11,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        told: dict[Span, list[tuple[Reading, _Read]]] = {}
+        plain: set[Span] = set()
+        for reading in readings:
+            if any(isinstance(event, Scaled) for _, event in reading.scalings):
+                for read in _reads(reading):
+                    if read.scaled is None:
+                        plain.add(read.event.at.span)
+                    else:
+                        told.setdefault(read.event.at.span, []).append((reading, read))
+        findings = []
+        for span, reads in told.items():
+            reading, read = next(((r, x) for r, x in reads if x.fact == "yes"), reads[0])
+            mine = [other for of, other in reads if of is reading]
+            findings.append(self._finding(reading, read, mine, sure=read.fact == "yes" and span not in plain))
+        return findings
+
+    def _finding(self, reading: Reading, read: _Read, reads: Sequence[_Read], sure: bool) -> Finding:
+        assert read.scaled is not None
+        run, at = read.scaled, read.event.at
+        changed = read.event.how.startswith(_CHANGES)
+        severity: Severity = "warning" if changed else "info"
+        clips = read.event.how.startswith(("clip", "clamp"))
+        done, what = ("clipped", "clip") if clips else ("changed", "change") if changed else ("read", "read")
+        form = f"gradients are still scaled when they are {done} (missing `unscale_`)"
+        names = list(dict.fromkeys(reading.ledger.leaves[each.event.of].name for each in reads))
+        labels = [Label(run.at.span, "this backward fills `.grad` with the gradients times the scale", "built")]
+        labels += called_from(reading, at, at)
+        named = [name for name in names if name]
+        return Finding(
+            self.code, self.name, severity, at.span,
+            headline(form if sure else f"possible {what} of scaled gradients (missing `unscale_`)"),
+            "call `scaler.unscale_(optimizer)` before this, once a step",
+            tuple(labels), sure,
+            facts={"parameters": named[:MAX_LABELS], "how": read.event.how},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Something that hangs on how large a leaf's gradient is.
+
+    `scaled` is the backward that filled it with a scaled one, None where it is as it should be, `fact` whether the
+    scaler is known to be switched on."""
+
+    event: GradientRead
+    scaled: Run | None
+    fact: Fact = "yes"
+
+
+def _reads(reading: Reading) -> Iterable[_Read]:
+    """Yield what reads the gradients of leaves by their size, in order."""
+    products = {event.node: event.enabled for _, event in reading.scalings if isinstance(event, Scaled)}
+    leaves = reading.ledger.leaves
+    state: dict[int, tuple[Run, Fact]] = {}
+    handed: set[int] = set()
+    moments: list[tuple[int, object]] = [*reading.gradient_events, *reading.scalings]
+    moments += [(run.position, run) for run in reading.runs if run.backward.accumulates]
+    for _, moment in sorted(moments, key=lambda entry: entry[0]):
+        if isinstance(moment, Run):
+            roots = [root.node for root in moment.backward.roots if root.node is not None]
+            walked = reading.ledger.ancestry(roots)
+            facts = [both(walked[node], enabled) for node, enabled in products.items() if node in walked]
+            wanted = moment.backward.inputs
+            for number, fact in moment.traversal.executed.items():
+                if number not in leaves or (wanted is not None and number not in wanted):
+                    continue
+                if not facts:
+                    # Added to a gradient that is scaled, it is neither the one nor the other.
+                    state.pop(number, None)
+                elif number not in state:
+                    state[number] = moment, both(fact, "yes" if "yes" in facts else "may")
+        elif isinstance(moment, (GradientCleared, GradientSet)):
+            state.pop(moment.leaf, None)
+        elif isinstance(moment, LeafEscape):
+            # Told once of each leaf: what unknown code does to scaled gradients it does in every iteration.
+            handed |= {leaf for leaf in moment.leaves or state if leaf in state}
+        elif isinstance(moment, Unscaled):
+            for leaf in list(state) if moment.leaves is None else moment.leaves:
+                state.pop(leaf, None)
+        elif isinstance(moment, GradientRead) and moment.how and moment.of in leaves and moment.of not in handed:
+            scaled = state.get(moment.of)
+            yield _Read(moment, *scaled) if scaled is not None else _Read(moment, None)

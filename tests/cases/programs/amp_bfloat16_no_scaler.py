@@ -1,0 +1,14 @@
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+for step in range(4):
+    x, y = torch.randn(16, 12), torch.randint(0, 4, (16,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()

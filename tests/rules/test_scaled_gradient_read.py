@@ -1,0 +1,135 @@
+"""TAPE501: gradients that are read while a GradScaler's scale is on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.rules import Finding
+from tapecheck.source import from_text
+
+HEAD = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(3):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+"""
+TAIL = "    scaler.step(optimizer)\n    scaler.update()\n"
+CLIP = "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+
+
+def found(text: str) -> list[Finding]:
+    return [finding for finding in check(from_text(text, "train.py")).findings if finding.code == "TAPE501"]
+
+
+def told(body: str, head: str = HEAD) -> list[tuple[str, str]]:
+    lines = (head + body + TAIL).splitlines()
+    return [(lines[finding.span.line - 1].strip(), finding.severity) for finding in found(head + body + TAIL)]
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("nn.utils.clip_grad_norm_(model.parameters(), 1.0)", "warning"),
+        ("torch.nn.utils.clip_grad_value_(model.parameters(), clip_value=1.0)", "warning"),
+        ("model.weight.grad.clamp_(-1, 1)", "warning"),
+        ("model.weight.grad.data.clamp_(min=-1, max=1)", "warning"),
+        ("print(model.weight.grad.norm())", "info"),
+        ("print(model.weight.grad.detach().data.norm(2).item())", "info"),
+        ("print(torch.norm(model.weight.grad), 1)", "info"),
+        ("print(model.weight.grad.clone().flatten().abs().max())", "info"),
+    ],
+)
+def test_what_hangs_on_the_size_of_a_gradient(line: str, severity: str) -> None:
+    assert told(f"    {line}\n") == [(line, severity)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "print(model.weight.grad is None)",
+        "print(torch.isfinite(model.weight.grad).all(), torch.isnan(model.weight.grad.sum()))",
+        "scaler.unscale_(optimizer)\n    nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "nn.utils.clip_grad_norm_(model.parameters(), max_norm=scaler.get_scale())",
+        "limit = 0.5 * scaler.get_scale()\n    nn.utils.clip_grad_norm_(model.parameters(), limit)",
+        "model.weight.grad.div_(scaler.get_scale())\n    print(model.weight.grad.norm())",
+        "model.weight.grad = model.weight.grad / scaler.get_scale()\n    print(model.weight.grad.norm())",
+        "helper(model)\n    nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "model.zero_grad()\n    loss.detach()\n    nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "(norm,) = torch.autograd.grad(model(torch.ones(1, 4)).sum(), [model.bias])\n    print(norm.norm())",
+        "model.weight.grad.add_(model.weight.grad.clone())",
+    ],
+)
+def test_what_does_not(lines: str) -> None:
+    assert told(f"    {lines}\n", "from helpers import helper\n" + HEAD) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "certain"),
+    [
+        ('torch.amp.GradScaler("cpu", enabled=False)', None),
+        ("torch.cuda.amp.GradScaler(enabled=False)", None),
+        ("torch.cuda.amp.GradScaler()", True),
+        ("torch.cuda.amp.GradScaler(65536.0, 2.0, 0.5, 2000, False)", None),
+        ('torch.amp.GradScaler("cpu", enabled=len(sys.argv) > 1)', False),
+    ],
+)
+def test_a_scaler_that_may_be_switched_off(made: str, certain: bool | None) -> None:
+    text = "import sys\n" + HEAD.replace('torch.amp.GradScaler("cpu")', made) + CLIP + TAIL
+    assert [finding.certain for finding in found(text)] == ([] if certain is None else [certain])
+
+
+def test_a_scaler_that_was_handed_in_is_a_possible_one() -> None:
+    text = """\
+import torch
+from torch import nn
+
+
+def train(model, batches, optimizer, scaler):
+    for x, y in batches:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+"""
+    (finding,) = found(text)
+    assert not finding.certain and finding.message == "possible clip of scaled gradients (missing `unscale_`)"
+    unscaled = text.replace("        nn.utils", "        scaler.unscale_(optimizer)\n        nn.utils")
+    assert found(unscaled) == []
+
+
+def test_an_optimizer_whose_parameters_are_not_all_known_may_have_them() -> None:
+    text = HEAD.replace("torch.optim.SGD(model.parameters(), lr=0.1)", "torch.optim.SGD(groups(model), lr=0.1)")
+    body = "    scaler.unscale_(optimizer)\n" + CLIP + TAIL
+    assert found("from groups import groups\n" + text + body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        (CLIP, "Insert `scaler.unscale_(optimizer)` before line 11"),
+        (CLIP + "    scaler.unscale_(optimizer)\n", "Move `scaler.unscale_(optimizer)` before line 11"),
+        ("    for p in model.parameters():\n        p.grad.clamp_(-1, 1)\n",
+         "Insert `scaler.unscale_(optimizer)` before line 11"),
+    ],
+)  # fmt: skip
+def test_the_scaler_unscales_first(body: str, title: str) -> None:
+    report = check(from_text(HEAD + body + TAIL, "train.py"))
+    (finding,) = [each for each in report.findings if each.code == "TAPE501"]
+    assert [fix.title for fix in fixes_for(report, finding)] == [title]
+
+
+def test_no_fix_where_unscale_would_come_twice() -> None:
+    tail = "    if step % 2:\n        scaler.step(optimizer)\n        scaler.update()\n"
+    report = check(from_text(HEAD + CLIP + tail, "train.py"))
+    (finding,) = [each for each in report.findings if each.code == "TAPE501"]
+    assert fixes_for(report, finding) == []
