@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tapecheck.source import Source
@@ -305,6 +305,16 @@ class Index:
         self._by_node = {id(body.node): body for body in self.bodies}
         self._tested: frozenset[str] | None = None
         self._own_methods: dict[str, dict[str, list[Body]]] = {}
+        self._bases: dict[str, list[str]] = {}
+        self._made_from: dict[str, list[str]] = {}
+        """The classes of the file that each class is made from, and those that are made from it."""
+        for name, made in self.class_nodes.items():
+            self._bases[name] = [one for one in dict.fromkeys(map(_last, made.bases)) if one in self.class_nodes]
+            for one in self._bases[name]:
+                self._made_from.setdefault(one, []).append(name)
+        self._families: dict[str, tuple[str, ...]] = {}
+        self._lasting = {id(body.facts) for body in self.bodies}
+        self._callees: dict[tuple[int, str | None], tuple[Body, ...]] = {}
         self.shapes: object = None
         """The shapes of its conditions, see `watch`."""
 
@@ -330,18 +340,12 @@ class Index:
                 self.bodies.append(body)
                 self.methods.setdefault(member.name, []).append(body)
 
-    def family(self, name: str) -> Iterator[str]:
+    def family(self, name: str) -> tuple[str, ...]:
         """A class of the file with its bases and the classes made from it, as far as they stand in the file."""
-        bases = {one: {_last(base) for base in node.bases} for one, node in self.class_nodes.items()}
-        found = [name]
-        for one in found:
-            found += [base for base in bases.get(one, ()) if base in bases and base not in found]
-        for one in found[:1]:
-            made = [one]
-            for parent in made:
-                made += [other for other, of in bases.items() if parent in of and other not in made]
-            found += [other for other in made if other not in found]
-        return iter(found)
+        known = self._families.get(name)
+        if known is None:
+            known = self._families[name] = (*_closed(name, self._bases), *_closed(name, self._made_from)[1:])
+        return known
 
     def is_module(self, name: str) -> bool:
         """Whether a class is one of torch's modules by the names of its bases."""
@@ -351,8 +355,18 @@ class Index:
             for base in self.class_nodes[one].bases
         )
 
-    def callees(self, facts: Facts, owner: str | None) -> Iterator[Body]:
+    def callees(self, facts: Facts, owner: str | None) -> Iterable[Body]:
         """The bodies of this file that a piece of code may run."""
+        if id(facts) not in self._lasting:
+            return self._called(facts, owner)
+        known = self._callees.get((id(facts), owner))
+        if known is None:
+            # Many names lead to one body.
+            every = {id(body): body for body in self._called(facts, owner)}
+            known = self._callees[id(facts), owner] = tuple(every.values())
+        return known
+
+    def _called(self, facts: Facts, owner: str | None) -> Iterator[Body]:
         for name in facts.names:
             body = self.functions.get(name)
             if body is not None:
@@ -407,6 +421,17 @@ class Index:
         if self._tested is None:
             self._tested = _tested([self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)])
         return self._tested
+
+
+def _closed(name: str, led_to: Mapping[str, list[str]]) -> list[str]:
+    """A name with all that it leads to, each once."""
+    found = {name: None}
+    queue = [name]
+    for one in queue:
+        fresh = [other for other in led_to.get(one, ()) if other not in found]
+        found.update(dict.fromkeys(fresh))
+        queue += fresh
+    return queue
 
 
 def _last(node: ast.expr) -> str:
