@@ -416,14 +416,48 @@ def test_inlay_hints_say_what_becomes_of_the_graph_where_they_are_wanted() -> No
 def test_a_backward_highlights_what_it_walks() -> None:
     session = Session()
     analysis = analysed(session, RETAINED)
-    marked = session.highlights(analysis, 6, 7)
+    marked = session.highlights(analysis, 6, 9)
     assert [(span.line, span.column, span.end_column, own) for span, own in marked] == [
-        (6, 1, 33, True),
+        (6, 6, 14, True),
         (5, 8, 21, False),
         (4, 5, 12, False),
     ]
     assert session.highlights(analysis, 5, 2) == []
     assert session.highlights(analysis, 6, 29) == [], "an argument is none of it"
+    assert session.highlights(analysis, 6, 2) == [], "the editor marks the loss wherever it is used"
+
+
+RAISED = "raised in iteration 2: it is freed; `MulBackward0` was built on line 1 and freed by the call on line 2"
+GROWS = "4 nodes more in each iteration of the loop on line {}"
+
+
+@pytest.mark.parametrize(
+    ("detail", "told", "later"),
+    [
+        (RAISED, "run: it is freed", "run: it is freed"),
+        ("raised and caught: no graph", "run: no graph (caught)", "run: no graph (caught)"),
+        ("on rank 1 of 2: raised in iteration 2: no graph", "run: on rank 1 of 2: no graph", None),
+        (GROWS.format(2), f"run: {GROWS.format(3)}", ""),
+    ],
+)
+def test_what_a_run_said_is_not_said_twice_and_moves_with_its_lines(
+    session: Session, detail: str, told: str, later: str | None
+) -> None:
+    analysis = analysed(session, TWICE)
+    evidence = Evidence("confirmed", detail, 2)
+    session.recordings[PATH] = Recording(TWICE, with_evidence(analysis.report.findings, evidence))
+
+    def shown(text: str, version: int) -> tuple[str, str]:
+        session.documents[URI].replace(text, version)
+        (one,) = session.shown(again(session))
+        first, *lines = one.message.splitlines()
+        return first, "".join(line for line in lines if line.startswith("run: "))
+
+    how = "seen" if "nodes" in detail else "raised"
+    first, said = shown("# a comment\n" + TWICE, 2)
+    assert (f"confirmed: {how} in iteration 2" in first, said) == (True, told)
+    first, said = shown("# a comment\n" + TWICE.replace("loss.backward", "l.backward", 1), 3)
+    assert ("before the last edits" in first, said) == (True, told if later is None else later)
 
 
 def _finding(line: int) -> Finding:

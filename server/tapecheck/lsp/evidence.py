@@ -21,6 +21,10 @@ from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 
 _CODE_KEPT = 8
+_RAISED = re.compile(
+    r"(?P<ranks>(?:on [^:]*: )?)raised(?: in iteration \d+)?(?P<caught> and caught)?"
+    r"(?:: (?P<words>.*?)(?:; (?:`|what it saved).*)?$)?"
+)
 _LINE = re.compile(r"(?<=\bline )\d+")
 
 
@@ -170,7 +174,11 @@ def _with_verdict(message: str, evidence: Evidence, clock: str, stale: bool) -> 
         return f"{message} — refuted by the run at {clock}{before}", told
     verdict = "confirmed" if evidence.verdict == "confirmed" else "found at run time"
     when = f" in iteration {evidence.iteration}" if evidence.iteration is not None else ""
-    how = "raised" if detail.startswith("raised") else "seen"
+    raised = _RAISED.match(detail)
+    if raised is not None and raised["words"]:
+        # In which iteration stands in the headline, and which lines have a part in it in the labels.
+        told = f"run: {raised['ranks']}{raised['words']}{' (caught)' if raised['caught'] else ''}"
+    how = "seen" if raised is None else "raised"
     return f"{message} — {verdict}: {how}{when}, {clock}{before}", told
 
 
@@ -228,8 +236,10 @@ def _moved(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
 
 
 def _moved_words(detail: str, moved: Callable[[int], int | None]) -> str:
-    """Return what a run said with the present numbers of its lines; nothing where one of them is gone."""
-    lines = {int(number): moved(int(number)) for number in _LINE.findall(detail)}
-    if None in lines.values():
-        return ""
-    return _LINE.sub(lambda found: str(lines[int(found.group())]), detail)
+    """Return what a run said with the present numbers of its lines, without clauses about lines that are gone."""
+
+    def gone(clause: str) -> bool:
+        return any(moved(int(number)) is None for number in _LINE.findall(clause))
+
+    kept = "; ".join(clause for clause in detail.split("; ") if not gone(clause))
+    return _LINE.sub(lambda found: str(moved(int(found.group()))), kept)

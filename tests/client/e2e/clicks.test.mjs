@@ -18,7 +18,16 @@ before(async () => {
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
 });
-after(() => editor?.close());
+after(async () => {
+  // A warning has a message that says what to do; an error is ours.
+  const errors =
+    editor
+      ?.output()
+      .split('\n')
+      .filter((line) => line.includes('[error]')) ?? [];
+  await editor?.close();
+  assert.deepEqual(errors, [], 'errors in the output');
+});
 
 // What the README and the walkthrough show: the editor without its frame.
 const PART = { x: 352, y: 92, width: 928, height: 440 };
@@ -70,7 +79,10 @@ scenario(
     await editor.screenshot('2-status');
     await status.getByText('Menu', { exact: true }).first().click();
     const entries = page.locator('.quick-input-widget .monaco-list-row');
-    await entries.filter({ hasText: 'Interpreter' }).filter({ hasText: /torch \d/ }).waitFor();
+    await entries
+      .filter({ hasText: 'Interpreter' })
+      .filter({ hasText: /torch \d/ })
+      .waitFor();
     for (const label of ['Restart Server', 'Show Output', 'Show Report of the Last Run']) {
       assert.equal(await entries.filter({ hasText: label }).count(), 1, label);
     }

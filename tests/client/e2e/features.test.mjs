@@ -40,7 +40,16 @@ before(async () => {
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
 });
-after(() => editor?.close());
+after(async () => {
+  // A warning has a message that says what to do; an error is ours.
+  const errors =
+    editor
+      ?.output()
+      .split('\n')
+      .filter((line) => line.includes('[error]')) ?? [];
+  await editor?.close();
+  assert.deepEqual(errors, [], 'errors in the output');
+});
 
 /**
  * Opens a file with a text, and waits until its diagnostics satisfy a condition, given as source text.

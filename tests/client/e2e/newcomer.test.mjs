@@ -16,7 +16,16 @@ before(async () => {
     files: { 'notes.txt': 'nothing that trains\n' },
   });
 });
-after(() => editor?.close());
+after(async () => {
+  // A warning has a message that says what to do; an error is ours.
+  const errors =
+    editor
+      ?.output()
+      .split('\n')
+      .filter((line) => line.includes('[error]')) ?? [];
+  await editor?.close();
+  assert.deepEqual(errors, [], 'errors in the output');
+});
 
 /** @param {string} name */
 const step = async (name) => {

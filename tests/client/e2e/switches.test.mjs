@@ -18,7 +18,16 @@ before(async () => {
     settings: { 'tapecheck.interpreter': [tools.python] },
   });
 });
-after(() => editor?.close());
+after(async () => {
+  // A warning has a message that says what to do; an error is ours.
+  const errors =
+    editor
+      ?.output()
+      .split('\n')
+      .filter((line) => line.includes('[error]')) ?? [];
+  await editor?.close();
+  assert.deepEqual(errors, [], 'errors in the output');
+});
 
 const LOOP = '10: Confirm by running';
 const BACKWARDS = ['18: fails in iteration 1 · Confirm by running'];
