@@ -161,7 +161,7 @@ for step in range(3):
 
 
 def test_what_is_cleared_before_the_step_is_not_lost_by_a_cut() -> None:
-    # The generator's own loss has lost it in a way that nobody can see: the discriminator's detach is right.
+    # The discriminator's detach is right: the generator's own loss is what has lost it.
     text = """\
 import torch
 from torch import nn
@@ -176,4 +176,68 @@ for step in range(3):
     (-net_d(net_g(torch.randn(6, 4)).data.requires_grad_()).mean()).backward()
     opt_g.step()
 """
-    assert check(from_text(text, "program.py")).findings == []
+    (finding,) = check(from_text(text, "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 11)
+
+
+FROZEN = """\
+import torch
+from torch import nn
+body, head = nn.Linear(4, 4), nn.Linear(4, 2)
+body.requires_grad_(False)
+optimizer = torch.optim.SGD([{"params": body.parameters()}, {"params": head.parameters()}], lr=0.1)
+def unfreeze():
+    CALL
+for step in range(3):
+    loss = head(body(torch.randn(5, 4))).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_group_that_stays_frozen_is_stepped_in_vain() -> None:
+    (finding,) = check(from_text(FROZEN.replace("CALL", "pass"), "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 4)
+    assert finding.message == "`body.*` are never trained: `requires_grad` is switched off"
+
+
+@pytest.mark.parametrize(
+    "call", ["body.requires_grad_(True)", "body.requires_grad_()", "body.weight.requires_grad = True"]
+)
+def test_a_group_that_something_may_switch_on_again(call: str) -> None:
+    assert check(from_text(FROZEN.replace("CALL", call), "program.py")).findings == []
+
+
+def test_a_network_that_is_built_anew_is_not_what_the_optimizer_has() -> None:
+    text = """\
+import torch
+from torch import nn
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+net = nn.Linear(4, 2)
+for step in range(3):
+    loss = net(torch.randn(5, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (finding,) = check(from_text(text, "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 5)
+    assert finding.message == "`net.*` are never trained: replaced after the optimizer was made"
+
+
+def test_an_optimizer_whose_parameters_are_in_no_loss() -> None:
+    text = """\
+import torch
+from torch import nn
+net, other = nn.Linear(4, 2), nn.Linear(4, 2)
+optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.randn(5, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+    (finding,) = check(from_text(text, "program.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE402", 4)
+    assert finding.message == "`other.weight`, `other.bias` are never trained: unused by every loss"

@@ -353,7 +353,7 @@ class World:
         number = self.new_id()
         # A backtick in the key of a module would end the quotes of a message.
         name = (name or tensor.name).replace("`", "'")
-        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of))
+        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of, tensor.cuts[:MAX_CUTS]))
         tensor.node = number
         tensor.graph = "yes"
         tensor.is_leaf = True

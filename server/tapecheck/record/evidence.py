@@ -19,6 +19,7 @@ from tapecheck.rules import (
     BackwardWithoutGraph,
     CreateGraphCycle,
     Finding,
+    GradientCut,
     GraphKeptAcrossIterations,
     GrowingChain,
     MissingCreateGraph,
@@ -75,11 +76,13 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         evidence = DECIDE[finding.code](story, finding) if finding.code in DECIDE else None
         judged.append(dataclasses.replace(finding, evidence=evidence))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
+    told = set().union(*(_parameters(item) for item in confirmed if item.code == GradientCut.code))
     for finding in found_by_run(story):
         if not any(_same(story, item, finding) for item in judged) and not any(
             _explains(story, item, finding) for item in confirmed
         ):
-            judged.append(finding)
+            if finding.code != GradientCut.code or not _parameters(finding) <= told:
+                judged.append(finding)
     return [_of_known_places(finding) for finding in judged]
 
 
@@ -87,6 +90,12 @@ def _of_known_places(finding: Finding) -> Finding:
     """Return a finding without the labels of places that the recorder did not see: graphs older than the recording."""
     known = tuple(label for label in finding.labels if not label.span.is_unknown)
     return finding if len(known) == len(finding.labels) else dataclasses.replace(finding, labels=known)
+
+
+def _parameters(finding: Finding) -> set[str]:
+    """Return the parameters that the run has seen in a finding."""
+    measured = finding.evidence.measured if finding.evidence is not None else {}
+    return {str(name) for name in measured.get("parameters", ())}
 
 
 def _same(story: Story, left: Finding, right: Finding) -> bool:

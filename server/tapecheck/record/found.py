@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
 from tapecheck.record.story import (
-    MIN_RUNS,
     UNUSED,
     Story,
     iteration,
@@ -33,12 +32,14 @@ from tapecheck.rules import (
     StaleSavedTensor,
 )
 from tapecheck.rules import judge as judge_tapes
+from tapecheck.rules.finding import Severity
 from tapecheck.rules.missing_create_graph import raising_headline
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import in_full, listed, merged
 from tapecheck.source import SourceError, read_source
-from tapecheck.tape import Loop, Node, Raised, Span
+from tapecheck.tape import Loop, Node, Optimizer, Raised, Span
 
+_MIN_STEPS = 2
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
 _NAMES = {rule.code: rule for rule in ALL}
 HEADLINES = {
@@ -122,7 +123,7 @@ def _starved(story: Story) -> Finding | None:
     """Return parameters that an optimizer stepped and that never had a gradient, where one place can have cut it
     off."""
     leaves = story.reading.ledger.leaves
-    never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= MIN_RUNS]
+    never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= _MIN_STEPS]
     if not story.whole or not never:
         return None
     names = [leaves[number].name or f"parameter {number}" for number in never]
@@ -140,11 +141,19 @@ def _starved(story: Story) -> Finding | None:
         message = listed(forms, names, known)
         advice = "remove the cut, or do not give these parameters to the optimizer"
         notes = ("no other place of the program can cut it",)
+    severity: Severity = "warning"
     if place is None:
-        return None
+        optimizer = _of_all(story, never)
+        if optimizer is None:
+            return None
+        place = optimizer.at.span
+        severity = "warning" if set(optimizer.params) <= set(never) else "info"
+        message = listed("{} never received a gradient from any backward", names, known)
+        advice = "compute the loss with them, or do not give them to the optimizer"
+        notes = ("what keeps it away was not seen: an unused layer, a value without graph, a replaced parameter",)
     steps = max(story.without_gradient[number] for number in never)
     return Finding(
-        GradientCut.code, _NAMES[GradientCut.code].name, "warning", place, message,
+        GradientCut.code, _NAMES[GradientCut.code].name, severity, place, message,
         advice,
         tuple(
             Label(event.at.span, f"this optimizer steps {'it' if len(never) == 1 else 'them'}", "optimizer")
@@ -157,6 +166,12 @@ def _starved(story: Story) -> Finding | None:
         ),
         notes=(*in_full(message, names), *notes),
     )  # fmt: skip
+
+
+def _of_all(story: Story, never: Sequence[int]) -> Optimizer | None:
+    """Return the optimizer that has most of some parameters, where it was made in a file of the program."""
+    made = [one for one in story.reading.optimizers.values() if not one.at.span.is_unknown]
+    return max(made, key=lambda one: len(set(one.params) & set(never)), default=None)
 
 
 def _from_leaf(story: Story) -> Span | None:

@@ -127,6 +127,8 @@ class Story:
         """The scale that was on the gradients of an optimizer, by number, where a line ran."""
         self.watched_loops: dict[Site, dict[str, int]] = {}
         """What was measured of the graphs that modules build in watched loops, by place and calls."""
+        self.frozen_groups: tuple[int, int] = (0, 0)
+        """How many parameters stood in groups that were frozen as a whole, at how many steps."""
         self.left_out: dict[int, int] = {}
         """Leaves with a gradient at that many of the first steps, which no optimizer has and nothing changed."""
         self.kept: dict[int, Kept] = {}
@@ -186,6 +188,8 @@ class Story:
             self.stale.append((int(about), event.at))
         elif name == "left-out" and about.isdigit():
             self.left_out[int(about)] = value
+        elif name == "frozen-groups" and about.isdigit():
+            self.frozen_groups = max(self.frozen_groups, (value, int(about)))
         elif name == "gradients-compared":
             self.compared += value
         elif name == "never-a-gradient" and about.isdigit():

@@ -8,7 +8,7 @@ from tapecheck.record.ranks import parts
 from tapecheck.record.words import names_text
 from tapecheck.tape import End, Leaf, Measure, Named, Tape
 
-_MIN_STEPS = 3
+_MIN_STEPS = 2
 
 
 def untrained(tape: Tape, told: Collection[str] = ()) -> str:

@@ -282,6 +282,13 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
     if not ran:
         return _not_reached(story, finding)
     named = {str(name) for name in finding.facts.get("parameters", ()) or ()}
+    if finding.facts.get("how") == "frozen" and story.frozen_groups[1] >= 2:
+        count, steps = story.frozen_groups
+        some = "1 parameter" if count == 1 else f"{count} parameters"
+        return Evidence(
+            "confirmed", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more", None,
+            {"parameters": sorted(named), "steps": steps},
+        )  # fmt: skip
     leaves = story.reading.ledger.leaves
     never = {number: steps for number, steps in story.without_gradient.items() if number in leaves}
     if not story.whole and not never:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run, covered, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
@@ -26,33 +28,51 @@ from tapecheck.tape import Cut, Leaf, Root, Site, Span
 _Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
+_MOST_RUNS = 6
+"""Backward calls that are looked at for each cut value."""
+
 _WRITTEN = frozenset(["detach", "data"])
 """Cuts that somebody wrote for the sake of cutting."""
 
 
 class GradientCut(Rule):
-    """Parameters that an optimizer steps never receive a gradient, because the graph is cut between them and
-    every loss. Nothing raises: the optimizer skips parameters without a gradient, and they silently learn
-    nothing.
+    """Parameters that an optimizer steps have no gradient at any of its steps: the graph is cut between them and
+    every loss, or no loss is computed with them. Nothing raises: the optimizer skips parameters without a gradient,
+    and they silently learn nothing.
 
     ## Why PyTorch does that
 
     `.detach()`, `.data`, `.item()`, NumPy, `torch.no_grad()` and `torch.tensor(value)` give a value without
-    graph. If the loss reaches other parameters by another way, the backward succeeds. If it reaches none, the
-    backward raises (TAPE103), unless the loss was made a leaf again with `requires_grad_()`: then it succeeds
-    and trains nothing at all.
+    graph, and so do the indices of `topk` and `argmax`. If the loss reaches other parameters by another way, the
+    backward succeeds. If it reaches none, the backward raises (TAPE103), unless the loss was made a leaf again with
+    `requires_grad_()`: then it succeeds and trains nothing at all.
+
+        >>> w, v = (torch.ones(1, requires_grad=True) for _ in range(2))
+        >>> optimizer = torch.optim.SGD([w, v], lr=0.1)
+        >>> (v * w.item()).sum().backward()
+        >>> optimizer.step()
+        >>> w.grad, w
+        (None, tensor([1.], requires_grad=True))
+
+    An optimizer keeps the parameters that it was given: a layer that is replaced later, or a network that is built
+    anew, is not among them. A group of parameters whose `requires_grad` is off is skipped as well.
 
     ## What to do
 
     - Take the cut out where the finding stands.
+    - Make the optimizer once the model is complete.
     - If the parameters are meant to stay as they are, do not give them to the optimizer, or set their
       `requires_grad` to False, so that the next reader sees it.
+
+    `tapecheck run` counts the steps of each parameter and those at which it had a gradient: what never had one is
+    reported, whatever the cause.
 
     ## What is not a finding
 
     - A cut beside another way by which the parameters do get a gradient: stop-gradient branches, targets.
     - Parameters that are set in another way, such as a momentum encoder or a moving average.
-    - Parameters that no optimizer steps, or that are not used at all.
+    - Parameters that no optimizer steps, and branches that other ways through the program train.
+    - A frozen part of a model whose `.parameters()` were given as a whole, and groups that are switched on later.
     """
 
     code = "TAPE402"
@@ -61,6 +81,22 @@ class GradientCut(Rule):
     summary = "Parameters of an optimizer get no gradient: the graph is cut on the way to them"
 
     VALID = (
+        Example(
+            "A frozen part of the model: the optimizer skips it",
+            """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+model[0].requires_grad_(False)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    loss = nn.functional.cross_entropy(model(torch.randn(5, 6)), torch.randint(0, 2, (5,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
         Example(
             "First-order: the gradients of the copy are handed to the original",
             """\
@@ -123,6 +159,62 @@ for step in range(3):
         ),
     )
     INVALID = (
+        Example(
+            "One detached batch for the steps of both networks",
+            """\
+import torch
+from torch import nn
+
+generator, critic = nn.Linear(4, 2), nn.Linear(2, 1)
+g_optimizer = torch.optim.Adam(generator.parameters())
+c_optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    fake = generator(torch.randn(8, 4)).detach()
+    c_loss = critic(fake).mean() - critic(torch.randn(8, 2)).mean()
+    c_optimizer.zero_grad()
+    c_loss.backward()
+    c_optimizer.step()
+    g_loss = -critic(fake).mean()
+    g_optimizer.zero_grad()
+    g_loss.backward()
+    g_optimizer.step()
+""",
+            line=8,
+        ),
+        Example(
+            "A learned bound goes through `.item()`",
+            """\
+import torch
+
+bound = torch.tensor(10.0, requires_grad=True)
+weight = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([bound, weight], lr=0.1)
+for step in range(3):
+    grid = torch.linspace(1, bound.item(), 3)
+    loss = (grid * weight).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=7,
+        ),
+        Example(
+            "A group of its own for a backbone that is frozen for good",
+            """\
+import torch
+from torch import nn
+
+backbone, head = nn.Linear(6, 8), nn.Linear(8, 2)
+backbone.requires_grad_(False)
+optimizer = torch.optim.SGD([{"params": backbone.parameters(), "lr": 1e-4}, {"params": head.parameters()}], lr=1e-2)
+for step in range(3):
+    loss = nn.functional.cross_entropy(head(backbone(torch.randn(5, 6))), torch.randint(0, 2, (5,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=5,
+        ),
         Example(
             "The inner step is written into a deep copy through .data",
             """\
@@ -239,10 +331,16 @@ for step in range(3):
                 event = reading.ledger.leaves.get(leaf)
                 if event is not None and leaf not in frozen and _identity(reading, event) not in trained:
                     owner.setdefault(leaf, optimizer.name)
+            for leaf in optimizer.idle:
+                event = reading.ledger.leaves.get(leaf)
+                if event is not None and _identity(reading, event) not in trained:
+                    owner.setdefault(leaf, optimizer.name)
         if not owner:
             return
         places: dict[tuple[str, int], list[_Cause]] = {}
-        for cause in _before_their_own_step(reading, list(_causes(reading, owner.keys()))):
+        causes = _before_their_own_step(reading, list(_causes(reading, owner.keys())))
+        causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)))
+        for cause in causes:
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
         every = [cause for causes in places.values() for cause in causes]
@@ -265,7 +363,7 @@ for step in range(3):
         cut = causes[0]
         home = cut.at.span
         lost = sorted({leaf for cause in causes for leaf in cause.lost})
-        names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in lost))
+        names = list(dict.fromkeys(name_of(reading, leaf) for leaf in lost))
         named = [name for name in names if name]
         optimizers = join(f"`{name}`" for name in dict.fromkeys(owner[leaf] for leaf in lost) if name)
         note = cut_words(cut, home)
@@ -310,6 +408,7 @@ for step in range(3):
             f"{advice}; if they are meant to stay as they are, do not give them to the optimizer",
             tuple(labels),
             facts={
+                **(_replacing(reading, cut, lost) if cut.how == "replaced" else {}),
                 "how": cut.how,
                 "name": cut.name,
                 "parameters": names,
@@ -317,6 +416,19 @@ for step in range(3):
             },
             notes=(*in_full(message, named), note),
         )  # fmt: skip
+
+
+def _replacing(reading: Reading, cut: _Cause, lost: Sequence[int]) -> dict[str, Any]:
+    """Return what a fix needs to know of parameters that were replaced."""
+    owners = gradients_of(reading).steppable
+    optimizer = reading.optimizers_made[min(owners[lost[0]])][0][1]
+    return {
+        "kind": "registered",
+        "whole": True,
+        "optimizer": span_facts(optimizer.at.span),
+        "made": [span_facts(cut.at.span)],
+        "calls": [span_facts(span) for span in cut.at.stack],
+    }
 
 
 def _headline(reading: Reading, cut: _Cause, names: Sequence[str], count: int) -> str:
@@ -379,6 +491,7 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
     """Return the cuts that keep parameters from the backwards of a tape, each at the place where it happens."""
     wanted = set(lost)
     done: set[int] = set()
+    told: dict[int, int] = {}
     for run in reading.runs:
         for root in run.backward.roots:
             made = _made_again(reading, root)
@@ -394,8 +507,16 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
         numbers = {number for root in run.backward.roots for number in root.cuts}
         for node in reading.graph_nodes(run.traversal.executed):
             numbers.update(reading.ledger.nodes[node].cuts)
+        for number in run.traversal.executed:
+            leaf = reading.ledger.leaves.get(number)
+            if leaf is not None and not leaf.parameter and leaf.at.iteration:
+                # A value that each iteration makes a leaf of: `torch.tensor(w.detach(), requires_grad=True)`.
+                numbers.update(leaf.cuts)
+        # One cut value may go into several losses: of whose step it is, the steps after each tell.
+        numbers = {number for number in numbers if number not in done and told.get(number, 0) < _MOST_RUNS}
+        for number in numbers:
+            told[number] = told.get(number, 0) + 1
         cuts = {number: cut for number, cut in with_sources(reading, sorted(numbers)).items() if number not in done}
-        done |= cuts.keys()
         direct = {
             number: behind
             for number, cut in cuts.items()
@@ -412,6 +533,58 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
                 continue
             yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
         yield from _updated_copies(reading, run, wanted)
+
+
+def _without_a_cut(reading: Reading, lost: set[int]) -> list[_Cause]:
+    """Return why parameters get no gradient that no cut keeps it from: frozen, replaced, or in no loss at all."""
+    found: list[_Cause] = []
+    gradients = gradients_of(reading)
+    steps: dict[int, list[int]] = {}
+    for position, step in reading.steps:
+        for leaf in gradients.params_at(step.optimizer, position):
+            steps.setdefault(leaf, []).append(position)
+    lost = {leaf for leaf in lost if len(steps.get(leaf, ())) >= 2 and not gradients.unseen(leaf)}
+    if not lost or not reading.runs or not gradients.listed:
+        return found
+    last = reading.runs[-1]
+    leaves = reading.ledger.leaves
+    for cut in reading.ledger.cuts.values():
+        behind = lost & set(cut.leaves) if cut.how == "frozen" else set()
+        if behind:
+            lost -= behind
+            found.append(_Cause("frozen", cut.name, cut.at, behind, last, []))
+    made = {event.id: position for position, event in enumerate(reading.tape.events) if isinstance(event, Leaf)}
+    trained = {
+        leaves[number].name: number
+        for run in reading.runs
+        for number, fact in run.traversal.executed.items()
+        if number in leaves and fact == "yes" and leaves[number].name
+    }
+    for leaf in sorted(lost):
+        other = trained.get(leaves[leaf].name)
+        owner = min(gradients.steppable.get(leaf, ()), default=None)
+        if other is None or owner is None or other <= leaf:
+            continue
+        position, event = reading.optimizers_made[owner][0]
+        if made.get(other, 0) > position:
+            lost.discard(leaf)
+            at = _seen_from(leaves[other].at, event.at)
+            found.append(_Cause("replaced", leaves[leaf].name, at, {leaf}, last, []))
+    if any(reading.ledger.leads_anywhere(number) for run in reading.runs for number in run.traversal.executed):
+        return found
+    used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
+    for number, optimizer in reading.optimizers.items():
+        own = {leaf for leaf in optimizer.params if number in gradients.steppable.get(leaf, ())}
+        if own and own <= lost and not own & used:
+            found.append(_Cause("unreached", "", optimizer.at, own, last, []))
+    return found
+
+
+def _seen_from(at: Site, home: Site) -> Site:
+    """Return the place of something in the file of another: the call there that led to it."""
+    frames = (at.span, *at.stack)
+    here = next((index for index, span in enumerate(frames) if span.file == home.file), None)
+    return home if here is None else Site(frames[here], at.function, frames[here + 1 :], at.iteration)
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:

@@ -50,7 +50,7 @@ class Gradients:
         for number, made in reading.optimizers_made.items():
             for _, optimizer in made:
                 self.listed = self.listed and optimizer.complete == "yes"
-                for leaf in optimizer.params:
+                for leaf in (*optimizer.params, *optimizer.frozen):
                     self.steppable.setdefault(leaf, set()).add(number)
         for position, event in reading.gradient_events:
             if isinstance(event, LeafEscape):
@@ -87,7 +87,7 @@ class Gradients:
         params: tuple[int, ...] = ()
         for made, event in self.reading.optimizers_made.get(optimizer, ()):
             if made < position:
-                params = event.params
+                params = event.params + event.frozen
         return params
 
     def unseen(self, leaf: int) -> bool:
@@ -115,3 +115,12 @@ def identity(reading: Reading, leaf: Leaf) -> Identity:
     """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
     change."""
     return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
+
+
+def name_of(reading: Reading, leaf: int) -> str:
+    """Return the name of a leaf, or of the variable that it was bound to; nothing where it has none."""
+    known = reading.ledger.leaves[leaf].name
+    if known:
+        return known
+    bound = reading.name(leaf)
+    return bound[0] if bound is not None else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Moment, gradients_of
+from tapecheck.rules.gradients import Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts, when
@@ -178,7 +178,7 @@ for i in range(3):
         if again.at.span != used.at.span:
             labels.append(Label(again.at.span, "this step uses them once more", "step"))
         labels += called_from(reading, run.at, run.at)
-        leaves = [reading.ledger.leaves[leaf].name for leaf in sorted(story.leaves)]
+        leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
         named = [name for name in dict.fromkeys(leaves) if name]
         shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
         what = f"the gradients of {join(shown)}" if named else "the gradients"

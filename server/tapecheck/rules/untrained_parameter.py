@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Identity, gradients_of, identity
+from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, join, listed, span_facts
@@ -230,7 +230,7 @@ for step in range(3):
         first = story.leaves[0]
         at, labels = _place(first, optimizer)
         home = at.span
-        names = [leaf.name for leaf in story.leaves]
+        names = [name_of(reading, leaf.id) for leaf in story.leaves]
         named = [name for name in dict.fromkeys(names) if name]
         plural = len(names) != 1
         known = (leaf.name for leaf in reading.ledger.leaves.values())

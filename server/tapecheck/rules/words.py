@@ -27,6 +27,8 @@ CUT_WORDS = {
     "frozen": "`requires_grad` of {value} is switched off here",
     "nondifferentiable": "this operation on {value} is not differentiable",
     "leaf": "{value} is made a new leaf here: nothing leads back from it",
+    "replaced": "{value} is replaced here: the optimizer keeps the one that was there before",
+    "unreached": "no loss is computed with what this optimizer was given",
     "checkpoint": "reentrant checkpointing drops the graph of {value}: none of its inputs requires grad",
 }
 
@@ -41,6 +43,8 @@ CUT_ADVICE = {
     "a smooth loss instead of a comparison)",
     "frozen": "keep `requires_grad` on for what is to be trained",
     "leaf": "remove `requires_grad`: it hides the error and trains nothing",
+    "replaced": "make the optimizer after this",
+    "unreached": "give the optimizer the parameters that the loss is computed with",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
 }
 
@@ -55,6 +59,8 @@ CUT_CAUSES = {
     "frozen": "`requires_grad` is switched off",
     "nondifferentiable": "non-differentiable operation",
     "leaf": "the loss is a new leaf",
+    "replaced": "replaced after the optimizer was made",
+    "unreached": "unused by every loss",
     "checkpoint": "reentrant checkpointing",
 }
 
@@ -67,6 +73,7 @@ SHORT_CAUSES = {
     "numpy": "cut by NumPy",
     "copy": "cut by a copy",
     "frozen": "frozen",
+    "replaced": "replaced",
     "checkpoint": "cut by `checkpoint`",
 }
 

@@ -79,7 +79,7 @@ class Site:
 class Leaf:
     """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`.
 
-    `copy_of` is the leaf that it was deep-copied from, where that is known.
+    `copy_of` is the leaf that it was deep-copied from, where that is known, `cuts` what its value came through.
     """
 
     id: int
@@ -88,6 +88,7 @@ class Leaf:
     storage: int
     parameter: bool = False
     copy_of: int | None = None
+    cuts: tuple[int, ...] = ()
 
 
 PARAMETERS_OF = " parameters"
@@ -234,13 +235,19 @@ class InPlace:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole."""
+    """An optimizer and the leaves it updates; `complete` says whether the list is known to be whole.
+
+    `frozen` are leaves that it was given while their `requires_grad` was off, `idle` those of whole parameter groups of
+    such leaves, which nothing in the program switches on again.
+    """
 
     id: int
     at: Site
     name: str
     params: tuple[int, ...]
     complete: Fact = "yes"
+    frozen: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()
 
 
 @built_directly

@@ -91,7 +91,9 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     NeedlessRetainGraph.code: (drop_retain,),
     NeedlessGraph.code: (switch_recording_off,),
     MissingCreateGraph.code: (create_graph, take_gradient),
-    GradientCut.code: (remove_cut, stay_in_torch, train_on_scores),
+    GradientCut.code: (
+        remove_cut, stay_in_torch, leave_trainable, switch_on_again, make_optimizer_later, hand_over, train_on_scores,
+    ),
     StaleGradient.code: (call_zero_grad, clear_in_time),
     UntrainedParameter.code: (register, make_optimizer_later, hand_over),
     ScaledGradientRead.code: (unscale_first,),

@@ -565,12 +565,16 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         if count is None or count > 64:
             return List([output(index) for index in range(2)], more=True)
         live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
+        cuts = result.cuts
+        if live is not None and fact.n_outputs is not None and result.node is not None:
+            # The indices of `topk`, `sort` and `max`: chosen by the values, without a way back to them.
+            cuts = merge_cuts(torch.world.cut("nondifferentiable", node, result, name=""), cuts)
         items: list[Value] = []
         for index in range(count):
             items.append(
                 output(index)
                 if live is None or index in live or fact.n_outputs is None
-                else torch.world.data(cuts=result.cuts, dtype="int")
+                else torch.world.data(cuts=cuts, dtype="int")
             )
         return tuple(items)
     if fact.outputs.startswith("("):

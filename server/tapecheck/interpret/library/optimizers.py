@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from tapecheck.interpret.library import averaging, left_out
 from tapecheck.interpret.library.contract import Torch
@@ -25,6 +26,9 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.tape import Fact, Optimizer, Step, both
 from tapecheck.torchfacts import load
+
+_UNFREEZING = re.compile(r"requires_grad(?:_\((?!\s*False)|\s*=(?!=|\s*False))")
+"""A line that may switch gradients on again, wherever the file calls it."""
 
 
 class Optimizers:
@@ -82,6 +86,8 @@ class Optimizers:
                     group.items.setdefault(key, value)
         else:
             groups = [Dict({"params": List(list(tensors), not complete), **defaults.items}, more=True)]
+        given = [self._leaves(group.items.get("params"), node)[0] for group in groups if isinstance(group, Dict)]
+        owner.state.groups = given
         owner.attrs["param_groups"] = List(groups)
         owner.attrs.setdefault("state", Dict({}, more=True))
         owner.attrs.setdefault("defaults", defaults)
@@ -90,12 +96,25 @@ class Optimizers:
             Optimizer(
                 number, self.world.site(node), name,
                 tuple(tensor.node for tensor in tensors if tensor.node is not None and tensor.is_leaf),
-                "yes" if complete else "may",
+                "yes" if complete else "may", *self._frozen(given),
             )
         )  # fmt: skip
         if any(tensor.node is not None and not tensor.is_leaf for tensor in tensors):
             self.torch.fail(node, "can't optimize a non-leaf Tensor", kind="ValueError")
         return None
+
+    def _frozen(self, groups: list[list[Tensor]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The leaves that are given while they are frozen, and those of groups that stay so."""
+        frozen: list[int] = []
+        idle: list[int] = []
+        for tensors in groups:
+            off = [leaf for tensor in tensors if (leaf := (tensor.extra or {}).get("frozen leaf")) is not None]
+            frozen += off
+            if off and len(off) == len(tensors):
+                idle += off
+        if idle and any(_UNFREEZING.search(line) for line in self.world.frames[-1].lines):
+            idle = []
+        return tuple(frozen), tuple(idle)
 
     def _leaves(self, source: Value, node: ast.AST) -> tuple[list[Tensor], bool]:
         if isinstance(source, Tensor):
@@ -142,13 +161,14 @@ class Optimizers:
         members, complete = self._leaves(args[0] if args else None, node)
         state: OptimizerState = owner.state
         state.params = [*state.params, *members]
+        state.groups = [*state.groups, members]
         self.listed.update(tensor.node for tensor in members if tensor.node is not None)
         state.complete = state.complete and complete
         self.world.emit(
             Optimizer(
                 state.number, self.world.site(node), owner.lib.rsplit(".", 1)[-1],
                 tuple(tensor.node for tensor in state.params if tensor.node is not None),
-                "yes" if complete else "may",
+                "yes" if complete else "may", *self._frozen(state.groups),
             )
         )  # fmt: skip
         return None

@@ -13,8 +13,8 @@ from tapecheck.tape import Fact
 class OptimizerState:
     """An optimizer: its number on the tape, what it was given, and the arguments that matter.
 
-    `complete` says whether `params` are known to be all of them, `whole` are the modules whose parameters it was all
-    given, `looked` at how many of its steps they were looked at.
+    `complete` says whether `params` are known to be all of them, `groups` are the members of its parameter groups,
+    `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at.
     """
 
     number: int
@@ -23,6 +23,7 @@ class OptimizerState:
     fused: Value = None
     max_iter: Value = None
     whole: list[Instance] = field(default_factory=list)
+    groups: list[list[Tensor]] = field(default_factory=list)
     looked: int = 0
 
 

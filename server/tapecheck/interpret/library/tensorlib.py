@@ -260,6 +260,8 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
                 cuts = merge_cuts(world.cut("copy", node, value, name=getattr(value, "name", "")), cuts)
             else:
                 cuts = merge_cuts(cuts, value.cuts)
+    # `torch.linspace(0, scale.item(), 5)`: the numbers come out of a graph.
+    cuts = merge_cuts(cuts, cuts_of(*(value for value in (*args, *kwargs.values()) if isinstance(value, Unknown))))
     dtype = "float"
     kind = kwargs.get("dtype")
     if (isinstance(kind, Lib) and _integer_type(kind.path)) or name in (

@@ -40,6 +40,8 @@ class UsedGradients:
         self.used: Dict[int, List[_Used]] = {}
         self.steps: Dict[int, int] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
+        self.idle: Dict[int, List[Any]] = {}
+        """By optimizer: a reference to it, at how many of its first steps parameter groups were frozen as a whole."""
         self.others: Dict[int, List[Any]] = {}
         """Leaves that had a gradient at a step and are in no optimizer: reference, number, value then, how often."""
 
@@ -49,7 +51,7 @@ class UsedGradients:
             if entries:
                 self.used[number] = [entry for entry in entries if self._same(entry, where)]
 
-    def before_step(self, number: int, params: List[Any]) -> None:
+    def before_step(self, number: int, optimizer: Any, params: List[Any]) -> None:
         """Tell of the gradients that this step uses with what an earlier step has used; keep those of this one."""
         for entry in self.used.pop(number, ()):
             if self._same(entry, None) and entry.added is not None:
@@ -59,6 +61,9 @@ class UsedGradients:
             return
         torch = self.recorder.torch
         self._look_at_others()
+        if _frozen_groups(optimizer):
+            known = self.idle.setdefault(number, [weakref.ref(optimizer), 0])
+            known[1] += 1
         pairs = [(p, g) for p in params for g in (_GRADIENT(p),) if g is not None and g.layout is torch.strided]
         pairs.sort(key=lambda pair: pair[1].numel())
         kept: List[_Used] = []
@@ -106,6 +111,14 @@ class UsedGradients:
                 name = "left-out:%d" % leaf
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")
+        for number, (reference, times) in self.idle.items():
+            optimizer = reference()
+            frozen = _frozen_groups(optimizer) if optimizer is not None else 0
+            if frozen and times == min(self.steps.get(number, 0), _STEPS):
+                name = "frozen-groups:%d" % times
+                self.recorder.writer.event(
+                    "Measure", at=self.recorder.here(lines), name=name, value=frozen, unit="parameters"
+                )
         for number, count in self.steps.items():
             name = "gradients-compared:%d" % number
             self.recorder.writer.event(
@@ -137,3 +150,9 @@ class UsedGradients:
         self.told[known[1], entry.added[0]] = None
         name = "stale-gradient:%d" % known[1]
         recorder.writer.event("Measure", at=recorder.site(*entry.added), name=name, value=1, unit="steps")
+
+
+def _frozen_groups(optimizer: Any) -> int:
+    """Return how many parameters an optimizer has in groups that are frozen as a whole."""
+    groups = [group["params"] for group in optimizer.param_groups]
+    return sum(len(group) for group in groups if group and not any(p.requires_grad for p in group))
