@@ -9,13 +9,16 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from tapecheck import torchfacts
 from tapecheck.interpret import Explored, Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
+from tapecheck.source.search import torch_of
 from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
 from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step, Tape
+from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"
 """The code under which comments are reported that switch nothing off."""
@@ -167,11 +170,13 @@ def check(
     def ask(tape: Tape) -> set[tuple[str, int]]:
         return resting_on(judge([tape], select=wanted, ignore=ignored, read=read))
 
-    asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)))
+    facts = facts_for(source.path)
+    asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)), facts)
     starts = memory.starts if memory is not None else None
-    interpretation = interpret(
-        source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
-    )
+    with torchfacts.using(facts):
+        interpretation = interpret(
+            source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
+        )
     findings = []
     for tapes in together(interpretation.groups):
         key = (asked, tuple(map(id, tapes)))
@@ -187,6 +192,12 @@ def check(
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     return Report(source, interpretation, kept, hidden, elsewhere)
+
+
+def facts_for(path: str) -> str:
+    """Return the version of torch whose facts a program is checked by: the measured one that is nearest to its own."""
+    # Nothing is looked for in the environment as long as there is no choice.
+    return torchfacts.nearest(torch_of(path) if torchfacts.several() else None, torchfacts.measured())
 
 
 def resting_on(findings: Iterable[Finding]) -> set[tuple[str, int]]:
@@ -256,4 +267,7 @@ def configuration_problems(configuration: Configuration) -> list[str]:
         for key, name in dict.fromkeys(configuration.rules_named())
         if name != UNUSED and not any(name and (name == rule.name or rule.code.startswith(name)) for rule in ALL)
     ]
+    named = configuration.torch_version
+    if named is not None and release(named) is None:
+        unknown.append(f"{configuration.file}: `torch-version`: expected a version such as 2.10, got {named!r}")
     return [*configuration.problems, *unknown]

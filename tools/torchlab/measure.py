@@ -33,6 +33,7 @@ from tools.torchlab.probe import Call, Prober, Unusable
 from tools.torchlab.reduce import Measured, fact_of, owners, summarise
 from tools.torchlab.samples import PARAMS, Sample, aliases, borrowers, from_opinfo, own
 from tools.torchlab.signatures import Bound, Signature, bind, of_schema, signatures
+from tools.torchlab.text import dump
 
 PER_KINDS = 3
 """Calls measured for each combination of argument kinds and shapes."""
@@ -190,23 +191,6 @@ def alike_modules(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in rows:
         for target in (re.sub("[23]d$", "1d", name), name.removeprefix("Lazy")):
             yield name, target
-
-
-def dump(data: Mapping[str, Any]) -> str:
-    """The file's text: sorted, one op a line."""
-
-    def line(value: Any) -> str:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-    sections = []
-    for key in sorted(data):
-        value = data[key]
-        if isinstance(value, dict) and key != "general":
-            body = ",\n".join(f"{line(name)}:{line(value[name])}" for name in sorted(value))
-            sections.append(f"{line(key)}:{{\n{body}\n}}")
-        else:
-            sections.append(f"{line(key)}:{line(value)}")
-    return "{\n" + ",\n".join(sections) + "\n}\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

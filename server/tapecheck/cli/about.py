@@ -6,22 +6,35 @@ import argparse
 import json
 import platform
 
-from tapecheck import __version__
+from tapecheck import __version__, torchfacts
+from tapecheck.check import facts_for
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, write
-from tapecheck.torchfacts import load
+from tapecheck.source.search import torch_of
+from tapecheck.torchfacts.versions import release
 
+_PROGRAM = "train.py"
+"""Stands for any program of the working directory; it need not be there."""
 _FILES = ("FILE", "FILE_OR_DIR", "SCRIPT", "A.tape", "B.tape")
 
 
 def print_version(output_format: str) -> int:
-    """Print the version, the Python that runs it, and the torch that its facts were measured on."""
-    known = {"version": __version__, "python": platform.python_version(), "torch_facts": load().torch_version}
+    """Print the version, the Python that runs it, and the torch whose facts hold in the working directory."""
+    own, facts, measured = torch_of(_PROGRAM), facts_for(_PROGRAM), torchfacts.measured()
+    known = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "torch_facts": facts,
+        "torch_measured": list(measured),
+        "torch": own,
+    }
     if output_format == "json":
         write(json.dumps(known, indent=2) + "\n")
-    else:
-        write(
-            f"tapecheck {known['version']} (Python {known['python']}, facts measured on torch {known['torch_facts']})\n"
-        )
+        return NOTHING_FOUND
+    text = f"tapecheck {__version__} (Python {known['python']}, facts measured on torch {facts})\n"
+    if own is not None and (release(own) or ())[:2] != (release(facts) or ())[:2]:
+        others = f" of {', '.join(measured)}" if len(measured) > 1 else ""
+        text += f"torch {own} runs here: facts of {facts} are the nearest{others}\n"
+    write(text)
     return NOTHING_FOUND
 
 

@@ -23,7 +23,8 @@ from tapecheck.report import Checked
 from tapecheck.source import Source
 from tapecheck.source.configuration import configuration_for
 from tapecheck.source.modules import SOURCES, Project, Question
-from tapecheck.source.search import Found
+from tapecheck.source.search import Found, torch_of
+from tapecheck.torchfacts.versions import several
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -127,7 +128,8 @@ def _read(place: Path) -> object:
 
 def _place(folder: str, source: Source, asked: object) -> Path:
     project = configuration_for(source.path)
-    name = _digest(repr((_version(), str(Path(source.path).absolute()), source.path, asked, project)))
+    torch = torch_of(source.path) if several() else None
+    name = _digest(repr((_version(), str(Path(source.path).absolute()), source.path, asked, project, torch)))
     return Path(folder) / name[:2] / name[2:]
 
 

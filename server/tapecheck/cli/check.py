@@ -309,9 +309,16 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
         raise UsageError("no files, whose settings could be shown")
     if path == STDIN:
         path = options.stdin_filename
+    from tapecheck.check import facts_for
+
     project = configuration_for(path)
     warn_of_configuration([path])
-    known = {"file": path, "configuration": project.file, "settings": project.settings()}
+    known = {
+        "file": path,
+        "configuration": project.file,
+        "settings": project.settings(),
+        "torch_facts": facts_for(path),
+    }
     written = json.dumps(known, indent=2) + "\n"
     if options.output_file is not None:
         write_file(options.output_file, written)

@@ -66,6 +66,7 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "run": Key("strings", "What runs the project: a script, or -m and a module, with arguments."),
         "extra-paths": Key("strings", "Folders that imports are looked for in, relative to this file."),
         "launcher": Key("strings", "The command that starts that program, such as torchrun with its options."),
+        "torch-version": Key("string", "The torch that the project runs with. By default the one that is installed."),
     }
 )
 
@@ -95,6 +96,7 @@ class Configuration:
     respect_gitignore: bool = True
     force_exclude: bool = False
     baseline: str | None = None
+    torch_version: str | None = None
 
     @property
     def folder(self) -> str:

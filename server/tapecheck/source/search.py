@@ -116,6 +116,23 @@ class Search:
         places = [Place(self._absolute(folder), True) for folder in folders]
         return self._as_given(self._next(places, name, "", _Trail()))
 
+    def version_of(self, distribution: str) -> str | None:
+        """Return the version of a distribution in the environment of the program, None where it has none.
+
+        It is the one in the name of the folder that every installer writes beside the package; nothing is read.
+        """
+        start = f"{distribution}-"
+        for place in self._installed().places:
+            for name in self.view.listing(place.folder).names if not place.own else ():
+                if name.startswith(start) and name.endswith(".dist-info"):
+                    return name.removeprefix(start).removesuffix(".dist-info")
+        return None
+
+    def _installed(self) -> Environment:
+        if self._environment is None:
+            self._environment = read_environment(prefix_for(self._folder, self._root), self.view)
+        return self._environment
+
     # -- names ------------------------------------------------------------------------------------------------
 
     def _relative_module(self, parts: list[str], level: int, importer: str) -> Found | None:
@@ -296,11 +313,10 @@ class Search:
         after = list(self._conftest_roots(folder))
         if self._root is not None:
             after += [self._root, self._root + os.sep + "src"]
-        if self._environment is None:
-            self._environment = read_environment(prefix_for(self._folder, self._root), self.view)
+        environment = self._installed()
         places = [Place(one, True) for one in after]
-        places += self._environment.places
-        for project in self._environment.projects:
+        places += environment.places
+        for project in environment.projects:
             places += [Place(project, True), Place(project + os.sep + "src", True)]
         result = _Path()
         seen: set[str] = set()
@@ -457,3 +473,8 @@ def _shared(left: str, right: str) -> int:
     """How many folders two paths have in common, from the top."""
     pairs = zip(left.split(os.sep), right.split(os.sep))
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def torch_of(path: str) -> str | None:
+    """Return the torch that a program runs with: as its project says, else as its environment has it, else None."""
+    return configuration_for(path).torch_version or Search(path).version_of("torch")

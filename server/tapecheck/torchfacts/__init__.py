@@ -1,6 +1,7 @@
 """What torch's ops, modules and optimizers do to the autograd graph: measured data, read without torch.
 
-``load()`` reads ``facts.json``, which ``python -m tools.torchlab.measure`` writes by running torch.
+``load()`` reads ``facts.json``, which ``python -m tools.torchlab.measure`` writes by running torch; of several measured
+versions the nearest is taken, see ``versions.py``.
 
 Names. ``torch.mul`` and ``Tensor.mul`` are ``"mul"``; functions of a submodule keep its path after ``torch.``
 (``"nn.functional.relu"``, ``"linalg.norm"``, ``"fft.fft"``); the in-place method is ``"relu_"``. Attributes
@@ -20,10 +21,8 @@ only some did. A thing in neither was never seen. Fields typed `Tri` say "yes", 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
 from tapecheck.torchfacts.model import (
@@ -42,6 +41,7 @@ from tapecheck.torchfacts.model import (
     kind_of,
 )
 from tapecheck.torchfacts.stored import read_module, read_op, read_optimizer
+from tapecheck.torchfacts.versions import measured, nearest, selected, several, table, using
 
 __all__ = [
     "IN_PLACE",
@@ -59,6 +59,11 @@ __all__ = [
     "join",
     "kind_of",
     "load",
+    "measured",
+    "nearest",
+    "selected",
+    "several",
+    "using",
 ]
 
 
@@ -122,11 +127,25 @@ class Facts:
         return iter(self._optimizers)
 
 
-@lru_cache(maxsize=1)
-def load() -> Facts:
-    """The facts that come with this package.
+def load(version: str | None = None) -> Facts:
+    """Return the facts of the measured torch that is nearest to a version.
+
+    Without one it is the version that `using` has selected, else the newest.
 
     Raises:
         FileNotFoundError: ``facts.json`` is missing from the installation.
     """
-    return Facts(json.loads(resources.files(__package__).joinpath("facts.json").read_bytes()))
+    wanted = version if version is not None else selected()
+    if wanted is None:
+        return _newest()
+    return _facts(nearest(wanted, measured()))
+
+
+@lru_cache(maxsize=1)
+def _newest() -> Facts:
+    return _facts(measured()[-1])
+
+
+@lru_cache(maxsize=4)
+def _facts(version: str) -> Facts:
+    return Facts(table(version))

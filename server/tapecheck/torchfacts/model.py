@@ -196,6 +196,11 @@ class OpFact:
         return {}
 
     @cached_property
+    def narrowed(self) -> dict[Any, OpFact]:
+        """This fact for calls that were met, by the kinds of their arguments."""
+        return {}
+
+    @cached_property
     def wide(self) -> bool:
         """Whether some inputs are known by the last part of their name only."""
         return any(name.startswith("*.") for name in self.inputs)

@@ -92,7 +92,6 @@ _LOWERED_WITHIN = ("MultiheadAttention", "Transformer", "nn.functional.multi_hea
 _MAX_VIEWS = 32
 OP_WORK = 8
 """What an op costs in the units of the work budget: about as much as eight statements."""
-_NARROWED: dict[tuple[Any, ...], OpFact] = {}
 
 
 def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> OpFact:
@@ -102,10 +101,10 @@ def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) ->
     named: dict[str, str] = {}
     if kwargs:
         named = {key: torch.kind(value) for key, value in kwargs.items() if key not in ("**", "out")}
-    key = (fact.name, kinds, tuple(named.items()) if named else ())
-    narrowed = _NARROWED.get(key)
+    key = (kinds, tuple(named.items()) if named else ())
+    narrowed = fact.narrowed.get(key)
     if narrowed is None:
-        narrowed = _NARROWED[key] = fact.for_call(kinds, named)
+        narrowed = fact.narrowed[key] = fact.for_call(kinds, named)
     return narrowed
 
 
