@@ -17,7 +17,7 @@ from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
 from tapecheck.source.search import torch_of
 from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
-from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step, Tape
+from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Span, Step, Tape
 from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"
@@ -41,6 +41,19 @@ class Report:
     @property
     def error(self) -> str | None:
         return self.source.error
+
+    def call_of(self, finding: Finding) -> Span | None:
+        """Return the innermost call in this file that led to a finding in another one; None where none is seen."""
+        there, own = finding.span, self.source.path
+        for tape in self.interpretation.tapes:
+            for event in tape.events:
+                at = getattr(event, "at", None)
+                if at is None or at.file != there.file or not there.line <= at.line <= there.end_line:
+                    continue
+                for call in at.stack:
+                    if call.file == own:
+                        return cast(Span, call)
+        return None
 
 
 INCOMPLETE = "incomplete-analysis"

@@ -403,3 +403,69 @@ async def test_unsaved_edits_of_a_module_are_seen_by_those_who_import_it(real: E
         assert (await real.client.text_document_diagnostic_async(asked)).kind == "full"
     real.close(module)
     await asyncio.wait_for(until(0), WAIT)
+
+
+TRAINER = dedent(
+    """\
+    class Trainer:
+        def __init__(self, model):
+            self.model, self.state = model, None
+
+        def step(self, x):
+            out, self.state = self.model(x, self.state)
+            out.sum().backward()
+    """
+)
+RUNS_TRAINER = dedent(
+    """\
+    import torch
+    from {module} import Trainer
+
+    trainer = Trainer(torch.nn.GRU(3, 4))
+    for _ in range(3):
+        trainer.step(torch.randn(5, 2, 3))
+    """
+)
+
+
+async def shown(real: Editor, uri: str, count: int) -> list[t.Diagnostic]:
+    """The diagnostics of a file once there are so many, as the editor gets them when it is told to ask anew."""
+
+    async def until() -> list[t.Diagnostic]:
+        while True:
+            found = await real.diagnostics(uri) if real.pulls else real.published.get(uri, (0, []))[1]
+            if len(found) == count:
+                return found
+            await (asyncio.sleep(0.1) if real.pulls else real.pushed())
+
+    return await asyncio.wait_for(until(), WAIT)
+
+
+async def test_what_a_program_does_in_a_module_is_shown_in_both(real: Editor) -> None:
+    name = "trainer_of_" + re.sub(r"\W", "_", real.name)
+    (real.folder / f"{name}.py").write_text(TRAINER, encoding="utf-8")
+    module = real.open(f"{name}.py", TRAINER)
+    assert await real.diagnostics(module) == []
+    program = real.open("runs_it.py", RUNS_TRAINER.format(module=name))
+    (call,) = await real.diagnostics(program)
+    (line,) = await shown(real, module, 1)
+    assert [(one.code, one.range.start.line) for one in (call, line)] == [("TAPE101", 5), ("TAPE101", 6)]
+    assert call.message.splitlines()[0].endswith(f"(in {name}.py)")
+    if call.related_information is not None:
+        assert (module, 6) in {(one.location.uri, one.location.range.start.line) for one in call.related_information}
+    for uri, one in ((program, call), (module, line)):
+        actions = await real.actions(uri, one.range, [one])
+        fix = next(action for action in actions if action.title.startswith("Detach `self.state`"))
+        assert list(await real.edit_of(fix)) == [module]
+    await real.apply(module, fix)
+    assert await shown(real, module, 0) == await shown(real, program, 0) == []
+
+
+async def test_what_a_closed_program_did_in_a_module_is_not_shown_any_more(real: Editor) -> None:
+    (real.folder / "trainer_alone.py").write_text(TRAINER, encoding="utf-8")
+    module = real.open("trainer_alone.py", TRAINER)
+    program = real.open("ran_it.py", RUNS_TRAINER.format(module="trainer_alone"))
+    assert len(await real.diagnostics(program)) == 1
+    await shown(real, module, 1)
+    real.close(program)
+    assert await shown(real, module, 0) == []

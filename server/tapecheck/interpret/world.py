@@ -377,9 +377,11 @@ class World:
         self._cuts += 1
         nodes = (graph_node,) if graph_node is not None else ()
         # What a function computes under @torch.no_grad(), or called in such a block, is cut where it is called.
-        at = (self.cut_site or self._call_in_block() if how == "no_grad" else None) or self.site(node)
+        own = self.site(node)
+        at = (self.cut_site or self._call_in_block() if how == "no_grad" else None) or own
         off_at = self.off_at if how == "no_grad" else None
-        self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before, off_at))
+        within = (own.span, *own.stack[: len(own.stack) - len(at.stack) - 1]) if at is not own else ()
+        self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before, off_at, within))
         return merge_cuts((self._cuts,), wanted)
 
     def _call_in_block(self) -> Site | None:

@@ -54,16 +54,17 @@ async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
     if analysis is None or analysis.digest != data.get("digest"):
         return action
     wanted = tuple(data.get("finding") or ())
-    finding = next((one.finding for one in ls.session.shown(analysis) if identity(one.finding) == wanted), None)
-    if finding is None:
+    shown = next((one for one in ls.session.shown(analysis) if identity(one.finding) == wanted), None)
+    if shown is None:
         return action
+    finding = shown.finding
     what = data.get("disable")
     if isinstance(what, str):
         action.edit = _disabling(ls, analysis, finding, what)
         return action
     number = data.get("fix")
-    static = next((one for one in analysis.report.findings if identity(one) == wanted), None)
-    fixes = await ls.fixes(analysis, static) if static is not None else []
+    mending = ls.session.mending(analysis, shown)
+    fixes = await ls.fixes(mending, shown.static) if shown.static is not None else []
     if isinstance(number, int) and 0 <= number < len(fixes):
         action.edit = ls.converter.fix_edit(fixes[number], analysis)
     return action
@@ -101,7 +102,7 @@ async def _fixes(
     """Return the safe fixes of a finding that hold, and beside them the unsafe ones with the offer to try one."""
     if shown.static is None:
         return [], []
-    found = await ls.fixes(analysis, shown.static)
+    found = await ls.fixes(ls.session.mending(analysis, shown), shown.static)
     preferred = next((fix for fix in found if fix.applicability == "safe"), None)
     safe: list[t.CodeAction] = []
     actions: list[t.CodeAction] = []
@@ -119,7 +120,8 @@ async def _fixes(
         if ls.client.action_resolve or action.edit is not None:
             (safe if fix.applicability == "safe" else actions).append(action)
     tried = best_of(found)
-    if tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
+    own = shown.static in analysis.report.findings
+    if own and tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
         # What the fix changes for training is said in its own line above.
         what = _BEFORE_COLON.match(tried.title)
         title = f"Confirm fix by running: {ls.converter.words(what.group() if what else tried.title, analysis)}"

@@ -33,7 +33,7 @@ class Shown:
     """A finding as the user sees it: with the evidence of a run in its message and its final severity.
 
     `static` is the finding as the dry run has it, None where only a run has shown it. `stale` says that the
-    evidence is of code that has changed since.
+    evidence is of code that has changed since. `uri` is the document whose check has found it, where that is another.
     """
 
     finding: Finding
@@ -41,6 +41,7 @@ class Shown:
     severity: Severity
     static: Finding | None
     stale: bool = False
+    uri: str = ""
 
 
 class Evidences:
@@ -137,6 +138,11 @@ def _code(source: Source) -> str:
         return ast.dump(source.tree)
     except RecursionError:
         return source.text
+
+
+def plainly(finding: Finding, static: Finding, settings: Settings, uri: str = "") -> Shown:
+    """Return a finding as it is shown without a run; `static` is the one to mend, `uri` the document that has it."""
+    return dataclasses.replace(_show(finding, None, settings), static=static, uri=uri)
 
 
 def _show(

@@ -33,7 +33,7 @@ async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.Docume
             return t.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
         return t.RelatedFullDocumentDiagnosticReport(items=[])
     # The generation also counts what was forgotten because a file that is imported changed.
-    result = f"{analysis.digest}.{analysis.snapshot.generation}.{ls.revision}"
+    result = f"{analysis.digest}.{analysis.snapshot.generation}.{ls.revision}.{ls.session.brought_to(analysis)}"
     if params.previous_result_id == result:
         return t.RelatedUnchangedDocumentDiagnosticReport(result)
     return t.RelatedFullDocumentDiagnosticReport(items=ls.converter.diagnostics(analysis), result_id=result)

@@ -99,11 +99,12 @@ class Explainer(Telling):
 
     def _under_no_grad(self, cut: Cut) -> list[Span]:
         """Return what is computed under the `no_grad` that cuts: the operation, and the calls around it within it."""
-        places = [span for span in (cut.at.span, *cut.at.stack) if span.file == self.source.path]
+        own = _operation(cut)
+        places = [span for span in (*cut.within, cut.at.span, *cut.at.stack) if span.file == self.source.path]
         within = next((number for number, span in enumerate(places) if self.outline.without_grad(span)), None)
         if within is None:
-            return [cut.at.span]
-        return [span for span in places[: within + 1] if span == cut.at.span or span in self.outline.calls]
+            return [own]
+        return [span for span in places[: within + 1] if span == own or span in self.outline.calls]
 
     def _explain_cut(self, reading: Reading, cuts: Sequence[Cut], span: Span) -> str:
         cut = cuts[0]
@@ -127,10 +128,11 @@ class Explainer(Telling):
 
     def _only_in(self, cut: Cut, span: Span) -> str:
         """Return in which call it is so, where the same text records a graph in another one."""
-        if span != cut.at.span or not cut.at.stack:
+        calls = (*cut.within[1:], cut.at.span, *cut.at.stack) if cut.within else cut.at.stack
+        if span != _operation(cut) or not calls:
             return ""
         nodes = (node for reading in self.readings for node in reading.ledger.nodes.values())
-        return f" {self.call(cut.at.stack[0])}" if any(node.at.span == span for node in nodes) else ""
+        return f" {self.call(calls[0])}" if any(node.at.span == span for node in nodes) else ""
 
     # Optimizers
 
@@ -225,3 +227,8 @@ class Explainer(Telling):
             if reaching and reaching[-1] > max(cleared, default=-1):
                 got.add(leaf)
         return got
+
+
+def _operation(cut: Cut) -> Span:
+    """Return the operation that cuts, in whatever call it is."""
+    return cut.within[0] if cut.within else cut.at.span

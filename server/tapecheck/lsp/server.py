@@ -81,6 +81,7 @@ class Server(LanguageServer):
         self._published: dict[str, asyncio.Task[None]] = {}
         self._took: dict[str, float] = {}
         self._crashed: dict[str, int] = {}
+        self._in_others: dict[str, dict[str, frozenset[tuple[str, int, int]]]] = {}
         self._drawn: dict[str, object] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runs: dict[str, RecordedRun] = {}
@@ -149,7 +150,23 @@ class Server(LanguageServer):
             self._took[snapshot.uri] = loop.time() - started
         for problem in configuration_problems(configuration_for(snapshot.path)):
             self.say_once(problem)
+        self.tell_others(snapshot.uri)
         return analysis
+
+    def tell_others(self, uri: str) -> None:
+        """Show anew the open files in which the code of one does something else than before."""
+        before = self._in_others.pop(uri, {})
+        now = self.session.in_others(uri)
+        if now:
+            self._in_others[uri] = now
+        changed = [other for other in before.keys() | now.keys() if before.get(other) != now.get(other)]
+        if not changed:
+            return
+        if not self.client.pull:
+            for other in changed:
+                self.refresh(other, at_once=True)
+        elif self.client.refresh_diagnostics:
+            self.spawn(quietly(self.workspace_diagnostic_refresh_async(None)))
 
     def quiet(self, seconds: float) -> bool:
         """Return whether the user has not typed for some seconds and no open file is being analysed."""
@@ -229,6 +246,7 @@ class Server(LanguageServer):
             waiting.cancel()
         for kept in (self._running, self._took, self._crashed, self._drawn):
             kept.pop(uri, None)
+        self.tell_others(uri)
 
     def publish(self, uri: str, version: int | None, diagnostics: list[t.Diagnostic]) -> None:
         self.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri, diagnostics, version))

@@ -7,17 +7,17 @@ others, on snapshots. Lines and columns count from 1, columns in characters.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tapecheck.check import Limit, limits_of, unused_ignores
-from tapecheck.lsp import runs
+from tapecheck.check import Limit, limits_of, split_suppressed, unused_ignores
+from tapecheck.lsp import across, runs
 from tapecheck.lsp.calls import calls, walked_lines
-from tapecheck.lsp.document import Document
-from tapecheck.lsp.evidence import Evidences, Shown
+from tapecheck.lsp.document import Document, digest_of
+from tapecheck.lsp.evidence import Evidences, Shown, plainly
 from tapecheck.lsp.hover import Explainer, Hover
 from tapecheck.lsp.lenses import LastRun, Lens, backward_lenses, loop_lenses
 from tapecheck.lsp.notebook import CellText, Notebook
@@ -26,8 +26,8 @@ from tapecheck.lsp.runs import FixTrial, Listen, Recording, RunOrder, RunRefused
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules import ALL
 from tapecheck.rules.finding import Finding, page_url
-from tapecheck.source import MAX_BYTES, Source, environment, from_text
-from tapecheck.source.configuration import ignore_in_project
+from tapecheck.source import MAX_BYTES, Source, environment, from_text, suppressions
+from tapecheck.source.configuration import configuration_for, ignore_in_project
 from tapecheck.source.notebook import join
 from tapecheck.source.suppress import Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
 from tapecheck.tape import Span, Tape
@@ -393,7 +393,63 @@ class Session:
 
     def shown(self, analysis: Analysis) -> list[Shown]:
         """Return the findings of an analysis with the evidence of the last run and the user's severities."""
-        return self.evidence.shown(analysis.report.findings, analysis.report.source, analysis.snapshot.settings)
+        report, settings = analysis.report, analysis.snapshot.settings
+        shown = self.evidence.shown(report.findings, report.source, settings)
+        return [*shown, *self._at_calls(analysis), *self._brought(analysis, {identity(one.finding) for one in shown})]
+
+    def _at_calls(self, analysis: Analysis) -> Iterator[Shown]:
+        """Yield what the file's code does in the files that it imports, at the calls that lead there."""
+        report, settings = analysis.report, analysis.snapshot.settings
+        for finding in across.visible(report, self._parse(analysis.snapshot.unsaved)) if report.elsewhere else ():
+            told = across.at_call(report, finding)
+            if told is not None and split_suppressed([told], suppressions(report.source))[0]:
+                yield plainly(told, finding, settings)
+
+    def _brought(self, analysis: Analysis, known: set[tuple[str, int, int]]) -> Iterator[Shown]:
+        """Yield what the code of other open files does in this one, as long as they have read it as it is."""
+        path, source = analysis.snapshot.path, analysis.report.source
+        for uri, other in self._present():
+            report = other.report
+            read = report.interpretation.read.get(path)
+            if uri == analysis.snapshot.uri or not report.elsewhere or read != source.text:
+                continue
+            for finding in report.elsewhere:
+                if finding.span.file != path or identity(finding) in known:
+                    continue
+                known.add(identity(finding))
+                project = configuration_for(path)
+                if names_rule(project.ignored(path), finding.code, finding.name):
+                    continue
+                if split_suppressed([finding], suppressions(source))[0]:
+                    yield plainly(finding, finding, analysis.snapshot.settings, uri)
+
+    def _present(self) -> Iterator[tuple[str, Analysis]]:
+        """Yield the last analysis of each open document."""
+        for uri, kept in list(self._analyses.items()):
+            document = self.documents.get(uri)
+            known = kept.get(document.digest) if document is not None else None
+            if known is not None:
+                yield uri, known
+
+    def in_others(self, uri: str) -> dict[str, frozenset[tuple[str, int, int]]]:
+        """Return what the last analysis of a document has found in other open ones, by their uris."""
+        known = dict(self._present()).get(uri)
+        found: dict[str, set[tuple[str, int, int]]] = {}
+        if known is not None and known.report.elsewhere:
+            paths = {document.path: other for other, document in self.documents.items() if other != uri}
+            for finding in known.report.elsewhere:
+                if finding.span.file in paths:
+                    found.setdefault(paths[finding.span.file], set()).add(identity(finding))
+        return {other: frozenset(names) for other, names in found.items()}
+
+    def brought_to(self, analysis: Analysis) -> str:
+        """Return what changes when other open files do something else in this one."""
+        names = {identity(one.finding) for one in self.shown(analysis) if one.uri}
+        return digest_of(repr(sorted(names)))[:8] if names else ""
+
+    def mending(self, analysis: Analysis, shown: Shown) -> Analysis:
+        """Return the analysis that a finding's fixes are made from: that of the document whose check has found it."""
+        return dict(self._present()).get(shown.uri, analysis) if shown.uri else analysis
 
     def limits(self, analysis: Analysis) -> list[Limit]:
         """Return what the work limit left out of an analysis."""
@@ -404,7 +460,12 @@ class Session:
         report, settings = analysis.report, analysis.snapshot.settings
         recording = self.recordings.get(report.source.path)
         recorded = recording.findings if recording is not None else []
-        return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=recorded)
+        others = [one for _, other in self._present() if other is not analysis for one in other.report.elsewhere]
+        hidden = [one for one in others if one.span.file == report.source.path]
+        hidden += [told for one in report.elsewhere if (told := across.at_call(report, one)) is not None]
+        return unused_ignores(
+            report, select=settings.select, ignore=settings.ignore, shown_by_run=[*recorded, *hidden]
+        )
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """Return what stands above training loops and backward calls of which there is something to tell."""

@@ -353,7 +353,7 @@ for step in range(3):
             causes.sort(key=lambda cause: cause.copied is not None)
             stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
         for story in stories.values():
-            told = max(story, key=len)
+            told = max(story, key=lambda causes: (not _rolled_out(reading, causes[0], trained), len(causes)))
             others = [causes[0] for causes in story if causes is not told]
             yield self._finding(reading, told, owner, others)
 
@@ -585,6 +585,22 @@ def _seen_from(at: Site, home: Site) -> Site:
     frames = (at.span, *at.stack)
     here = next((index for index, span in enumerate(frames) if span.file == home.file), None)
     return home if here is None else Site(frames[here], at.function, frames[here + 1 :], at.iteration)
+
+
+def _rolled_out(reading: Reading, cause: _Cause, trained: set[_Identity]) -> bool:
+    """Return whether a function that cuts under `no_grad` computes so, too, what is trained elsewhere: a rollout.
+
+    Where another line cuts the same parameters as well, that line is the one to mend.
+    """
+    return cause.how == "no_grad" and any(
+        cut.how == "no_grad"
+        and (cut.at.file, cut.at.function, cut.at.stack) == (cause.at.file, cause.at.function, cause.at.stack)
+        and any(
+            leaf in reading.ledger.leaves and _identity(reading, reading.ledger.leaves[leaf]) in trained
+            for leaf in covered(reading, cut)
+        )
+        for cut in reading.ledger.cuts.values()
+    )
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:

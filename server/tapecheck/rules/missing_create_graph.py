@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.origin import SUMS, plain
 from tapecheck.rules.path import always, path_labels
-from tapecheck.rules.reading import Reading, Run, with_sources
+from tapecheck.rules.reading import SUMS, Reading, Run, plain, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, headline, line, span_facts
 from tapecheck.tape import Cut, Node, Span

@@ -6,10 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import SUMS, Reading, Run, plain
 from tapecheck.tape import InPlace, Node, Site
-
-SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +111,6 @@ def _downwards(reading: Reading, start: int, end: int) -> list[int]:
 def _is_sum(reading: Reading, number: int) -> bool:
     node = reading.ledger.nodes.get(number)
     return node is not None and plain(node.op) in SUMS
-
-
-def plain(op: str) -> str:
-    """Return an op's bare name: "add" for "AddBackward0", "torch.add" and "add_"."""
-    return op.rsplit(".", 1)[-1].lower().split("backward")[0].strip("_")
 
 
 def _earlier_iteration(site: Site, now: Site) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,13 @@ from tapecheck.tape import (
     Traversal,
     Unscaled,
 )
+
+SUMS = frozenset({"add", "sum", "mean", "stack", "cat", "div", "neg", "sub", "rsub"})
+
+
+def plain(op: str) -> str:
+    """Return an op's bare name: "add" for "AddBackward0", "torch.add" and "add_"."""
+    return op.rsplit(".", 1)[-1].lower().split("backward")[0].strip("_")
 
 
 @dataclass(slots=True)
@@ -546,8 +554,10 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
         grows = walked > before and iteration in walked and (not steady or bool(again & before))
         if not grows:
             if before:
-                # Cut after some iterations it is a window: what it walks is bounded.
-                found, window = None, max(window, length)
+                # Cut after some iterations it is a window: what it walks is bounded. A sum that is walked again with
+                # its earlier terms counts their gradients again in whatever window.
+                found = found if found is not None and _adds_up(reading, found) else None
+                window = max(window, length)
             steady, length = [], 0
             if iteration not in walked:
                 continue
@@ -560,6 +570,19 @@ def _growing_chain(reading: Reading, loop: LoopRun, runs: list[Run]) -> Chain | 
                 found = Chain(loop, chosen, lengths)
             steady = steady[1:]
     return found
+
+
+def _adds_up(reading: Reading, chain: Chain) -> bool:
+    """Return whether each backward starts from a sum of which the one before it started from a part."""
+    for before, run in itertools.pairwise(chain.runs):
+        reached = [root.node for root in run.backward.roots if root.node is not None]
+        for number in reached:
+            event = reading.ledger.nodes.get(number)
+            if event is not None and plain(event.op) in SUMS:
+                reached += [source for source in event.inputs if source not in reached]
+        if not any(root.node in reached for root in before.backward.roots):
+            return False
+    return True
 
 
 def iteration_in(site: Site, loop: LoopRun) -> int:

@@ -151,7 +151,8 @@ class Cut:
     a leaf again by requires_grad), frozen (requires_grad set to False), checkpoint. `nodes` are the nodes
     cut off, `leaves` what would have been reached where no node was built (under no_grad). `sources` are
     the cuts this one was derived from. `off_at` is the call that switched recording off and left it off, such as
-    `torch.set_grad_enabled(False)`, for a cut of kind "no_grad" that it is the reason of.
+    `torch.set_grad_enabled(False)`, for a cut of kind "no_grad" that it is the reason of. `within` are the operation
+    that cuts and the calls that lead to it, innermost first, where `at` is a call that was made under `no_grad`.
     """
 
     id: int
@@ -162,6 +163,7 @@ class Cut:
     name: str = ""
     sources: tuple[int, ...] = ()
     off_at: Span | None = None
+    within: tuple[Span, ...] = ()
 
 
 @built_directly

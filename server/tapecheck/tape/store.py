@@ -85,6 +85,8 @@ def _encode(event: Event, sites: dict[Site, int]) -> Iterator[dict[str, Any]]:
             line["at"] = number
         elif isinstance(value, Span):
             line[item.name] = _span(value)
+        elif item.name == "within":
+            line[item.name] = [_span(span) for span in value]
         elif item.name in ("saved", "roots"):
             line[item.name] = [dataclasses.asdict(entry) for entry in value]
         else:
@@ -108,6 +110,8 @@ def _decode(line: dict[str, Any], sites: dict[int, Site]) -> Event | None:
     for key in ("retain_span", "off_at"):
         if line.get(key) is not None:
             line[key] = Span(*line[key])
+    if "within" in line:
+        line["within"] = tuple(Span(*span) for span in line["within"])
     if "saved" in line:
         line["saved"] = tuple(Saved(**entry) for entry in line["saved"])
     if "roots" in line:

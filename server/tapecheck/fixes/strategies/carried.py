@@ -11,7 +11,7 @@ from tapecheck.fixes.code import Code, LoopNode, dotted, root_name, targets, wal
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import Carrier, Collision, frames, reads
 from tapecheck.source.parsing import parse_expression
-from tapecheck.tape import Backward
+from tapecheck.tape import Backward, Loop
 
 _AFTER_BACKWARD = frozenset({
     "backward", "clip_grad_norm_", "clip_grad_value_", "manual_backward", "step", "unscale_", "update", "zero_grad",
@@ -49,7 +49,7 @@ def _places(code: Code, collision: Collision, group: list[Carrier]) -> list[Plac
     learned = bool(collision.learned() & collision.leaves(sources))
     if _built_outside(collision, sources) and not any(_stored_in_loop(code, collision, carrier) for carrier in group):
         # Detached after the first backward it would be learned from once and then never again.
-        return [_at_store] if learned else [_at_store, _at_read]
+        return [_where_made] if learned else [_where_made, _at_read]
     places: list[Placing] = [_after_backward, _at_store, _at_read, _before_read, _after_store, _at_loop_start]
     first = collision.first
     if first is not None and all(carrier.consumer.at.iteration == first.at.iteration for carrier in group):
@@ -89,10 +89,18 @@ def _stored_in_loop(code: Code, collision: Collision, carrier: Carrier) -> bool:
         for frame in frames(collision.ledger.nodes[source].at)
         if (place := code.statement_at(frame)) is not None
     ]
+    # Nor is one in whose present iteration it was built, wherever that is written.
+    now = set(collision.second.at.iteration)
+    present = {loop for source in carrier.sources for loop, _ in now & set(collision.ledger.nodes[source].at.iteration)}
+    anew = {
+        (event.at.file, event.at.line)
+        for event in collision.tape.events
+        if isinstance(event, Loop) and event.id in present
+    }
     return any(
         code.inside(store, loop) and store is not loop
         for loop in code.loops(carrier.read)
-        if not any(code.inside(place, loop) for place in built)
+        if not any(code.inside(place, loop) for place in built) and (code.source.path, loop.lineno) not in anew
         for store in code.stores(loop, carrier.text)
     )
 
@@ -110,12 +118,13 @@ def detach_constant(context: Context) -> Iterator[Candidate]:
             continue
         if any(_stored_in_loop(code, collision, carrier) for carrier in found):
             continue
-        places = [_at_store(context, collision, carrier, "tensor") for carrier in found]
+        places = [_where_made(context, collision, carrier, "tensor") for carrier in found]
         if any(place is None for place in places):
             continue
         names = " and ".join(dict.fromkeys(f"`{carrier.text}`" for carrier in found))
+        stays = "they stay what they were" if len(places) > 1 else "it stays what it was"
         yield Candidate(
-            f"Detach {names}, which the loop compares with: it stays what it was before the loop",
+            f"Detach {names}, which the loop compares with: {stays} before the loop",
             "It is a constant for the loop; the parameters learn from what the loop computes with them itself.",
             [change for place in places if place is not None for change in place.changes],
             safe=collision.trains_none_of(collision.leaves(sources)) and not context.caught,
@@ -333,6 +342,21 @@ def _at_store(context: Context, collision: Collision, carrier: Carrier, shape: s
             return _Place(changes, "where it is stored")
         learned = collision.learned() & collision.leaves(carrier.sources)
         return _Place(changes, f"where it is stored (line {store.lineno})", narrow=bool(learned))
+    return None
+
+
+def _where_made(context: Context, collision: Collision, carrier: Carrier, shape: str) -> _Place | None:
+    """Detach a value from before the loop in the statement that stores it, or behind it: `a, b = map(stack, kept)`."""
+    found = _at_store(context, collision, carrier, shape)
+    if found is not None:
+        return found
+    code = context.code
+    for store in carrier.stores or code.stores(carrier.function, carrier.text):
+        change = code.insert_after(store, detaching(_written(code, carrier), shape))
+        if change is not None and isinstance(store, ast.Assign):
+            learned = collision.learned() & collision.leaves(carrier.sources)
+            where = f"once it is stored (line {store.lineno})"
+            return _Place([change, *_needed(code, shape)], where, narrow=bool(learned))
     return None
 
 
