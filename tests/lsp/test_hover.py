@@ -378,3 +378,29 @@ def test_a_hover_does_not_repeat_the_finding_on_its_call() -> None:
         beside = hover(Explainer(report.source, report.interpretation.tapes, report.findings), place, word)
         assert plain in alone and plain not in beside
         assert beside.endswith(reported) and bool(beside) is bool(reported)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "said"),
+    [
+        (".requires_grad_(False)", "records no graph: nothing inside requires grad"),
+        ("", "no gradient goes back to 2 parameters: `stem.weight`, `stem.bias`"),
+    ],
+)
+def test_a_reentrant_checkpoint_over_data(frozen: str, said: str) -> None:
+    program = dedent(
+        f"""\
+        import torch
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+
+        stem, head = nn.Linear(4, 4){frozen}, nn.Linear(4, 1)
+        for step in range(3):
+            hidden = checkpoint(stem, torch.randn(2, 4), use_reentrant=True)
+            head(hidden).mean().backward()
+        """
+    )
+    report = check(from_text(program, "train.py"))
+    hover = Explainer(report.source, report.interpretation.tapes, report.findings).hover(7, 18)
+    assert hover is not None and said in hover.markdown
+    assert ("is harmless here" in hover.markdown) is bool(frozen)

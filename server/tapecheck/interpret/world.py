@@ -148,6 +148,8 @@ class World:
         """Whether matrix products and convolutions compute with copies of lower precision."""
         self.scaled = False
         """Whether a gradient scaler has scaled a loss: gradients may be scaled from there on."""
+        self.checkpointed: set[Span] = set()
+        """The reentrant checkpoints of which it was noted that they drop nothing."""
         self.recomputed = 0
         """How many checkpoints are being run: what they save is thrown away and computed anew in backward."""
         self.asked: dict[Place, Asked] = {}
@@ -393,6 +395,11 @@ class World:
         entered = next(index for index, spans in enumerate(self._stack_spans) if len(spans) > len(stack) - calls)
         function = self.frames[max(entered - 2, 0)].function
         return Site(stack[calls - 1], function, stack[calls:], self.iteration)
+
+    def note_cut(self, how: str, node: ast.AST) -> None:
+        """Note a cut that no gradient would have passed."""
+        self._cuts += 1
+        self.emit(Cut(self._cuts, how, self.site(node)))
 
     def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
         """A further cut of a value that is cut already; answers the cuts of the result."""

@@ -17,6 +17,8 @@ from tapecheck.rules.reading import Reading
 from tapecheck.source import Source
 from tapecheck.tape import Cut, Optimizer, Span, Tape
 
+_HARMLESS = "torch's warning that none of the inputs have `requires_grad=True` is harmless here"
+
 
 @dataclass(frozen=True, slots=True)
 class Hover:
@@ -79,7 +81,7 @@ class Explainer(Telling):
         cuts: list[tuple[Reading, Cut, Span]] = []
         for reading in self.readings:
             for event in reading.tape.events:
-                if isinstance(event, Cut) and (event.nodes or event.leaves):
+                if isinstance(event, Cut) and (event.nodes or event.leaves or event.how == "checkpoint"):
                     spans = self._under_no_grad(event) if event.how == "no_grad" else [event.at.span]
                     at = [span for span in spans if span.file == self.source.path and inside(span, line, column)]
                     cuts += [(reading, event, span) for span in at[:1]]
@@ -115,6 +117,9 @@ class Explainer(Telling):
         nodes = [ledger.nodes[number] for number in sorted(reached) if number in ledger.nodes]
         leaves = [number for number in reached if number in ledger.leaves]
         head = f"**`{text}`** " if text else f"**{CUTS.get(cut.how, cut.how)}** "
+        if cut.how == "checkpoint" and not roots:
+            # With a graph on another pass over the line, that one is told of.
+            return page(head + "records no graph: nothing inside requires grad", [_HARMLESS])
         if cut.how == "no_grad":
             head += f"is computed under `torch.no_grad()`{self._only_in(cut, span)}: no graph is recorded"
         elif nodes:

@@ -21,6 +21,7 @@ from tapecheck.record.story import (
 from tapecheck.record.words import bytes_text, names_text, steps_text, times
 from tapecheck.rules import (
     RAISING,
+    CheckpointWithoutGradient,
     CreateGraphCycle,
     Evidence,
     Finding,
@@ -317,6 +318,16 @@ def _cut(story: Story, finding: Finding) -> Evidence | None:
     return None
 
 
+def _checkpoint(story: Story, finding: Finding) -> Evidence | None:
+    evidence = _cut(story, finding)
+    named = [str(name) for name in finding.facts.get("parameters", ()) or ()]
+    if evidence is not None and evidence.verdict == "confirmed":
+        # Others that have no gradient say nothing of these.
+        if not any(matches(name, mine) for name in evidence.measured["parameters"] for mine in named):
+            return None
+    return evidence
+
+
 def _never_reached(story: Story) -> dict[int, int]:
     reached = {number for item in story.reading.runs if item.backward.accumulates for number in item.traversal.executed}
     stepped: dict[int, int] = {}
@@ -444,4 +455,5 @@ DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     StaleGradient.code: _stale,
     UntrainedParameter.code: _left_out,
     ScaledGradientRead.code: _scaled,
+    CheckpointWithoutGradient.code: _checkpoint,
 }

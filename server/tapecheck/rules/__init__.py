@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from tapecheck.rules.backward_twice import BackwardTwice
 from tapecheck.rules.backward_without_graph import BackwardWithoutGraph
+from tapecheck.rules.checkpoint_without_gradient import CheckpointWithoutGradient
 from tapecheck.rules.create_graph_cycle import CreateGraphCycle
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
 from tapecheck.rules.gradient_cut import GradientCut
@@ -39,6 +40,7 @@ ALL: tuple[Rule, ...] = (
     GradientCut(),
     StaleGradient(),
     UntrainedParameter(),
+    CheckpointWithoutGradient(),
     ScaledGradientRead(),
 )
 RAISING = frozenset(rule.code for rule in ALL if rule.raises)
@@ -49,6 +51,7 @@ __all__ = [
     "RAISING",
     "BackwardTwice",
     "BackwardWithoutGraph",
+    "CheckpointWithoutGradient",
     "CreateGraphCycle",
     "Evidence",
     "Example",

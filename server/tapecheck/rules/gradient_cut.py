@@ -520,7 +520,8 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
         direct = {
             number: behind
             for number, cut in cuts.items()
-            if cut.how not in ("grad", "leaf") and (behind := covered(reading, cut) & wanted)
+            # What a reentrant checkpoint drops is told by TAPE406.
+            if cut.how not in ("grad", "leaf", "checkpoint") and (behind := covered(reading, cut) & wanted)
         }
         for number, behind in direct.items():
             cut = cuts[number]

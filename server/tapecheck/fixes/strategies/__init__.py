@@ -19,6 +19,7 @@ from tapecheck.fixes.strategies.changed import (
     step_later,
     turn_first,
 )
+from tapecheck.fixes.strategies.checkpointed import not_reentrant
 from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.cuts import remove_cut, unfreeze
 from tapecheck.fixes.strategies.differentiable import (
@@ -54,6 +55,7 @@ from tapecheck.fixes.strategies.shared import (
 from tapecheck.rules import (
     BackwardTwice,
     BackwardWithoutGraph,
+    CheckpointWithoutGradient,
     CreateGraphCycle,
     GradientCut,
     GraphKeptAcrossIterations,
@@ -97,4 +99,5 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     StaleGradient.code: (call_zero_grad, clear_in_time),
     UntrainedParameter.code: (register, make_optimizer_later, hand_over),
     ScaledGradientRead.code: (unscale_first,),
+    CheckpointWithoutGradient.code: (not_reentrant,),
 }  # fmt: skip

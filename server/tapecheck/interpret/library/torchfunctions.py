@@ -217,6 +217,8 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
     """
     world = torch.world
     reentrant = concrete(kwargs.pop("use_reentrant", True))
+    # None is what the argument is by default: torch warns that it is to be given, and takes True.
+    reentrant = True if reentrant is None else reentrant
     for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
         kwargs.pop(name, None)
     inputs = [tensor for arg in args for tensor in torch.tensors(arg)]
@@ -228,7 +230,8 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
     if world.grad_mode == "no":
         return result
     needed: Fact = "no"
-    for value in inputs:
+    # The reentrant kind does not look into lists and dicts.
+    for value in [arg for arg in args if isinstance(arg, (Tensor, Unknown))] if reentrant is True else inputs:
         needed = either(needed, torch.requires(value))
     if not isinstance(reentrant, bool):
         needed = either("may", needed) if needed == "no" else "may"
@@ -248,8 +251,13 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
                 "CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph
             )
         if needed == "no":
-            cuts = world.cut("checkpoint", node, value, name=value.name) if value.node is not None else value.cuts
-            return world.data(value.name, cuts)
+            if value.node is None:
+                if world.span(node) not in world.checkpointed:
+                    # torch warns of it: whoever asks is told that nothing is lost.
+                    world.checkpointed.add(world.span(node))
+                    world.note_cut("checkpoint", node)
+                return world.data(value.name, value.cuts)
+            return world.data(value.name, world.cut("checkpoint", node, value, name=value.name))
         kept = [world.save(each, each.name, needed) for each in own]
         sources = [each for each in (value, *inputs) if each.node is not None]
         return world.build("CheckpointFunctionBackward", node, sources, saved=kept, keeps=needed, exists=needed)

@@ -1,0 +1,215 @@
+"""TAPE406: reentrant checkpointing of inputs without grad drops the gradients of the parameters inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Identity, identity
+from tapecheck.rules.reading import Reading, Run, covered, with_sources
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import called_from, in_full, listed
+from tapecheck.tape import Cut, Span
+
+
+class CheckpointWithoutGradient(Rule):
+    """A function is checkpointed the reentrant way, none of the tensors it is given requires grad, and it uses
+    parameters that do: its result has no graph, and they get no gradient.
+
+    ## Why PyTorch does that
+
+    The reentrant kind (`use_reentrant=True`, and what is taken where the argument is not given) is a custom Function:
+    it runs the forward under `no_grad` and runs it again in backward. autograd only sees the Function's own arguments.
+    Where none of them requires grad there is nothing to go back to, so no node is recorded, whatever the
+    function uses besides: the parameters of a first stage on images, an embedding on token ids, adapters on top of
+    frozen embeddings. It looks at the arguments themselves only, not into a list or dict.
+
+    torch warns of it once, `None of the inputs have requires_grad=True. Gradients will be None`, and says the same
+    where all that is inside is frozen and nothing is lost.
+
+    ## What to do
+
+    Pass `use_reentrant=False`. That kind keeps the graph of what it recomputes and needs no input with grad. The old
+    workaround, an input or a dummy argument that requires grad, works, too.
+
+    ## What is not a finding
+
+    - All parameters inside are frozen: the hover says that the warning is harmless there.
+    - Parameters that another backward trains, or that no optimizer has.
+    - Checkpoints under `torch.no_grad()`."""
+
+    code = "TAPE406"
+    name = "checkpoint-without-gradient"
+    severity = "warning"
+    summary = "Reentrant checkpointing of inputs without grad: parameters inside get no gradient"
+
+    VALID = (
+        Example(
+            "The other kind needs no input that requires grad",
+            """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+body, head = nn.Sequential(nn.Linear(6, 24), nn.Tanh()), nn.Linear(24, 2)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    hidden = checkpoint(body, torch.randn(8, 6), use_reentrant=False)
+    loss = nn.functional.cross_entropy(head(hidden), torch.randint(0, 2, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "All that is inside is frozen",
+            """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+body, head = nn.Sequential(nn.Linear(6, 24), nn.Tanh()).requires_grad_(False), nn.Linear(24, 2)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(3):
+    hidden = checkpoint(body, torch.randn(8, 6), use_reentrant=True)
+    loss = nn.functional.cross_entropy(head(hidden), torch.randint(0, 2, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "The body is stepped and never gets a gradient",
+            """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+body, head = nn.Sequential(nn.Linear(6, 24), nn.Tanh()), nn.Linear(24, 2)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    hidden = checkpoint(body, torch.randn(8, 6), use_reentrant=True)
+    loss = nn.functional.cross_entropy(head(hidden), torch.randint(0, 2, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print([parameter.grad for parameter in body.parameters()])
+""",
+            line=8,
+        ),
+        Example(
+            "Token ids are integers: the embedding inside learns nothing",
+            """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(20, 8), nn.Linear(8, 2)
+
+    def forward(self, tokens):
+        return self.out(checkpoint(self.embed, tokens, use_reentrant=True).mean(1))
+
+
+model = Reader()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    loss = nn.functional.cross_entropy(model(torch.randint(0, 20, (4, 6))), torch.randint(0, 2, (4,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+            line=12,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        if not any(cut.how == "checkpoint" for reading in readings for cut in reading.ledger.cuts.values()):
+            return []
+        trained: set[tuple[str, Identity]] = set()
+        for reading in readings:
+            trained |= _trained(reading)
+        told: dict[Span, Finding] = {}
+        for reading in readings:
+            if reading.complete:
+                for span, lost in _lost(reading, trained).items():
+                    told.setdefault(span, self._finding(reading, lost))
+        return list(told.values())
+
+    def _finding(self, reading: Reading, lost: _Lost) -> Finding:
+        home = lost.cut.at
+        names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in sorted(lost.leaves)))
+        known = (leaf.name for leaf in reading.ledger.leaves.values())
+        verb = "gets" if len(lost.leaves) == 1 else "get"
+        named = [name for name in names if name]
+        what = [f"{{}} {verb} no gradient: reentrant checkpoint, input without grad",
+                f"{{}} {verb} no gradient: reentrant checkpoint"]  # fmt: skip
+        message = listed(what, named, known) if named else "reentrant checkpoint of inputs without grad: no gradient"
+        labels = [Label(lost.run.at.span, "this backward does not come to what is checkpointed", "path")]
+        labels += called_from(reading, home, home)
+        return Finding(
+            self.code, self.name, self.severity, home.span, message,
+            "pass `use_reentrant=False` to the checkpoint",
+            tuple(labels),
+            facts={"parameters": names},
+            notes=tuple(in_full(message, named)),
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Lost:
+    """A reentrant checkpoint whose result went as a constant into the graph of a backward, and the parameters
+    inside that no backward comes to."""
+
+    cut: Cut
+    run: Run
+    leaves: set[int] = field(default_factory=set)
+
+
+def _trained(reading: Reading) -> set[tuple[str, Identity]]:
+    """Return the leaves that get, or may get, a gradient, or are set in another way."""
+    leaves = reading.ledger.leaves
+    reached = {node for run in reading.runs for node in run.traversal.executed if node in leaves}
+    for _, escape in reading.escapes:
+        reached |= {node for node in reading.ledger.ancestry(escape.nodes) if node in leaves}
+    return {_named(reading, number) for number in reached | reading.given if number in leaves}
+
+
+def _named(reading: Reading, leaf: int) -> tuple[str, Identity]:
+    """Return what is the same parameter in several tapes: layers that one line makes differ in their names."""
+    event = reading.ledger.leaves[leaf]
+    return event.name, identity(reading, event)
+
+
+def _lost(reading: Reading, trained: set[tuple[str, Identity]]) -> dict[Span, _Lost]:
+    """Return what checkpoints keep from the backwards of a tape, by the place of the call."""
+    ledger = reading.ledger
+    # What no optimizer has is not to be trained, where it is known what they have.
+    optimizers = [reading.optimizers[number] for number in {step.optimizer for _, step in reading.steps}
+                  if number in reading.optimizers]  # fmt: skip
+    listed = {leaf for optimizer in optimizers for leaf in optimizer.params}
+    whole = bool(optimizers) and all(optimizer.complete == "yes" for optimizer in optimizers)
+    found: dict[Span, _Lost] = {}
+    for run, (_, constants) in zip(reading.runs, reading.constants, strict=True):
+        if not run.backward.accumulates or run.traversal.problem is not None:
+            continue
+        for cut in with_sources(reading, sorted(constants)).values():
+            if cut.how != "checkpoint":
+                continue
+            leaves = {
+                number
+                for number in covered(reading, cut)
+                if number in ledger.leaves
+                and ledger.leaves[number].parameter
+                and _named(reading, number) not in trained
+                and (number in listed or not whole)
+            }
+            if leaves:
+                found.setdefault(cut.at.span, _Lost(cut, run)).leaves |= leaves
+    return found

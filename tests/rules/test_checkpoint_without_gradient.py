@@ -1,0 +1,73 @@
+"""TAPE406: what reentrant checkpoints of inputs without grad drop."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.source import from_text
+
+PROGRAM = """\
+import sys
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+stem, body, head = nn.Linear(4, 4), nn.Linear(4, 8), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(2, 4)
+    hidden = checkpoint(body, x)
+    loss = head(hidden).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LINE = 11
+
+
+def codes(*edits: tuple[str, str]) -> list[tuple[str, int]]:
+    text = PROGRAM
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return [(finding.code, finding.span.line) for finding in check(from_text(text, "train.py")).findings]
+
+
+@pytest.mark.parametrize("call", ["body, x", "body, x, use_reentrant=True", "body, x, use_reentrant=None"])
+def test_the_reentrant_kind_is_the_default(call: str) -> None:
+    assert codes(("checkpoint(body, x)", f"checkpoint({call})")) == [("TAPE406", LINE)]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("checkpoint(body, x)", "checkpoint(body, x, use_reentrant=False)"),
+        ("checkpoint(body, x)", "checkpoint(body, stem(x))"),
+        ("checkpoint(body, x)", "checkpoint(lambda a, b: body(a), x, stem(x))"),
+        ("checkpoint(body, x)", "checkpoint(body, x, use_reentrant=len(sys.argv) > 1)"),
+        ("x = torch.randn(2, 4)", "x = torch.randn(2, 4, requires_grad=True)"),
+        ("for step", "body.requires_grad_(False)\nfor step"),
+        ("[*body.parameters(), *head.parameters()]", "head.parameters()"),
+        ("head(hidden).mean()", "head(hidden).mean() + body(x).mean()"),
+    ],
+)
+def test_nothing_is_lost(edit: tuple[str, str]) -> None:
+    assert codes(edit) == []
+
+
+def test_a_list_or_dict_is_not_looked_into() -> None:
+    assert codes(("checkpoint(body, x)", "checkpoint(lambda parts: body(parts[0]), [stem(x)])")) == [("TAPE406", LINE)]
+
+
+def test_where_nothing_is_left_the_backward_raises() -> None:
+    assert codes(("loss = head(hidden).mean()", "loss = hidden.mean()")) == [("TAPE103", 14)]
+
+
+def test_the_fix_takes_the_other_kind() -> None:
+    report = check(from_text(PROGRAM, "train.py"))
+    (finding,) = report.findings
+    (fix,) = fixes_for(report, finding)
+    assert [edit.content for edit in fix.edits] == [", use_reentrant=False"]
