@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "source": {"tape"},
     "rules": {"tape"},
     "interpret": {"source", "tape", "torchfacts"},
-    "check": {"interpret", "tape", "rules", "source"},
+    "check": {"interpret", "tape", "rules", "source", "torchfacts"},
     "fixes": {"check", "rules", "source", "tape"},
     "report": {"fixes", "rules", "source", "tape"},
     "record": {"fixes", "report", "rules", "source", "tape"},
