@@ -14,9 +14,21 @@ export const PYTHON_FILES: vscode.DocumentSelector = [
   { language: 'python', scheme: 'vscode-notebook-cell' },
 ];
 
+/** The code under which the server notes that a work limit ended an analysis. */
+const INCOMPLETE = 'incomplete-analysis';
+
+function codeOf(code: vscode.Diagnostic['code']): string {
+  return String(typeof code === 'object' ? code.value : (code ?? ''));
+}
+
 export class Status implements vscode.Disposable {
   private readonly item = vscode.languages.createLanguageStatusItem('tapecheck.status', PYTHON_FILES);
   private current: ServerState = { kind: 'off' };
+  private incomplete: string | undefined;
+  private readonly listeners = vscode.Disposable.from(
+    vscode.languages.onDidChangeDiagnostics(() => this.lookAgain()),
+    vscode.window.onDidChangeActiveTextEditor(() => this.lookAgain()),
+  );
 
   constructor() {
     this.item.name = 'Tapecheck';
@@ -42,8 +54,9 @@ export class Status implements vscode.Disposable {
         item.detail = 'starting';
         break;
       case 'running':
-        item.text = 'Tapecheck';
-        item.detail = state.detail;
+        item.text = this.incomplete === undefined ? 'Tapecheck' : 'Tapecheck: analysis incomplete';
+        item.detail = this.incomplete ?? state.detail;
+        if (this.incomplete !== undefined) item.severity = vscode.LanguageStatusSeverity.Warning;
         break;
       case 'off':
         item.text = 'Tapecheck: off';
@@ -56,7 +69,18 @@ export class Status implements vscode.Disposable {
     }
   }
 
+  /** Says of the file in front that its analysis was cut short: "nothing found" would read as "nothing there". */
+  private lookAgain(): void {
+    const document = vscode.window.activeTextEditor?.document;
+    const notes = document === undefined ? [] : vscode.languages.getDiagnostics(document.uri);
+    const note = notes.find(({ source, code }) => source === 'tapecheck' && codeOf(code) === INCOMPLETE);
+    if (note?.message === this.incomplete) return;
+    this.incomplete = note?.message;
+    this.show(this.current);
+  }
+
   dispose(): void {
+    this.listeners.dispose();
     this.item.dispose();
   }
 }

@@ -469,3 +469,11 @@ async def test_what_a_closed_program_did_in_a_module_is_not_shown_any_more(real:
     await shown(real, module, 1)
     real.close(program)
     assert await shown(real, module, 0) == []
+
+
+async def test_an_analysis_that_was_cut_short_says_so(real: Editor) -> None:
+    tree = "def tree(n, x):\n    return x if n == 0 else tree(n - 1, x) + tree(n - 1, x + 1) + tree(n - 1, x * 2)\n"
+    calls = "y = tree(14, torch.ones(2, requires_grad=True)).sum()\ny.backward()\ny.backward()\n"
+    (note,) = await real.diagnostics(real.open("tree.py", f"import torch\n{tree}{calls}"))
+    assert (note.code, note.severity) == ("incomplete-analysis", t.DiagnosticSeverity.Information)
+    assert "work limit reached" in note.message

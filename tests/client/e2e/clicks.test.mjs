@@ -194,7 +194,7 @@ scenario(
     await tab.first().click();
     await page.keyboard.press('Control+W');
     await editor.clearToasts();
-    await backward().click();
+    await page.locator('.monaco-editor .view-line', { hasText: 'optimizer.step()' }).first().click();
     await page.keyboard.press('Control+Z');
     await squiggles().first().waitFor();
     await backward().hover();

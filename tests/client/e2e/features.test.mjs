@@ -4,7 +4,18 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before } from 'node:test';
 import { Editor, isAlive, poll, scenario } from './editor.mjs';
-import { ENDLESS, FIRST, MAYBE, NOTEBOOK, RANKS, SECOND, TRAIN, UNREACHED } from './programs.mjs';
+import {
+  ENDLESS,
+  ENDLESS_TREE,
+  FIRST,
+  MAYBE,
+  NEEDS,
+  NOTEBOOK,
+  RANKS,
+  SECOND,
+  TRAIN,
+  UNREACHED,
+} from './programs.mjs';
 import { EXTENSIONS, neededTools } from './tools.mjs';
 
 const tools = neededTools();
@@ -35,6 +46,9 @@ before(async () => {
       'disabled.ipynb': withoutTitle(NOTEBOOK),
       'ranks.py': RANKS,
       'maybe.py': MAYBE,
+      'tree.py': ENDLESS_TREE,
+      'needs.py': NEEDS,
+      'library.py': 'class Net:\n    pass\n',
       'sub/kept.txt': '',
     },
     settings: { 'tapecheck.interpreter': [tools.python] },
@@ -441,6 +455,16 @@ const confirm = (name) =>
     };
   }, editor.file(name));
 
+/**
+ * Runs a file by the command, as its menu does.
+ * @param {string} name
+ */
+const confirmFile = (name) =>
+  editor.inside(async (vscode, file) => {
+    await vscode.window.showTextDocument(await vscode.workspace.openTextDocument(file));
+    return { result: await vscode.commands.executeCommand('tapecheck.confirmFile', vscode.Uri.file(file)) };
+  }, editor.file(name));
+
 scenario(
   () => editor,
   'the lens on the training loop runs the file, and the finding is confirmed',
@@ -512,6 +536,49 @@ scenario(
     await editor.screenshot('stale-evidence');
     const [again] = await diagnosticsOf('maybe.py', MAYBE, (items) => items[0]?.severity === 3);
     assert.equal(again?.message, refuted?.message, 'undone, it holds again');
+    await editor.clearToasts();
+  },
+);
+
+scenario(
+  () => editor,
+  'an analysis that was cut short says so in its file and in the language status',
+  async () => {
+    const [note] = await diagnosticsOf('tree.py', ENDLESS_TREE, (items) => items.length === 1);
+    assert.equal(note?.code, 'incomplete-analysis');
+    assert.equal(note?.severity, 'Information');
+    const { page } = editor;
+    await page.locator('#status\\.languageStatus').hover();
+    const status = page
+      .locator('.hover-language-status')
+      .filter({ hasText: 'Tapecheck: analysis incomplete' });
+    await status.filter({ hasText: 'work limit reached' }).first().waitFor();
+    await editor.screenshot('incomplete');
+    await page.keyboard.press('Escape');
+  },
+);
+
+scenario(
+  () => editor,
+  'a run that trains nothing says why, and offers what helps',
+  async () => {
+    const { result } = await confirmFile('needs.py');
+    assert.equal(/** @type {any} */ (result).next, 'arguments');
+    const toast = editor.toasts.filter({ hasText: 'the following arguments are required: --data' });
+    await toast.getByRole('button', { name: 'Set Arguments…' }).click();
+    const { page } = editor;
+    await page.locator('.quick-input-widget input').first().fill('--data here');
+    await editor.screenshot('set-arguments');
+    await page.keyboard.press('Enter');
+    await editor.toasts
+      .filter({ hasText: 'needs.py: no problem seen in 3 iterations' })
+      .waitFor({ timeout: 60_000 });
+    await editor.clearToasts();
+    const library = await confirmFile('library.py');
+    assert.equal(/** @type {any} */ (library.result).next, 'program');
+    const nothing = editor.toasts.filter({ hasText: 'library.py trains nothing when it is run' });
+    await nothing.getByRole('button', { name: 'Choose Program…' }).waitFor();
+    await editor.screenshot('trains-nothing');
     await editor.clearToasts();
   },
 );

@@ -93,6 +93,38 @@ while True:
     time.sleep(2)
 `;
 
+/** Trains once it is told on what. */
+export const NEEDS = `\
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", required=True)
+parser.parse_args()
+w = torch.ones(2, requires_grad=True)
+for _ in range(3):
+    (w * w).sum().backward()
+`;
+
+/** A tree of calls that is not followed to its end. */
+export const ENDLESS_TREE = `\
+import torch
+
+w = torch.ones(2, requires_grad=True)
+
+
+def tree(depth, x):
+    if depth == 0:
+        return x
+    return tree(depth - 1, x * 2) + tree(depth - 1, x + 1) + tree(depth - 1, x - 1)
+
+
+y = tree(14, w).sum()
+y.backward()
+y.backward()
+`;
+
 /** Trains in several processes, of which the second one fails; each writes down how it was started. */
 export const RANKS = `\
 import json
