@@ -504,6 +504,8 @@ def serve(session: Session | None = None) -> int:
     """
     form = "%(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=form)
+    # Editors show standard error as errors: that a request was answered before it was cancelled is none.
+    logging.getLogger("pygls").setLevel(logging.ERROR)
     # The dry run raises the limit while it works and puts it back: two of them at once must find it high.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))
     source, sink = _own_streams()
