@@ -38,6 +38,7 @@ class Report:
     interpretation: Interpretation
     findings: list[Finding]
     suppressed: list[Finding] = field(default_factory=list)
+    elsewhere: list[Finding] = field(default_factory=list)
 
 
 def check(
