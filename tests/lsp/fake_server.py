@@ -28,6 +28,7 @@ from tapecheck.tape import Span
 class Interpretation:
     tapes: list[Any] = field(default_factory=list)
     imported: frozenset[str] = frozenset()
+    read: dict[str, str | None] = field(default_factory=dict)
     exhausted: bool = False
     cut_short: list[Any] = field(default_factory=list)
 
