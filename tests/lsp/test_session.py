@@ -129,11 +129,20 @@ def test_folders_have_settings_of_their_own(session: Session) -> None:
         ({"select": 3, "enable": "no", "run": {"maxIterations": -1}}, Settings(), 3),
         ({"severity": {"TAPE201": "error", "TAPE101": "loud"}}, Settings(severity={"TAPE201": "error"}), 1),
         ({"severity": ["x"], "run": {"timeout": True}}, Settings(), 2),
+        ({"select": ["TAPE1", "growing-chain"], "ignore": ["unused-ignore"]}, Settings(
+            select=("TAPE1", "growing-chain"), ignore=("unused-ignore",)), 0),
+        ({"select": ["TAPE999"], "severity": {"growing-chains": "error"}}, Settings(
+            select=("TAPE999",), severity={"growing-chains": "error"}), 2),
     ],
 )
 def test_settings_of_any_shape(given: object, expected: Settings, complaints: int) -> None:
     settings, problems = read_settings(given)
     assert (settings, len(problems)) == (expected, complaints)
+
+
+def test_a_rule_that_does_not_exist_is_named_with_what_may_be_meant() -> None:
+    _, problems = read_settings({"ignore": ["growing-chains"]})
+    assert problems == ["tapecheck.ignore: no rule is called 'growing-chains'; did you mean `growing-chain`?"]
 
 
 def test_a_confirmed_finding_says_so_and_keeps_its_severity(session: Session) -> None:

@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tapecheck.check import INCOMPLETE, UNUSED
+from tapecheck.rules import ALL
 from tapecheck.rules.finding import Severity
+from tapecheck.source.configuration import did_you_mean
+from tapecheck.source.suppress import names_rule
 
 RUN_TIMEOUT = 300.0
 RUN_ITERATIONS = 20
+_NOTES = (UNUSED, INCOMPLETE)
+_NAMES = [*(name for rule in ALL for name in (rule.code, rule.name)), *_NOTES]
 _SEVERITIES = ("error", "warning", "info", "hint")
 
 
@@ -110,11 +116,15 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
                 problems.append(f"tapecheck.severity: expected one of {', '.join(_SEVERITIES)}, got {level!r}")
     elif chosen is not None:
         problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
+    select, ignore = words("select"), words("ignore")
+    for key, names in (("select", select), ("ignore", ignore), ("severity", tuple(severity))):
+        unknown = [name for name in names if not _rule(name)]
+        problems += [f"tapecheck.{key}: no rule is called {name!r}{did_you_mean(name, _NAMES)}" for name in unknown]
     settings = Settings(
         enable=flag("enable", True),
         whole_workspace=one_of("diagnosticMode", "openFilesOnly", "workspace") == "workspace",
-        select=words("select") or None,
-        ignore=words("ignore"),
+        select=select or None,
+        ignore=ignore,
         severity=severity,
         interpreter=words("interpreter"),
         lens=flag("lens.enable", True),
@@ -131,6 +141,11 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
         run_iterations=int(positive("run.maxIterations", RUN_ITERATIONS)),
     )
     return settings, problems
+
+
+def _rule(name: str) -> bool:
+    """Return whether a code, the beginning of one or a name is that of a rule, or of a note beside them."""
+    return name in _NOTES or any(names_rule([name], rule.code, rule.name) for rule in ALL)
 
 
 def _flatten(value: object) -> dict[str, Any]:

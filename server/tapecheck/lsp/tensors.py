@@ -157,8 +157,9 @@ class Tensors:
         places = {self.telling.lines((node.at for node in one.nodes), line) for one in told}
         if len(places) > 1 and not elsewhere:
             details.append("another way through the program builds it elsewhere")
-        head = f"**`{name}`** carries a graph built on {built}: {count(len(nodes), 'node')}, {fate.text}"
-        return page(head, details)
+        head = f"**`{name}`** carries a graph built on {built}: {count(len(nodes), 'node')}"
+        # What holds at this very line is said there.
+        return page(head if fate.text in details[0] else f"{head}, {fate.text}", details)
 
     def _weight(self, calls: dict[tuple[Span, ...], list[_Bound]]) -> tuple[bool, bool, int]:
         return max(self._telling(group) for group in list(calls.values())[:_MAX_CALLS])

@@ -185,7 +185,7 @@ scenario(
     const frame = page.frameLocator('iframe.webview.ready').frameLocator('#active-frame');
     await frame.locator('td', { hasText: 'Trying to backward through the graph' }).first().waitFor();
     await editor.screenshot('8-fix-compared');
-    await editor.screenshot('marketplace-compared', { ...PART, height: 600 });
+    await editor.screenshot('marketplace-compared', { ...PART, y: 72, height: 620 });
     const button = frame.getByRole('button', { name: 'Apply This Fix' });
     await button.click();
     await poll(async () => (await squiggles().count()) === 0, 'the fix to be made');
