@@ -362,9 +362,13 @@ scenario(
         if (fix?.edit === undefined) throw new Error(JSON.stringify(actions.map(({ title }) => title)));
         await vscode.workspace.applyEdit(fix.edit);
         await until(() => findings().length === 0);
+        void vscode.commands.executeCommand('tapecheck.confirmFile', document.uri);
       },
       [editor.file('train.py'), TRAIN],
     );
+    const toast = editor.toasts.filter({ hasText: 'has no torch' });
+    await toast.getByRole('button', { name: 'Select Interpreter' }).waitFor({ timeout: 60_000 });
+    await editor.screenshot('fake-6-no-torch');
   },
 );
 
