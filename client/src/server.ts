@@ -432,11 +432,11 @@ function attempt<T>(work: () => T, otherwise: T): T {
   }
 }
 
-/** The interpreter of recorded runs: its path, its Python, and its torch. */
+/** The interpreter of recorded runs: its Python, its torch, and its path, of which least is lost at the end. */
 export function describeInterpreter(plan: LaunchPlan): string {
   const { version, torch } = plan.runs ?? {};
   const parts = version === undefined ? [] : [`Python ${version}`, torch ? `torch ${torch}` : 'no torch'];
-  return [plan.runInterpreter.join(' '), parts.join(', ')].filter(Boolean).join(' · ');
+  return [parts.join(', '), plan.runInterpreter.join(' ')].filter(Boolean).join(' · ');
 }
 
 function describePlan(plan: LaunchPlan): string {

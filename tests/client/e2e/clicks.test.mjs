@@ -73,7 +73,7 @@ scenario(
     await page.locator('#status\\.languageStatus').hover();
     const status = page.locator('.hover-language-status').filter({ hasText: 'Tapecheck' });
     await status
-      .filter({ hasText: /bundled · \/\S+ · Python 3\.\d+\.\d+, torch \d/ })
+      .filter({ hasText: /bundled · Python 3\.\d+\.\d+, torch \S+ · \/\S+/ })
       .first()
       .waitFor();
     await editor.screenshot('2-status');

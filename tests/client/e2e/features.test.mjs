@@ -554,7 +554,9 @@ scenario(
       .filter({ hasText: 'Tapecheck: analysis incomplete' });
     await status.filter({ hasText: 'work limit reached' }).first().waitFor();
     await editor.screenshot('incomplete');
-    await page.keyboard.press('Escape');
+    // Its hover would cover the next message.
+    await page.mouse.move(640, 600);
+    await status.first().waitFor({ state: 'hidden' });
   },
 );
 
