@@ -357,6 +357,11 @@ def test_lenses_of_backwards_that_keep_their_graph() -> None:
     text = TRAINING.replace(BACKWARD, BACKWARD.replace("()", "(retain_graph=True)"))
     told = {lens.line: lens.title for lens in session.lenses(analysed(session, text))}
     assert told[8] == "keeps its graph, which no later backward uses · Confirm by running"
+    session = Session()
+    text = "import torch\nw = torch.ones(2, requires_grad=True)\nfor _ in range(3):\n"
+    text += "    (g,) = torch.autograd.grad((w**3).sum(), w, create_graph=True)\n    g.sum().backward()\n"
+    text += "    w.grad = None\n"
+    assert session.lenses(analysed(session, text)) == [], "a second derivative is as it should be"
 
 
 def test_a_lens_of_a_backward_whose_graph_a_loop_keeps() -> None:

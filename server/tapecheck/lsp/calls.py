@@ -17,12 +17,16 @@ Fate = Literal["freed", "kept", "fails", "may fail"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One backward call: what becomes of the graph, and the nodes it walks the first time it runs."""
+    """One backward call: what becomes of the graph, and the nodes it walks the first time it runs.
+
+    `created` says that it keeps its graph only since it makes one of the gradients (`create_graph=True`).
+    """
 
     span: Span
     fate: Fate
     text: str
     walked: tuple[Span, ...]
+    created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,9 @@ def _call(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) -
     if not nodes:
         return None
     built = telling.lines((node.at for node in nodes), span.line)
-    if "yes" in (first.backward.retain, first.backward.create):
+    if first.backward.create == "yes":
+        return Call(span, "kept", "builds a graph of its gradients", spans, created=True)
+    if first.backward.retain == "yes":
         return Call(span, "kept", _keeps(telling, span, told), spans)
     unless = ", unless `retain_graph` is true" if first.backward.retain == "may" else ""
     return Call(span, "freed", f"frees the graph built on {built}{unless}", spans)
@@ -79,8 +85,6 @@ def _keeps(telling: Telling, span: Span, told: list[tuple[Reading, list[Run]]]) 
     for reading, runs in told:
         own = {run.backward.id for run in runs}
         whole = whole and reading.complete
-        if any(run.backward.create == "yes" for run in runs):
-            return "builds a graph of its gradients"
         for run in reading.runs:
             if any(own.intersection(by) for by in run.traversal.retraversed.values()):
                 if run.at.file != telling.source.path:

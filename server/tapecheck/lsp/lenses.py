@@ -83,7 +83,8 @@ def _of_kept(call: Call, shown: Sequence[Shown]) -> Lens | None:
         if evidence and all(one is not None and one.verdict == "refuted" for one in evidence):
             return Lens(call.span.line, "its graph did not outlive the iteration when it was run", "report")
         return Lens(call.span.line, f"its graph outlives the iteration · {OFFER}")
-    return Lens(call.span.line, f"{call.text} · {OFFER}") if call.fate == "kept" else None
+    kept = call.fate == "kept" and not call.created
+    return Lens(call.span.line, f"{call.text} · {OFFER}") if kept else None
 
 
 def _built_by(one: Shown, call: Call) -> bool:
