@@ -115,6 +115,10 @@ def print_totals(results: list[FileResult], seconds: float, slow: float) -> None
             print(f"slow: {result.seconds:.1f} s CPU for {result.lines} lines: {result.repository}/{result.path}")
     unreadable = [result for result in results if result.problems]
     print(f"{len(unreadable)} files that Python cannot read as they are")
+    gaps = [f"{result.repository}/ {gap}" for result in results for gap in result.gaps]
+    print(f"{len(gaps)} places where the dry run believes that the code raises")
+    for gap in gaps:
+        print(f"gap: {gap}")
     crashes = [result for result in results if result.crash]
     print(f"{len(crashes)} crashes")
     for result in crashes:

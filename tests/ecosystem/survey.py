@@ -39,7 +39,8 @@ class FileResult:
     """What came of one file.
 
     `lines` counts those that hold neither nothing nor only a comment; `seconds` is CPU time. `problems` are
-    what is wrong with the file, `crash` what went wrong with the check.
+    what is wrong with the file, `gaps` where the dry run believes that its code raises, `crash` what went wrong with
+    the check.
     """
 
     repository: str
@@ -49,6 +50,7 @@ class FileResult:
     seconds: float = 0.0
     findings: list[Found] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
     crash: str | None = None
 
 
@@ -209,6 +211,9 @@ def check_one(task: Task) -> FileResult:
             result.crash = problem.message
         else:
             result.problems.append(f"line {problem.line}: {problem.message}")
+    for kind, span in checked.gaps:
+        if os.path.realpath(span.file) == os.path.realpath(task.path):
+            result.gaps.append(f"{kind} {path}:{span.line}: {rows[span.line - 1].strip()[:MAX_EXCERPT]}")
     result.lines, result.training = measure(task.path)
     return result
 

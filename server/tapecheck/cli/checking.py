@@ -136,6 +136,7 @@ def _tell(checked: Checked, report: Report) -> None:
         checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere
+    checked.gaps = sorted(report.interpretation.gaps, key=lambda gap: (gap[1].file, gap[1].line, gap[0]))
     checked.incomplete = [Incomplete(limit.message, limit.line) for limit in limits_of(report)]
 
 

@@ -130,7 +130,7 @@ class Machine:
         """
         if self.handlers:
             raise Signal(kind)
-        self.world.mistakes.add((kind, self.world.span(node)))
+        self.world.mistake(kind, node, missed=syntax.missed(node, self.world.guesses))
 
     def module_of(self, env: Env) -> Module:
         module = env.globals.module

@@ -191,6 +191,7 @@ class World:
         self.lines_run: set[tuple[str, int]] = set()
         self.branches: dict[Place, set[bool]] = {}
         self.mistakes: set[tuple[str, Span]] = set()
+        self.gaps: set[tuple[str, Span]] = set()
         """Exceptions of Python's own that nobody looks out for, and that the dry run went on past."""
 
     # -- effort ---------------------------------------------------------------------------------------------
@@ -315,6 +316,18 @@ class World:
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
         self.emit(Decision(self.site(node), text, answer, last or 0))
         return answer
+
+    def mistake(self, kind: str, node: ast.AST, *, missed: bool) -> None:
+        """Note an exception that the way goes on past: a gap of the interpreter's, or what a guess has `missed`."""
+        place = (kind, self.span(node))
+        self.mistakes.add(place)
+        if not missed:
+            self.gaps.add(place)
+
+    @property
+    def guesses(self) -> list[ast.AST]:
+        """The statements of this way that nobody could decide."""
+        return [asked.statement for asked in self.asked.values() if asked.statement is not None]
 
     # -- the graph ------------------------------------------------------------------------------------------
 

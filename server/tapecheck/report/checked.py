@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source.configuration import LEVELS
+from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
@@ -94,6 +95,8 @@ class Checked:
     known: int = 0
     brought: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
+    gaps: list[tuple[str, Span]] = field(default_factory=list)
+    """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""
 
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding makes the command fail."""

@@ -76,6 +76,8 @@ class Interpretation:
     imported: frozenset[str] = frozenset()
     mistakes: set[tuple[str, Span]] = field(default_factory=set)
     """Exceptions of Python's own that some way went on past, and where."""
+    gaps: set[tuple[str, Span]] = field(default_factory=set)
+    """Those among them that no guess of an undecided condition explains."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
     imports: dict[Question, Found | None] = field(default_factory=dict)
@@ -91,6 +93,7 @@ class Interpretation:
         self.runs += other.runs
         self.exhausted = self.exhausted or other.exhausted
         self.mistakes |= other.mistakes
+        self.gaps |= other.gaps
         self.cut_short += other.cut_short
         self.groups.append(other.tapes)
 
@@ -406,6 +409,7 @@ def _explore(
         result.runs += 1
         called |= machine.called
         result.mistakes |= world.mistakes
+        result.gaps |= world.gaps
         if world.work < 0:
             result.exhausted = True
             if way.turned is None and not passes_failures:

@@ -26,8 +26,13 @@ class Distributions:
 
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """A distribution: its parameters by name, and what the constructor computes, which its methods share."""
-        torch = self.torch
         owner = Instance(None, path)
+        self.construct_into(owner, path, args, kwargs, node)
+        return owner
+
+    def construct_into(self, owner: Instance, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> None:
+        """Make an object, maybe one of a user's class, a distribution of these parameters."""
+        torch = self.torch
         name = path.rsplit(".", 1)[-1]
         given = {key: value for key, value in kwargs.items() if key not in ("**", "validate_args")}
         fact = self.facts.op(f"distributions.{name}")
@@ -47,7 +52,6 @@ class Distributions:
             tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)
         ]
         owner.state = DistributionState(parameters, node, given if fact is not None else None)
-        return owner
 
     def attribute(self, owner: Instance, name: str) -> Value:
         if name in ("sample", "sample_n"):

@@ -282,7 +282,7 @@ class Modules:
             return Native(name, lambda m, args, kwargs, at: handler(self, owner, args, kwargs, at))
         if isinstance(owner.state, EngineState):
             return self.machine.get_attribute(owner.state.model, name, node)
-        if owner.lib.startswith("torch.distributions."):
+        if owner.lib.startswith("torch.distributions.") and owner.state is not None:
             return self.torch.distributions.attribute(owner, name)
         if owner.lib == "torch.autograd.FunctionCtx" and name == "saved_tensors":
             return Unknown("saved_tensors")

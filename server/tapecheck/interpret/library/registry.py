@@ -170,7 +170,7 @@ class Libraries:
             owner.attrs["training"] = True
             self.torch.nn.made.append(owner)
         for base in bases:
-            if self.torch.nn.is_class(base) or base.startswith("torch.optim."):
+            if self.torch.nn.is_class(base) or base.startswith(("torch.optim.", "torch.distributions.")):
                 owner.lib = base
             elif base in _CONTAINER_BASES and not owner.module:
                 owner.inner = _CONTAINER_BASES[base]()
@@ -192,6 +192,9 @@ class Libraries:
                 return
             if base.startswith("torch.optim.") and ".lr_scheduler" not in base:
                 self.torch.optimizers.initialize(owner, args, kwargs, node)
+                return
+            if base.startswith("torch.distributions."):
+                self.torch.distributions.construct_into(owner, base, args, kwargs, node)
                 return
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

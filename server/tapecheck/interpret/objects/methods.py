@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import constants, queues, records
+from tapecheck.interpret.objects import constants, queues, records, syntax
 from tapecheck.interpret.objects.algebra import (
     SET_METHODS,
     counted,
@@ -111,7 +111,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
     """A tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
     if name in _OF_TENSORS:
-        machine.world.mistakes.add(("AttributeError", machine.world.span(node)))
+        machine.world.mistake("AttributeError", node, missed=syntax.missed(node, machine.world.guesses))
 
 
 _OF_TENSORS = frozenset((

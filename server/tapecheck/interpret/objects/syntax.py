@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
 
@@ -121,3 +123,64 @@ def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
         return []
     found = [inner for child in ast.iter_child_nodes(node) for inner in yields_in(child)]
     return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found
+
+
+@dataclass(slots=True)
+class Makes:
+    """What a statement and all within it may bring into being: names, attributes, keys; `leaves` where it jumps."""
+
+    names: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    keys: set[object] = field(default_factory=set)
+    any_key: bool = False
+    leaves: bool = False
+
+
+_FILLING = frozenset(("fromkeys", "setdefault", "update"))
+
+
+def makes(statement: ast.AST) -> Makes:
+    """Return what a statement may bring into being, looked up once."""
+    known: Makes | None = getattr(statement, "_tapecheck_makes", None)
+    if known is None:
+        known = Makes()
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                known.names.add(node.id)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                known.names.add(node.name)
+            elif isinstance(node, ast.alias):
+                known.names.add((node.asname or node.name).split(".")[0])
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                known.attributes.add(node.attr)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.slice, ast.Constant):
+                    known.keys.add(node.slice.value)
+                else:
+                    known.any_key = True
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                known.any_key = known.any_key or node.func.attr in _FILLING
+            elif isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
+                known.leaves = True
+        statement._tapecheck_makes = known  # type: ignore[attr-defined]
+    return known
+
+
+def missed(node: ast.AST, guesses: Iterable[ast.AST]) -> bool:
+    """Return whether what an expression lacks may have been made on the side of a condition that was not taken.
+
+    Args:
+        node: the name, attribute or subscript that an exception is about.
+        guesses: the statements whose conditions nobody could decide.
+    """
+    told = [makes(statement) for statement in guesses]
+    if isinstance(node, ast.Name):
+        return any(node.id in one.names or one.leaves for one in told)
+    if isinstance(node, ast.Attribute):
+        base = node.value
+        own = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
+        return any(node.attr in one.attributes or own in one.names or own in one.attributes for one in told)
+    if isinstance(node, ast.Subscript):
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        return any(one.any_key or key in one.keys for one in told)
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,8 @@ _DUNDER = {
     ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
 }  # fmt: skip
 _NUMBERS = (int, float, complex)
+_GIVEN: dict[str, Value] = {"Ellipsis": ..., "__debug__": True}
+_BUILTINS = frozenset(dir(builtins)) | {"__annotations__", "__builtins__", "__loader__", "__package__", "__spec__"}
 
 
 def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
@@ -55,10 +58,12 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
                 carry.loaded(machine, slot)
             return value
         scope = scope.parent
-    builtins = machine.library.builtins
-    if name in builtins:
-        return builtins[name]
-    if name in exceptions.NAMES:
+    known = machine.library.builtins
+    if name in known:
+        return known[name]
+    if name in _GIVEN:
+        return _GIVEN[name]
+    if name in exceptions.NAMES or name in _BUILTINS:
         return Lib(f"builtins.{name}")
     for library in env.globals.starred or ():
         if isinstance(library, Lib):
@@ -169,6 +174,9 @@ def binary(machine: Engine, op: ast.operator, left: Value, right: Value, node: a
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         if isinstance(left, str) or isinstance(right, str):
             return Unknown.text()
+        if isinstance(op, (ast.Mod, ast.FloorDiv)) and type(left) is int and left == 0 and right.node is None:
+            # The first iteration of `if i % args.every == 0`, whatever that number is.
+            return 0
         if isinstance(op, ast.Mult) and _repeats(left, right):
             return algebra.container_operator(machine, op, left, right, node)
         return machine.library.unknown_operator(type(op).__name__, left, right, node)
