@@ -636,6 +636,9 @@ if (withTorchrun) {
         await menu.locator('input').first().fill(text);
         await page.keyboard.press('Enter');
         await entry(label).filter({ hasText: text }).waitFor();
+        // What the menu says of the row under the mouse would cover the next one.
+        await page.mouse.move(640, 780);
+        await page.locator('.context-view:visible p').waitFor({ state: 'hidden' });
       }
       await editor.screenshot('run-with-torchrun-configured');
       await entry('Run now').click();
