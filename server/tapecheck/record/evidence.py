@@ -20,6 +20,7 @@ from tapecheck.rules import (
     CreateGraphCycle,
     Finding,
     GradientCut,
+    GradientDiscarded,
     GraphKeptAcrossIterations,
     GrowingChain,
     MissingCreateGraph,
@@ -76,7 +77,8 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         evidence = DECIDE[finding.code](story, finding) if finding.code in DECIDE else None
         judged.append(dataclasses.replace(finding, evidence=evidence))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
-    told = set().union(*(_parameters(item) for item in confirmed if item.code == GradientCut.code))
+    telling = (GradientCut.code, GradientDiscarded.code)
+    told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))
     for finding in found_by_run(story):
         if not any(_same(story, item, finding) for item in judged) and not any(
             _explains(story, item, finding) for item in confirmed

@@ -113,7 +113,7 @@ def _where(ranks: list[int], count: int) -> str:
 # Numbers
 
 _OWN = ("id", "loop", "backward", "optimizer", "node", "leaf", "storage")
-_OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out")
+_OF_LEAVES = ("never-a-gradient", "stale-gradient", "left-out", "gradient-discarded")
 _LISTS = ("inputs", "nodes", "params", "leaves", "cuts", "sources")
 
 

@@ -129,6 +129,10 @@ class Story:
         """What was measured of the graphs that modules build in watched loops, by place and calls."""
         self.frozen_groups: tuple[int, int] = (0, 0)
         """How many parameters stood in groups that were frozen as a whole, at how many steps."""
+        self.discarded: list[tuple[int, Site, int]] = []
+        """Leaves whose gradients of a call were cleared before a step, with that call, and how often."""
+        self.gradients_used: list[tuple[Site, int]] = []
+        """Calls whose gradients a step has used, and how often."""
         self.left_out: dict[int, int] = {}
         """Leaves with a gradient at that many of the first steps, which no optimizer has and nothing changed."""
         self.kept: dict[int, Kept] = {}
@@ -188,6 +192,10 @@ class Story:
             self.stale.append((int(about), event.at))
         elif name == "left-out" and about.isdigit():
             self.left_out[int(about)] = value
+        elif name == "gradient-discarded" and about.isdigit():
+            self.discarded.append((int(about), event.at, value))
+        elif name == "gradients-used":
+            self.gradients_used.append((event.at, value))
         elif name == "frozen-groups" and about.isdigit():
             self.frozen_groups = max(self.frozen_groups, (value, int(about)))
         elif name == "gradients-compared":

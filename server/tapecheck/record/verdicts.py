@@ -26,6 +26,7 @@ from tapecheck.rules import (
     Evidence,
     Finding,
     GradientCut,
+    GradientDiscarded,
     GraphKeptAcrossIterations,
     GrowingChain,
     MissingCreateGraph,
@@ -443,6 +444,24 @@ def _scaled(story: Story, finding: Finding) -> Evidence | None:
     return None
 
 
+def _discarded(story: Story, finding: Finding) -> Evidence | None:
+    if not story.count(finding.span):
+        return _not_reached(story, finding)
+    leaves = story.reading.ledger.leaves
+    found = [(leaf, at, count) for leaf, at, count in story.discarded if story.at(finding.span, at.span)]
+    used = sum(count for at, count in story.gradients_used if story.at(finding.span, at.span))
+    if found and found[0][2] >= used:
+        names = [leaves[leaf].name or f"parameter {leaf}" for leaf, _, _ in found if leaf in leaves]
+        times_of = f"in {found[0][2]} of {found[0][2] + used} calls" if used else times(found[0][2])
+        return Evidence(
+            "confirmed", f"what this call gave {names_text(names)} was cleared {times_of} before a step had it",
+            iteration(found[0][1]), {"parameters": names, "calls": found[0][2], "used": used},
+        )  # fmt: skip
+    if used:
+        return Evidence("refuted", f"a step used what this call gave, {times(used)} of the first", None, {"used": used})
+    return None
+
+
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     **dict.fromkeys(RAISING, _by_exception),
     GraphKeptAcrossIterations.code: _kept,
@@ -452,6 +471,7 @@ DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     NeedlessGraph.code: _needless_graph,
     MissingCreateGraph.code: _missing_create,
     GradientCut.code: _cut,
+    GradientDiscarded.code: _discarded,
     StaleGradient.code: _stale,
     UntrainedParameter.code: _left_out,
     ScaledGradientRead.code: _scaled,

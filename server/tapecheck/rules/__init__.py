@@ -10,6 +10,7 @@ from tapecheck.rules.checkpoint_without_gradient import CheckpointWithoutGradien
 from tapecheck.rules.create_graph_cycle import CreateGraphCycle
 from tapecheck.rules.finding import Evidence, Finding, Label, Severity
 from tapecheck.rules.gradient_cut import GradientCut
+from tapecheck.rules.gradient_discarded import GradientDiscarded
 from tapecheck.rules.graph_kept import GraphKeptAcrossIterations
 from tapecheck.rules.growing_chain import GrowingChain
 from tapecheck.rules.leaf_inplace import LeafInplace
@@ -39,6 +40,7 @@ ALL: tuple[Rule, ...] = (
     MissingCreateGraph(),
     GradientCut(),
     StaleGradient(),
+    GradientDiscarded(),
     UntrainedParameter(),
     CheckpointWithoutGradient(),
     ScaledGradientRead(),
@@ -57,6 +59,7 @@ __all__ = [
     "Example",
     "Finding",
     "GradientCut",
+    "GradientDiscarded",
     "GraphKeptAcrossIterations",
     "GrowingChain",
     "Label",

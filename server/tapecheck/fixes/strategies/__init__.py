@@ -30,7 +30,7 @@ from tapecheck.fixes.strategies.differentiable import (
 )
 from tapecheck.fixes.strategies.evaluated import switch_recording_off
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
-from tapecheck.fixes.strategies.gradients import call_zero_grad, clear_in_time
+from tapecheck.fixes.strategies.gradients import call_zero_grad, clear_at_another_time, clear_in_time
 from tapecheck.fixes.strategies.kept import (
     change_without_grad,
     detach_argument,
@@ -58,6 +58,7 @@ from tapecheck.rules import (
     CheckpointWithoutGradient,
     CreateGraphCycle,
     GradientCut,
+    GradientDiscarded,
     GraphKeptAcrossIterations,
     GrowingChain,
     LeafInplace,
@@ -97,6 +98,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
         remove_cut, stay_in_torch, leave_trainable, switch_on_again, make_optimizer_later, hand_over, train_on_scores,
     ),
     StaleGradient.code: (call_zero_grad, clear_in_time),
+    GradientDiscarded.code: (clear_at_another_time,),
     UntrainedParameter.code: (register, make_optimizer_later, hand_over),
     ScaledGradientRead.code: (unscale_first,),
     CheckpointWithoutGradient.code: (not_reentrant,),

@@ -88,3 +88,53 @@ def _steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
     return statement.lineno == span.line and any(
         isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("step") for node in walk(statement)
     )
+
+
+def clear_at_another_time(context: Context) -> Iterator[Candidate]:
+    """Move the clearing before the backward, or after the step that lacks the gradients; or take it out."""
+    facts = context.finding.facts.get("cleared")
+    if not isinstance(facts, dict):
+        return
+    code = context.code
+    clearing = _whole_clearing(code, code.statement_at(Span(**facts)))
+    if clearing is None:
+        return
+    gone, lines = code.delete(clearing), code.lines_of(clearing)
+    if gone is None or lines is None:
+        return
+    for _, backward in context.backwards_here():
+        for span in frames(backward.at):
+            statement = code.statement_at(span)
+            pair = code.same_block(clearing, statement) if statement is not None else None
+            if pair is None or pair[0] is not clearing or pair[1] is clearing:
+                continue
+            block = code.block(clearing)
+            if block.index(pair[1]) < block.index(clearing):
+                change = code.insert_before(pair[1], lines)
+                if change is not None:
+                    yield Candidate(
+                        f"Clear before the backward (line {pair[1].lineno})", _LATER, [gone, change], group="moved"
+                    )
+        break
+    for label in context.labels("step"):
+        step = code.statement_at(label.span)
+        if step is None or not _steps_here(code, step, label.span):
+            continue
+        change = code.insert_after(step, lines)
+        if change is not None:
+            yield Candidate(f"Clear after the step (line {step.lineno})", _LATER, [gone, change], group="moved")
+    if context.labels("step"):
+        yield Candidate(f"Do not clear on line {clearing.lineno}", _LATER, [gone], group="left out")
+
+
+_LATER = "The step then uses what this backward has computed."
+
+
+def _whole_clearing(code: Code, statement: ast.stmt | None) -> ast.stmt | None:
+    """Return a clearing statement with the loops and tests around it that hold nothing else."""
+    while statement is not None:
+        parent = code.parent(statement)
+        if not isinstance(parent, (ast.For, ast.If)) or len(parent.body) > 1 or parent.orelse:
+            break
+        statement = parent
+    return statement

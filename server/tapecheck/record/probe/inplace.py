@@ -246,6 +246,7 @@ class Changes:
             plain = (recorder.torch.Tensor, recorder.torch.nn.Parameter)
             watched.plain = all(type(p) in plain for p in params)
             watched.own = watched.plain and type(optimizer).__module__.startswith("torch.optim.")
+        recorder.discarded.before_step(params)
         recorder.gradients.before_step(watched.number, optimizer, params)
         if watched.plain:
             self._steps(watched, params)

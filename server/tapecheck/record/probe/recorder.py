@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .device import DeviceTimes
+from .discarded import Discarded
 from .gradients import UsedGradients
 from .graph import (
     NewLeaf,
@@ -88,6 +89,7 @@ class Recorder(Listener):
         self.had_gradient: Set[int] = set()
         self.changes = Changes(self)
         self.gradients = UsedGradients(self)
+        self.discarded = Discarded(self)
         self.passing = Passing(self)
         self.retained = Retained(self)
         self.hidden = HiddenLoops(self)
@@ -670,6 +672,8 @@ class Recorder(Listener):
             self._note_cleared(lines)
             if accumulates:
                 self.gradients.before_backward((lines.place, lines.iteration()))
+                self.discarded.before_backward((lines.place, lines.iteration()))
+                lines.before_clearing = self.discarded.before_clearing
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
             began, built = time.process_time(), lines.seen - max(self.passing.stamp, self.first_sequence)
@@ -827,6 +831,7 @@ class Recorder(Listener):
                 name = "never-a-gradient:%d" % leaf
                 self.writer.event("Measure", at=self.here(lines), name=name, value=steps, unit="steps")
         self.gradients.write(lines)
+        self.discarded.write()
         if self.seed is not None and self.torch is not None:
             at = self.here(lines)
             params = self._learned()

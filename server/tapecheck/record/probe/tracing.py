@@ -186,8 +186,8 @@ class ThreadLines:
     """Sequence numbers and running calls of one thread."""
 
     __slots__ = (
-        "cleared", "loop_indexes", "loop_starts", "loop_states", "place", "places", "seen", "stack", "starts",
-        "suspended", "thread",
+        "before_clearing", "cleared", "loop_indexes", "loop_starts", "loop_states", "place", "places", "seen", "stack",
+        "starts", "suspended", "thread",
     )  # fmt: skip
 
     def __init__(self, seen: int, thread: int) -> None:
@@ -196,6 +196,7 @@ class ThreadLines:
         self.place: Optional[Place] = None
         # The line that ran last of those that clear gradients, with the iterations that ran.
         self.cleared: Optional[Tuple[Place, State, int]] = None
+        self.before_clearing: Optional[Callable[[], None]] = None
         self.stack: List[Activation] = []
         self.starts = array("Q")
         self.places: List[Optional[Place]] = []
@@ -219,6 +220,9 @@ class ThreadLines:
     def clears(self, place: Place) -> None:
         """Note a line that clears gradients."""
         self.cleared = (place, self.loop_states[-1], self.loop_indexes[-1])
+        if self.before_clearing is not None:
+            look, self.before_clearing = self.before_clearing, None
+            look()
 
     def mark_loops(self) -> None:
         """Remember which iterations run from the current sequence number on."""

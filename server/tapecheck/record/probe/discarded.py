@@ -1,0 +1,136 @@
+"""Backward calls whose gradients are cleared before a step: looked at for the first few calls from each place."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .tracing import Place
+
+_GRADIENT = operator.attrgetter("grad")
+_CALLS = 8
+"""Calls from each place that are followed to the step that uses their gradients."""
+
+_Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
+
+
+class _Call:
+    """A backward that was seen: the parameters it added to, with the version that their gradient had then."""
+
+    __slots__ = ("added", "where")
+
+    def __init__(self, where: _Where, added: Dict[int, Tuple[Any, int]]) -> None:
+        self.where = where
+        self.added = added
+
+
+class Discarded:
+    """Follows gradients from a backward to a step, or to where they are cleared."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.calls: Dict[Optional[Place], int] = {}
+        self.open: Optional[Tuple[_Where, Dict[int, Optional[int]]]] = None
+        """The backward that began last, with the versions of all gradients before it."""
+        self.waiting: List[_Call] = []
+        self.discarded: Dict[Optional[Place], List[Any]] = {}
+        """By place: how many calls, the iterations of the first, and the leaves."""
+        self.used: Dict[Optional[Place], int] = {}
+
+    def before_backward(self, where: _Where) -> None:
+        """Settle what came before, and note how gradients are before this backward adds to them."""
+        self._settle()
+        count = self.calls[where[0]] = self.calls.get(where[0], 0) + 1
+        if count <= _CALLS:
+            self.open = (where, {id(p): _version(p) for p in self._parameters()})
+
+    def before_clearing(self) -> None:
+        """Note what the last backward has added, before a line that clears gradients runs."""
+        if self.open is not None:
+            self._settle()
+
+    def before_step(self, params: List[Any]) -> None:
+        """Tell the calls whose gradients this step uses."""
+        self._settle()
+        if not self.waiting:
+            return
+        keys = set(map(id, params))
+        left = []
+        for call in self.waiting:
+            if keys & call.added.keys():
+                self.used[call.where[0]] = self.used.get(call.where[0], 0) + 1
+            else:
+                left.append(call)
+        self.waiting = left
+
+    def write(self) -> None:
+        """Write what became of the gradients of each place."""
+        self._settle()
+        recorder = self.recorder
+        for place, count in self.used.items():
+            at = recorder.site(place, ())
+            recorder.writer.event("Measure", at=at, name="gradients-used", value=count, unit="calls")
+        for place, (count, iterations, leaves) in self.discarded.items():
+            at = recorder.site(place, iterations)
+            for leaf in sorted(leaves):
+                name = "gradient-discarded:%d" % leaf
+                recorder.writer.event("Measure", at=at, name=name, value=count, unit="calls")
+
+    def _settle(self) -> None:
+        """Look at the gradients: what the open call has added, and what of earlier calls has been cleared."""
+        begun, self.open = self.open, None
+        self._drop_cleared()
+        if begun is None:
+            return
+        where, before = begun
+        added = {}
+        for parameter in self._parameters():
+            version = _version(parameter)
+            if version is not None and before.get(id(parameter), -1) != version:
+                added[id(parameter)] = (weakref.ref(parameter), version)
+        if added:
+            self.waiting.append(_Call(where, added))
+            del self.waiting[:-4 * _CALLS]
+
+    def _drop_cleared(self) -> None:
+        left = []
+        for call in self.waiting:
+            kept = {}
+            for key, (reference, version) in call.added.items():
+                parameter = reference()
+                now = _version(parameter) if parameter is not None else None
+                if parameter is None or now is None or (now != version and self._zero(parameter)):
+                    continue
+                kept[key] = (reference, now)
+            if kept:
+                # A part of them is cleared with the rest, or used.
+                call.added = kept if len(kept) == len(call.added) else {**call.added, **kept}
+                left.append(call)
+            else:
+                self._tell(call)
+        self.waiting = left
+
+    def _tell(self, call: _Call) -> None:
+        place, iterations = call.where
+        known = self.recorder.reader.leaves
+        numbers = {known[key][1] for key in call.added if key in known}
+        entry = self.discarded.setdefault(place, [0, iterations, set()])
+        entry[0] += 1
+        entry[2] |= numbers
+
+    def _zero(self, parameter: Any) -> bool:
+        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
+            return not bool(_GRADIENT(parameter).any())
+
+    def _parameters(self) -> Iterator[Any]:
+        for reference, _ in self.recorder.changes.optimizer_places.values():
+            optimizer = reference()
+            for group in optimizer.param_groups if optimizer is not None else ():
+                yield from group["params"]
+
+
+def _version(parameter: Any) -> Optional[int]:
+    """Return the version of a parameter's gradient, None where there is none."""
+    gradient = _GRADIENT(parameter)
+    return None if gradient is None else int(gradient._version)

@@ -1,0 +1,280 @@
+"""TAPE404: the gradients of a whole backward are cleared before anything uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
+from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts
+from tapecheck.tape import Span, Step
+
+
+class GradientDiscarded(Rule):
+    """Every gradient that a backward computes is cleared before a step, a clip or the program itself uses it: the
+    parameters are the same without that backward. Nothing raises.
+
+    ## Why PyTorch does that
+
+    `zero_grad()` drops all gradients of its parameters, no matter which backward they came from or whether a step has
+    used them. Between a backward and its step it undoes the backward: the optimizer then finds no gradient (or zeros)
+    and skips the parameter.
+
+        >>> w = torch.ones(1, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> (2 * w).sum().backward()
+        >>> optimizer.zero_grad()
+        >>> optimizer.step()
+        >>> w
+        tensor([1.], requires_grad=True)
+
+    ## What to do
+
+    - Clear before the first backward of a step, or after the step, never in between.
+    - Losses whose gradients are to come together in one step share one `zero_grad()`.
+    - To accumulate over several batches, clear where the step is made, not for every batch.
+    - If the gradients are not wanted, leave the backward out.
+
+    ## What is not a finding
+
+    - A backward whose gradients are used in part: a generator's loss also fills the discriminator's gradients, which
+      are cleared.
+    - Gradients that the program reads before it clears them: norms, attacks, heat maps by hooks, projections.
+    - Batches that are left out on a condition, such as a loss that is not finite.
+    - Programs without a step: benchmarks.
+    """
+
+    code = "TAPE404"
+    name = "gradient-discarded"
+    severity = "warning"
+    summary = "The gradients of a whole backward are cleared before anything uses them"
+
+    VALID = (
+        Example(
+            "The gradient of the input is read, the model's are cleared",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x, y = torch.rand(5, 6, requires_grad=True), torch.randint(0, 3, (5,))
+    nn.functional.cross_entropy(model(x), y).backward()
+    attacked = (x + 0.1 * x.grad.sign()).detach()
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(attacked), y).backward()
+    optimizer.step()
+""",
+        ),
+        Example(
+            "Two losses come together in one step",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    optimizer.zero_grad()
+    out = model(torch.randn(5, 4))
+    out[:, 0].pow(2).mean().backward(retain_graph=True)
+    out[:, 1].abs().mean().backward()
+    optimizer.step()
+""",
+        ),
+    )
+    INVALID = (
+        Example(
+            "`zero_grad` between the backward and the step",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    loss = model(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.zero_grad()
+    optimizer.step()
+""",
+            line=8,
+        ),
+        Example(
+            "The gradients on real data are cleared before those on fakes are added",
+            """\
+import torch
+from torch import nn
+
+generator, critic = nn.Linear(3, 2), nn.Linear(2, 1)
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(3):
+    optimizer.zero_grad()
+    real_loss = -critic(torch.randn(6, 2)).mean()
+    real_loss.backward()
+    optimizer.zero_grad()
+    fake_loss = critic(generator(torch.randn(6, 3)).detach()).mean()
+    fake_loss.backward()
+    optimizer.step()
+""",
+            line=9,
+        ),
+        Example(
+            "Cleared for every batch, stepped for every fourth",
+            """\
+import torch
+from torch import nn
+
+model = nn.Linear(6, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(12):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(4, 6)), torch.randint(0, 2, (4,))) / 4
+    loss.backward()
+    if (i + 1) % 4 == 0:
+        optimizer.step()
+""",
+            line=9,
+        ),
+    )
+
+    def judge(self, readings: Sequence[Reading]) -> list[Finding]:
+        stories: dict[Span, _Story] = {}
+        used: set[Span] = set()
+        for reading in readings:
+            for place, found in _fates(reading).items():
+                if found.discarded and found.discarded >= found.used and not found.unknown:
+                    stories.setdefault(place, found)
+                elif found.used or found.unknown:
+                    # On this way the gradients are used: what else there is hangs on a condition.
+                    used.add(place)
+        return [self._finding(story) for place, story in stories.items() if place not in used]
+
+    def _finding(self, story: _Story) -> Finding:
+        reading, run, cleared = story.reading, story.run, story.cleared
+        assert reading is not None and run is not None and cleared is not None
+        home = run.at.span
+        form, names = backward_form(run.backward)
+        message = headline(
+            [f"the gradients of {form} are cleared before any step", f"{form}: cleared before any step"], *names
+        )
+        labels = [Label(cleared.at.span, "cleared here, and nothing has used them", "changed")]
+        if story.step is not None and story.step.at.span != cleared.at.span:
+            labels.append(Label(story.step.at.span, "this step does not have them", "step"))
+        labels += called_from(reading, run.at, run.at)
+        leaves = [name_of(reading, leaf) for leaf in sorted(story.leaves)]
+        named = [name for name in dict.fromkeys(leaves) if name]
+        shown = [f"`{name}`" for name in named[:4]] + ([f"{len(named) - 4} more"] if len(named) > 4 else [])
+        of = f" of {join(shown)}" if named else ""
+        note = f"the gradients{of} are computed in vain: {line(cleared.at.span, home)} clears them"
+        if story.used:
+            note += f" {story.discarded} times of {story.discarded + story.used}"
+        return Finding(
+            self.code, self.name, self.severity, home, message,
+            "clear before the backward or after the step, not in between; or leave the backward out",
+            tuple(labels),
+            facts={"parameters": leaves, "cleared": span_facts(cleared.at.span)},
+            notes=(note,),
+        )  # fmt: skip
+
+
+_Fate = Literal["discarded", "used", "left", "unknown"]
+
+
+@dataclass(slots=True)
+class _Story:
+    """What became of the gradients of one call in one tape, run for run."""
+
+    discarded: int = 0
+    used: int = 0
+    unknown: int = 0
+    reading: Reading | None = None
+    run: Run | None = None
+    cleared: Moment | None = None
+    step: Step | None = None
+    leaves: set[int] = field(default_factory=set)
+
+
+def _fates(reading: Reading) -> dict[Span, _Story]:
+    found: dict[Span, _Story] = {}
+    if not reading.steps or not reading.cleared:
+        return found
+    gradients = gradients_of(reading)
+    starved = _starved(gradients)
+    for run in reading.runs:
+        if not run.backward.accumulates:
+            continue
+        story = found.setdefault(run.at.span, _Story())
+        fate, cleared, leaves = _fate(reading, gradients, run, starved)
+        if fate == "discarded":
+            story.discarded += 1
+            if story.run is None and cleared is not None:
+                story.reading, story.run, story.cleared, story.leaves = reading, run, cleared, leaves
+                story.step = _next_step(reading, gradients, cleared, leaves)
+        elif fate == "used":
+            story.used += 1
+        elif fate == "unknown":
+            story.unknown += 1
+    return found
+
+
+def _fate(
+    reading: Reading, gradients: Gradients, run: Run, starved: set[int]
+) -> tuple[_Fate, Moment | None, set[int]]:
+    """Return what becomes of the gradients of a backward, with the first clearing and the leaves that it clears."""
+    if run.failed or any(fact != "yes" for fact in run.traversal.executed.values()):
+        return "unknown", None, set()
+    last = run.position
+    first: Moment | None = None
+    leaves: set[int] = set()
+    for number in run.traversal.executed:
+        if number not in reading.ledger.leaves:
+            continue
+        moments = [moment for moment in gradients.moments(number) if moment.position > run.position]
+        if gradients.unseen(number):
+            return "unknown", None, set()
+        if number not in gradients.steppable:
+            if any(moment.kind in ("read", "set") for moment in moments):
+                return "used", None, set()
+            continue
+        moment = next((moment for moment in moments if moment.kind != "added"), None)
+        if moment is None:
+            return "left", None, set()
+        if moment.kind != "cleared":
+            return "used", None, set()
+        leaves.add(number)
+        last = max(last, moment.position)
+        if first is None or moment.position < first.position:
+            first = moment
+    if first is None:
+        return "unknown", None, set()
+    for node, positions in gradients.nodes_read.items():
+        if node in run.traversal.executed and any(run.position <= position for position in positions):
+            return "used", None, set()
+    # The step of parameters that no backward reaches: what is wrong there is told by TAPE402.
+    if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
+        return "unknown", None, set()
+    return "discarded", first, leaves
+
+
+def _starved(gradients: Gradients) -> set[int]:
+    """Return the optimizers that have a parameter to which no backward adds anything."""
+    return {
+        optimizer
+        for leaf, optimizers in gradients.steppable.items()
+        if not any(moment.kind == "added" for moment in gradients.moments(leaf))
+        for optimizer in optimizers
+    }
+
+
+def _next_step(reading: Reading, gradients: Gradients, cleared: Moment, leaves: set[int]) -> Step | None:
+    """Return the first step after the clearing that has the leaves."""
+    for position, step in reading.steps:
+        if position > cleared.position and leaves & set(gradients.params_at(step.optimizer, position)):
+            return step
+    return None

@@ -1,0 +1,97 @@
+"""TAPE404 on tapes by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tapecheck.rules import Finding
+from tapecheck.tape import GradientRead, GradientSet, LeafEscape
+from tests.rules.conftest import Builder
+
+Found = Callable[..., list[Finding]]
+
+
+def training(builder: Builder, *, between: str = "clear", iterations: int = 3) -> int:
+    """Backward on line 4, something on line 5, the step on line 6; answers the leaf."""
+    weight = builder.leaf(1)
+    optimizer = builder.optimizer(2, weight)
+    with builder.loop(3) as rounds:
+        for _ in range(iterations):
+            rounds()
+            loss = builder.node(4, weight, saves=[weight], name="loss")
+            builder.backward(4, loss)
+            if between == "read":
+                builder.tape.events.append(GradientRead(builder.site(5), weight))
+            if between == "hook":
+                builder.tape.events.append(GradientRead(builder.site(5), loss))
+            if between == "set":
+                builder.tape.events.append(GradientSet(builder.site(5), weight))
+            if between != "nothing":
+                builder.cleared(5, weight)
+            builder.step(6, optimizer)
+            if between == "nothing":
+                builder.cleared(7, weight)
+    return weight
+
+
+def test_what_is_cleared_before_the_step_was_computed_in_vain(build: Builder, found: Found) -> None:
+    training(build)
+    (finding,) = found(build, code="TAPE404")
+    assert finding.span.line == 4
+    assert finding.message == "the gradients of `loss.backward()` are cleared before any step"
+    assert {(label.span.line, label.role) for label in finding.labels} == {(5, "changed"), (6, "step")}
+
+
+@pytest.mark.parametrize("between", ["nothing", "read", "hook", "set"])
+def test_what_a_step_or_the_program_uses(build: Builder, found: Found, between: str) -> None:
+    training(build, between=between)
+    assert found(build, code="TAPE404") == []
+
+
+def test_code_that_has_the_model_may_use_them(build: Builder, found: Found) -> None:
+    weight = training(build)
+    build.tape.events.insert(1, LeafEscape(build.site(1), (weight,), "Trainer"))
+    assert found(build, code="TAPE404") == []
+
+
+def test_a_way_on_which_they_are_used_leaves_it_undecided(
+    build: Builder, another: Callable[[], Builder], found: Found
+) -> None:
+    training(build)
+    other = another()
+    training(other, between="nothing")
+    assert found(build, other, code="TAPE404") == []
+
+
+def test_a_part_of_a_backward_that_is_cleared(build: Builder, found: Found) -> None:
+    """The generator's loss fills the discriminator's gradients, too."""
+    generator, discriminator = build.leaf(1, "g"), build.leaf(2, "d")
+    g_step, d_step = build.optimizer(3, generator), build.optimizer(4, discriminator)
+    with build.loop(5) as rounds:
+        for _ in range(3):
+            rounds()
+            build.cleared(6, discriminator)
+            build.backward(7, build.node(7, discriminator, saves=[discriminator]))
+            build.step(8, d_step, discriminator)
+            build.cleared(9, generator)
+            fake = build.node(10, generator, saves=[generator])
+            build.backward(11, build.node(10, fake, discriminator, saves=[fake]))
+            build.step(12, g_step, generator)
+    assert found(build, code="TAPE404") == []
+
+
+def test_a_step_of_parameters_that_no_backward_reaches_is_for_another_rule(build: Builder, found: Found) -> None:
+    """One detached batch: the generator's loss reaches the critic alone, which is cleared."""
+    generator, critic = build.leaf(1, "g"), build.leaf(2, "d")
+    g_step, c_step = build.optimizer(3, generator), build.optimizer(4, critic)
+    with build.loop(5) as rounds:
+        for _ in range(3):
+            rounds()
+            build.cleared(6, critic)
+            build.backward(7, build.node(7, critic, saves=[critic]))
+            build.step(8, c_step, critic)
+            build.backward(9, build.node(9, critic, saves=[critic]))
+            build.step(10, g_step, generator)
+    assert found(build, code="TAPE404") == []
