@@ -34,9 +34,11 @@ from tapecheck.rules import (
     NeedlessRetainGraph,
     ScaledGradientRead,
     StaleGradient,
+    TermWithoutEffect,
     UntrainedParameter,
 )
-from tapecheck.rules.reading import Run
+from tapecheck.rules.reading import Run, plain
+from tapecheck.rules.term_without_effect import MERGES, terms_of
 from tapecheck.rules.words import line
 
 
@@ -462,6 +464,38 @@ def _discarded(story: Story, finding: Finding) -> Evidence | None:
     return None
 
 
+def _term(story: Story, finding: Finding) -> Evidence | None:
+    runs = [item for item in story.reading.runs if item.backward.accumulates]
+    if not story.count(finding.span):
+        return _not_reached(story, finding)
+    nodes = story.reading.ledger.nodes
+    constant = bool(finding.facts.get("constant"))
+    merges = found = 0
+    for item in runs:
+        terms = [term for term in terms_of(story.reading, item) if story.at(finding.span, term.merge.at.span)]
+        for number in item.traversal.executed if constant else ():
+            node = nodes.get(number)
+            # Of a constant term nothing is on the tape but that the sum has one input only.
+            if node is not None and plain(node.op) in MERGES and story.at(finding.span, node.at.span):
+                merges, found = merges + 1, found + (len(node.inputs) == 1)
+        if not constant and terms:
+            merges, found = merges + 1, found + any(term.reaches == "no" for term in terms)
+    if not merges:
+        return None
+    if found and not constant:
+        return Evidence(
+            "confirmed",
+            f"in {found} of {merges} backward calls no gradient of a term came to what was stepped next", None,
+            {"runs": merges, "without": found},
+        )  # fmt: skip
+    if found == merges:
+        return Evidence(
+            "confirmed", f"in {found} of {merges} backward calls the sum had a single term with a graph", None,
+            {"runs": merges, "without": found},
+        )  # fmt: skip
+    return None if found else Evidence("refuted", f"every term had a gradient that a step used, {times(merges)}")
+
+
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     **dict.fromkeys(RAISING, _by_exception),
     GraphKeptAcrossIterations.code: _kept,
@@ -476,4 +510,5 @@ DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {
     UntrainedParameter.code: _left_out,
     ScaledGradientRead.code: _scaled,
     CheckpointWithoutGradient.code: _checkpoint,
+    TermWithoutEffect.code: _term,
 }

@@ -23,6 +23,7 @@ from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.scaled_gradient_read import ScaledGradientRead
 from tapecheck.rules.stale_gradient import StaleGradient
 from tapecheck.rules.stale_saved_tensor import StaleSavedTensor
+from tapecheck.rules.term_without_effect import TermWithoutEffect
 from tapecheck.rules.untrained_parameter import UntrainedParameter
 from tapecheck.rules.words import merged
 from tapecheck.tape import Tape
@@ -43,6 +44,7 @@ ALL: tuple[Rule, ...] = (
     GradientDiscarded(),
     UntrainedParameter(),
     CheckpointWithoutGradient(),
+    TermWithoutEffect(),
     ScaledGradientRead(),
 )
 RAISING = frozenset(rule.code for rule in ALL if rule.raises)
@@ -73,6 +75,7 @@ __all__ = [
     "Severity",
     "StaleGradient",
     "StaleSavedTensor",
+    "TermWithoutEffect",
     "UntrainedParameter",
     "chosen",
     "judge",

@@ -21,7 +21,12 @@ FOLDER = Path("docs/rules")
 
 _PAGE = re.compile(r"tape\d+-[a-z-]+\.md")
 
-_SEVERITIES = {"TAPE201": "warning or info", "TAPE401": "error or warning", "TAPE501": "warning or info"}
+_SEVERITIES = {
+    "TAPE201": "warning or info",
+    "TAPE401": "error or warning",
+    "TAPE407": "warning or info",
+    "TAPE501": "warning or info",
+}
 """Rules whose severity follows what was found."""
 
 

@@ -348,6 +348,13 @@ class Reading:
         leaf = self.ledger.leaves.get(node)
         return (leaf.name, leaf.at) if leaf is not None and leaf.name else None
 
+    def constant(self, cuts: tuple[int, ...], before: int) -> str:
+        """Return the last name that a value without graph of just these cuts was bound to before a position."""
+        for position, bind in reversed(self._binds):
+            if position < before and bind.node is None and bind.cuts and set(bind.cuts) == set(cuts):
+                return bind.name
+        return ""
+
     def binds_in(self, name: str, start: int, end: int) -> Iterator[Bind]:
         """Yield the tensors bound to a name between two positions, in order."""
         for position, bind in self._binds:

@@ -68,6 +68,7 @@ from tapecheck.rules import (
     ScaledGradientRead,
     StaleGradient,
     StaleSavedTensor,
+    TermWithoutEffect,
     UntrainedParameter,
 )
 
@@ -102,4 +103,5 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     UntrainedParameter.code: (register, make_optimizer_later, hand_over),
     ScaledGradientRead.code: (unscale_first,),
     CheckpointWithoutGradient.code: (not_reentrant,),
+    TermWithoutEffect.code: (remove_cut, stay_in_torch),
 }  # fmt: skip

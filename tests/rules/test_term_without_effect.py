@@ -1,0 +1,116 @@
+"""TAPE407: terms of a loss that train nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.fixes import fixes_for
+from tapecheck.source import from_text
+
+PROGRAM = """\
+import torch
+from torch import nn
+
+model, other = nn.Linear(4, 3), nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+second = torch.optim.SGD(other.parameters(), lr=0.1)
+for step in range(4):
+    out = model(torch.randn(6, 4))
+    fit = out.pow(2).mean()
+    term = other(out.detach()).mean()
+    loss = fit + 0.5 * term
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    second.zero_grad()
+    other(out.detach()).pow(2).mean().backward()
+    second.step()
+"""
+TERM, SUM = "term = other(out.detach()).mean()", "loss = fit + 0.5 * term"
+LINE = 11
+
+
+def found(*edits: tuple[str, str]) -> list[tuple[str, int, str]]:
+    text = PROGRAM
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    findings = check(from_text(text, "train.py")).findings
+    return [(each.code, each.span.line, each.severity) for each in findings if each.code == "TAPE407"]
+
+
+def test_a_term_that_reaches_another_optimizer_and_is_cleared_there() -> None:
+    assert found() == [("TAPE407", LINE, "warning")]
+
+
+@pytest.mark.parametrize(
+    "sum_",
+    ["loss = fit - term", "loss = (term + fit) / 2", "loss = sum([fit, term])", "loss = -(-fit - (1 - term))",
+     "loss = 0.5 * (fit + term) + out.abs().mean()", "loss = fit\n    loss += term"],
+)  # fmt: skip
+def test_forms_of_sums(sum_: str) -> None:
+    assert [code for code, _, _ in found((SUM, sum_))] == ["TAPE407"]
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("other(out.detach()).mean()\n", "other(out).mean()\n")],
+        [("    second.zero_grad()\n", "")],
+        [("    second.zero_grad()\n", "    print(other.weight.grad.norm())\n    second.zero_grad()\n")],
+        [("    second.step()\n", "")],
+        [("    loss.backward()", "    loss = loss.clamp(min=0)\n    loss.backward()")],
+        [("    loss.backward()", "    torch.autograd.backward(fit)")],
+        [(TERM, "term = unknown(out)"), ("import torch\n", "import torch\nfrom elsewhere import unknown\n")],
+        [(TERM, "term = other(torch.randn(2, 3)).mean()"), ("loss.backward()", "loss.backward()\n    second.step()")],
+        [(TERM, "term = 3.0")],
+        [(TERM, "term = torch.ones(())")],
+    ],
+)  # fmt: skip
+def test_what_has_an_effect_or_may(edits: list[tuple[str, str]]) -> None:
+    assert found(*edits) == []
+
+
+@pytest.mark.parametrize(
+    ("term", "severity"),
+    [
+        ("term = out.pow(2).mean().item()", "warning"),
+        ("term = (out.argmax(1) == 0).float().mean()", "warning"),
+        ("with torch.no_grad():\n        term = model.weight.pow(2).sum()", "warning"),
+        ("term = torch.tensor([row.sum() for row in out]).mean()", "warning"),
+        ("term = out.abs().mean().detach()", "info"),
+    ],
+)
+def test_constants_that_were_cut_from_what_is_trained(term: str, severity: str) -> None:
+    assert [(code, level) for code, _, level in found((TERM, term))] == [("TAPE407", severity)]
+
+
+def test_a_constant_is_told_by_its_own_name() -> None:
+    text = PROGRAM.replace(TERM, "with torch.no_grad():\n        term = model.weight.pow(2).sum()")
+    (finding,) = [each for each in check(from_text(text, "train.py")).findings if each.code == "TAPE407"]
+    assert finding.message == "`term` in `loss` has no effect on what its step trains"
+
+
+def test_detached_where_it_is_added_it_is_meant_as_a_constant() -> None:
+    assert found((SUM, "loss = fit + 0.1 * out.abs().mean().detach()")) == []
+
+
+def test_a_penalty_without_create_graph_is_another_rule() -> None:
+    term = "term = torch.autograd.grad(out.sum(), model.weight, retain_graph=True)[0].pow(2).sum()"
+    assert found((TERM, term)) == []
+
+
+def test_parameters_that_are_cut_off_from_every_loss_are_another_rule() -> None:
+    text = PROGRAM.replace("fit = out.pow(2).mean()", "fit = extra(torch.ones(2, 4)).mean()")
+    text = text.replace("other(out.detach()).pow(2).mean().backward()", "other(torch.ones(2, 3)).mean().backward()")
+    text = text.replace("model, other", "extra = nn.Linear(4, 1)\nmodel, other")
+    text = text.replace("SGD(model.parameters(), lr", "SGD([*model.parameters(), *extra.parameters()], lr")
+    assert {each.code for each in check(from_text(text, "train.py")).findings} == {"TAPE402"}
+
+
+def test_the_fix_takes_the_cut_out() -> None:
+    report = check(from_text(PROGRAM, "train.py"))
+    (finding,) = [each for each in report.findings if each.code == "TAPE407"]
+    (fix,) = fixes_for(report, finding)
+    assert fix.title == "Take out `.detach()` on line 10: gradients flow again"
