@@ -41,6 +41,7 @@ from tapecheck.fixes.strategies.kept import (
 )
 from tapecheck.fixes.strategies.leaf import leaf_out_of_place, under_no_grad
 from tapecheck.fixes.strategies.registered import hand_over, make_optimizer_later, register
+from tapecheck.fixes.strategies.remembered import compute_each_time
 from tapecheck.fixes.strategies.scaled import unscale_first
 from tapecheck.fixes.strategies.shared import (
     clear_stored,
@@ -75,7 +76,7 @@ from tapecheck.rules import (
 FOR: dict[str, tuple[Strategy, ...]] = {
     BackwardTwice.code: (
         sum_losses, sum_over_loop, step_once, detach_shared, detach_constant, forward_inside, compute_where_used,
-        clear_stored, detach_carried, retain_first, forward_again,
+        compute_each_time, clear_stored, detach_carried, retain_first, forward_again,
     ),
     StaleSavedTensor.code: (
         out_of_place, clone_saved, turn_first, detach_carried, step_once, forward_again, detach_shared, step_later,
