@@ -33,3 +33,17 @@ test('the level follows what was seen', () => {
   assert.equal(describeRun('a.py', result({ exit: 1, found: 1 })).level, 'warning');
   assert.equal(describeRun('a.py', result({ exit: 2, summary: 'no torch there' })).level, 'error');
 });
+
+test('a run in which nothing was looked at is a warning, with what helps', () => {
+  const summary = 'models.py trains nothing when it is run';
+  const result = readRunResult({ exit: 3, summary, next: 'program' });
+  assert.equal(result?.next, 'program');
+  assert.deepEqual(describeRun('models.py', result), { level: 'warning', text: `Tapecheck: ${summary}` });
+  const failed = readRunResult({
+    exit: 2,
+    summary: 'train.py: ended before training: no data',
+    next: 'configure',
+  });
+  assert.equal(describeRun('train.py', failed).level, 'error');
+  assert.equal(readRunResult({ exit: 0, summary: '', next: 'something newer' })?.next, undefined);
+});
