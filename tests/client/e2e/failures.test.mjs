@@ -281,7 +281,7 @@ scenario(
     await set('tapecheck.interpreter', ['/no/such/python']);
     await set('tapecheck.path', []);
     const { state, attempts, server } = await editor.state('failed');
-    assert.match(state.detail, /\/no\/such\/python is not a program/);
+    assert.match(state.detail, /\/no\/such\/python is not an executable program/);
     assert.equal(server, undefined);
     assert.deepEqual(
       attempts.map((/** @type {any} */ attempt) => attempt.probe.reason),
