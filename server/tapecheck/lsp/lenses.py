@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,7 @@ from tapecheck.rules import CreateGraphCycle, GraphKeptAcrossIterations, Growing
 from tapecheck.tape import Span
 
 Act = Literal["run", "report"]
+_LONGEST = 100
 OFFER = "Confirm by running"
 _KEEPING = (GraphKeptAcrossIterations.code, GrowingChain.code, CreateGraphCycle.code)
 
@@ -46,7 +48,8 @@ def loop_lenses(telling: Telling, shown: Sequence[Shown], last: LastRun | None) 
             lenses.append(Lens(loop.line, OFFER))
         if last is not None:
             age = " (before the last edits)" if last.stale else ""
-            title = f"run at {clock(last.outcome.at)}: {last.outcome.text}{age}"
+            text = textwrap.shorten(last.outcome.text, _LONGEST, placeholder=" …")
+            title = f"run at {clock(last.outcome.at)}: {text}{age}"
             lenses.append(Lens(loop.line, title, "report" if last.seen else "run", last.outcome.next))
     return lenses
 
