@@ -37,7 +37,7 @@ const RESTARTS_ALLOWED = 3;
 const RESTARTS_WINDOW_MS = 3 * 60_000;
 
 export class Server implements vscode.Disposable {
-  private client: LanguageClient | undefined;
+  private client: QuietClient | undefined;
   private plan: LaunchPlan | undefined;
   private attempts: readonly Attempt[] = [];
   private started: Settings | undefined;
@@ -138,6 +138,7 @@ export class Server implements vscode.Disposable {
     this.client = undefined;
     this.plan = undefined;
     if (client === undefined) return;
+    client.stopping = true;
     try {
       await client.dispose();
     } catch (error) {
@@ -255,7 +256,7 @@ export class Server implements vscode.Disposable {
     return undefined;
   }
 
-  private createClient(plan: LaunchPlan, settings: Settings): LanguageClient {
+  private createClient(plan: LaunchPlan, settings: Settings): QuietClient {
     const budget = new RestartBudget(RESTARTS_ALLOWED, RESTARTS_WINDOW_MS);
     let everRan = false;
     const options: LanguageClientOptions = {
@@ -394,8 +395,12 @@ export class Server implements vscode.Disposable {
 
 /** A client whose troubles go to the log: the message boxes are `Server`'s, which knows what can be done. */
 class QuietClient extends LanguageClient {
+  /** Whether it is being stopped: a server that is killed since it took too long to end is no error then. */
+  stopping = false;
+
   override error(message: string, data?: unknown): void {
-    super.error(message, data, false);
+    if (this.stopping) this.info(message, data);
+    else super.error(message, data, false);
   }
 
   override warn(message: string, data?: unknown): void {
