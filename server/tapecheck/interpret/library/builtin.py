@@ -482,6 +482,11 @@ def _getattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return Unknown("getattr")
     name = concrete(args[1])
     if not isinstance(name, str):
+        if isinstance(args[0], Instance):
+            # Whichever of its lists it is may be filled by what it is asked for.
+            for value in args[0].attrs.values():
+                if isinstance(value, (List, Dict)):
+                    value.more = True
         library = args[0].path if isinstance(args[0], Lib) else ""
         # A layer by its name, a model by its name: whichever it is, it has parameters and goes on with a graph.
         if library == "torch.nn":
@@ -499,6 +504,8 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             # Names that are worked out are keys, and the object is the dict.
             rotates(m, args[0].attrs.get(name), args[2])
             args[0].numbered = {*(args[0].numbered or ()), name}
+            # A loop over such names may be cut short: there are more.
+            args[0].open = True
         m.set_attribute(args[0], name, args[2], node)
     elif args and isinstance(args[0], Instance):
         args[0].open = True
