@@ -1,4 +1,4 @@
-"""Constants that would take hours or terabytes to work out: each costs what any other line does.
+"""Constants and shapes of programs that would take hours or terabytes to work out: each costs what any other does.
 
     python -m tests.soak.bombs [FIRST]
 
@@ -124,6 +124,13 @@ ENDLESS = (
 )  # fmt: skip
 
 
+WIDE = "class C0:\n    pass\n" + "".join(
+    f"class C{i}(C{i // 2}):\n    def m{i}(self, x):\n        return C{i - 1}().m{i - 1}(x) + C{i * 7 % 600}.m\n"
+    for i in range(1, 600)
+)
+"""Many classes made from one another, whose methods name each other: what each can do is worked out once."""
+
+
 class Late(BaseException):
     """The time is up."""
 
@@ -132,7 +139,7 @@ def programs() -> list[str]:
     """Return the lines that are put into programs."""
     alone = [text if "\n" in text or text.startswith(("a, *b", "x =")) else f"value = {text}" for text in EXPRESSIONS]
     alone = [f"BIG = {BIG}\n{text}" if "BIG" in text else text for text in alone]
-    return [*alone, *(f"x = {first}\n" + f"{step}\n" * 50 for first, step in GROWING), *ENDLESS]
+    return [*alone, *(f"x = {first}\n" + f"{step}\n" * 50 for first, step in GROWING), *ENDLESS, WIDE]
 
 
 def late(_signal: int, _frame: FrameType | None) -> None:

@@ -23,6 +23,10 @@ _MOST_FACTS = 10
 _MOST_ATOMS = 3
 _MOST_EXAMPLES = 150
 _MOST_TRIALS = 6_000
+_MOST_WORKED_OUT = 200_000
+"""Parts of expressions that are worked out for one test, over all trials."""
+_A_UNIT = 20
+"""As many parts cost about what a unit of the dry run's work does."""
 _MOST_COMBINED = 6
 _MOST_TEXTS = 6
 _LARGEST_DIVISOR = 50
@@ -89,7 +93,9 @@ def _deduced(world: World, value: Unknown) -> bool | None:
         # All that it hangs on has been settled on.
         return bool(_worked_out(value, {})) if value.parts is not None else None
     facts = _about(world.facts_about, atoms)
-    return _tried(value, facts, atoms) if 0 < len(facts) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS else None
+    if not 0 < len(facts) <= _MOST_FACTS or len(atoms) > _MOST_ATOMS:
+        return None
+    return _tried(world, value, facts, atoms)
 
 
 def answered(machine: Engine, value: Unknown, answer: bool) -> None:
@@ -123,11 +129,18 @@ def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact
     return list(chosen.values())
 
 
-def _tried(value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool | None:
-    constants = _Constants([value, *(fact for fact, _, _ in facts)])
-    sets = [constants.examples(atom) for atom in atoms.values()]
-    if math.prod(len(examples) for examples in sets) > _MOST_TRIALS:
+def _tried(world: World, value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool | None:
+    tests = [value, *(fact for fact, _, _ in facts)]
+    size = _size(tests, _MOST_WORKED_OUT)
+    if size >= _MOST_WORKED_OUT:
         return None
+    constants = _Constants(tests)
+    sets = [constants.examples(atom) for atom in atoms.values()]
+    trials = math.prod(len(examples) for examples in sets)
+    # A minimum of a minimum of ..., as a search for the best of many makes it, is as long as the search.
+    if trials > _MOST_TRIALS or trials * size > _MOST_WORKED_OUT:
+        return None
+    world.spend(trials * size // _A_UNIT)
     alone: set[bool] = set()
     together: set[bool] = set()
     for chosen in itertools.product(*sets):
@@ -143,6 +156,21 @@ def _tried(value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool
                 return None
     # Examples that never give one of the answers, whatever came before, are too poor to say anything.
     return together.pop() if len(together) == 1 and len(alone) == 2 else None
+
+
+def _size(values: Iterable[Value], most: int) -> int:
+    """The parts of expressions, each as often as it is worked out; counted up to a bound."""
+    found = 0
+    stack = list(values)
+    while stack and found < most:
+        found += 1
+        current = stack.pop()
+        if isinstance(current, Unknown):
+            if current.parts is not None:
+                stack.extend(current.parts[1:])
+        elif isinstance(current, (tuple, List)):
+            stack.extend(current if isinstance(current, tuple) else current.items)
+    return found
 
 
 def _all_hold(facts: list[Fact], given: dict[int, Any]) -> bool:
