@@ -69,6 +69,7 @@ soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak.half_typed --trials 2000
 	$(BIN)/python -m tests.soak.mutation
 	$(BIN)/python -m tests.soak.protocol
+	$(BIN)/python -m tests.soak.faults
 	$(BIN)/python -m tests.soak.sweep $(or $(CORPUS),$(VENV))
 
 clean:

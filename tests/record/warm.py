@@ -12,10 +12,12 @@ import array
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
 
+_LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_CORE, resource.RLIMIT_CPU)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -63,7 +65,8 @@ def start(path: str, argv: list[str]) -> None:
         with contextlib.suppress(OSError):
             if number > 2 and os.get_inheritable(number):
                 kept.append(number)
-    request = {"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ), "files": kept}
+    limits = [[what, *resource.getrlimit(what)] for what in _LIMITS]
+    request = {"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ), "files": kept, "limits": limits}
     text = json.dumps(request).encode()
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
@@ -174,6 +177,8 @@ def _become(request: dict, files: list[int]) -> list[str]:
     for number, wanted in zip(apart, request["files"]):
         os.dup2(number, wanted)
         os.close(number)
+    for what, soft, hard in request["limits"]:
+        resource.setrlimit(what, (soft, hard))
     return request["argv"]
 
 

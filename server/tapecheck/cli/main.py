@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ exit status, whatever the script's own:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; usage errors raise SystemExit(2) as argparse does."""
+    _open_streams()
     options = _parser().parse_args(arguments)
     try:
         return _verb(options)
@@ -51,6 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         # What --config and --isolated chose holds for this call alone.
         use()
+
+
+def _open_streams() -> None:
+    """Open what was closed of standard input, output and error: a file of ours would come under its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free: those before it are open by now.
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def _verb(options: argparse.Namespace) -> int:

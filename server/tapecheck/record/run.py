@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -151,8 +152,12 @@ def run(
         else:
             tape = Path(request.tape).absolute()
             try:
+                _regular(tape)
                 tape.parent.mkdir(parents=True, exist_ok=True)
                 tape.unlink(missing_ok=True)
+                # Told before the program has run for hours; there is no tape until the recorder begins one.
+                tape.open("w").close()
+                tape.unlink()
             except OSError as error:
                 raise RunError(f"the tape cannot be written to {tape}: {error.strerror or error}") from error
         began = time.monotonic()
@@ -220,7 +225,11 @@ def _launched(
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """Open a file to write that is at `path` once all of it is written, and else leaves there what there was."""
+    """Open a file to write that is at `path` once all of it is written, and else leaves there what there was.
+
+    Raises OSError where it cannot be written, or where a device, a pipe or a folder is at `path`.
+    """
+    _regular(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -231,6 +240,12 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _regular(path: Path) -> None:
+    """Raise OSError where something is at `path` that another file must not take the place of (`/dev/null`)."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _umask() -> int:
@@ -616,6 +631,9 @@ def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopp
     except (OSError, TapeError) as error:
         if stopped:
             return Tape("tapecheck recorder")
+        if path.is_file():
+            # The recorder began one, and the program has run.
+            return Tape("tapecheck recorder", [End("stopped", "the tape could not be written")])
         raise RunError(_no_tape(request, code, stderr)) from error
 
 
@@ -636,9 +654,9 @@ def _result(
     if follower.passed_on:
         name = signal_name(follower.passed_on)
         after = detail if how in ("died", "raised") and detail else f"it ended with exit code {code}"
-        how, detail = "cancelled", f"{name}; " + (
-            f"killed after {request.grace:g} seconds more" if stopped == "cancelled" else after
-        )
+        if stopped == "cancelled":
+            after = f"killed after {request.grace:g} more second{'' if request.grace == 1 else 's'}"
+        how, detail = "cancelled", f"{name}; {after}"
         if end is not None:
             # Its handlers ran and it ended as it wanted to: that is not the end it would have come to.
             tape.events[-1] = end = End("stopped", f"interrupted by {name}")
