@@ -340,7 +340,8 @@ for step in range(60):
 
 
 def test_a_step_that_was_let_pass_comes_before_the_statement_after_it(record: Record) -> None:
-    (finding,) = judge([], record(CLIPPED).tape)
+    # Nothing clears the gradients, which the run finds as well.
+    finding = next(one for one in judge([], record(CLIPPED).tape) if one.code == "TAPE102")
     assert (finding.code, finding.span.line) == ("TAPE102", 17)
     assert finding.evidence is not None and "what it saved was changed on line 13" in finding.evidence.detail
 

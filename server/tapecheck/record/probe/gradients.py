@@ -41,7 +41,7 @@ class UsedGradients:
         self.steps: Dict[int, int] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.idle: Dict[int, List[Any]] = {}
-        """By optimizer: a reference to it, at how many of its first steps parameter groups were frozen as a whole."""
+        """By optimizer: a reference, at how many first steps groups were frozen as a whole, how many parameters."""
         self.others: Dict[int, List[Any]] = {}
         """Leaves that had a gradient at a step and are in no optimizer: reference, number, value then, how often."""
 
@@ -61,9 +61,10 @@ class UsedGradients:
             return
         torch = self.recorder.torch
         self._look_at_others()
-        if _frozen_groups(optimizer):
-            known = self.idle.setdefault(number, [weakref.ref(optimizer), 0])
-            known[1] += 1
+        frozen = _frozen_groups(optimizer)
+        if frozen:
+            known = self.idle.setdefault(number, [weakref.ref(optimizer), 0, frozen])
+            known[1:] = known[1] + 1, min(known[2], frozen)
         pairs = [(p, g) for p in params for g in (_GRADIENT(p),) if g is not None and g.layout is torch.strided]
         pairs.sort(key=lambda pair: pair[1].numel())
         kept: List[_Used] = []
@@ -93,7 +94,8 @@ class UsedGradients:
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
             if _GRADIENT(leaf) is not None:
-                known[3] += 1
+                # What goes away before the program ends cannot be looked at then.
+                known[3] = known[3] + 1 if known[3] >= 0 and self._sum(leaf) == known[2] else -1
 
     def _listed(self) -> Set[int]:
         return {key for watched in self.recorder.changes.optimizers.values() for key in watched.ids}
@@ -107,13 +109,13 @@ class UsedGradients:
         listed = self._listed()
         for key, (reference, leaf, value, times) in self.others.items():
             tensor = reference()
-            if times and tensor is not None and key not in listed and self._sum(tensor) == value:
+            if times > 0 and key not in listed and (tensor is None or self._sum(tensor) == value):
                 name = "left-out:%d" % leaf
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")
-        for number, (reference, times) in self.idle.items():
+        for number, (reference, times, frozen) in self.idle.items():
             optimizer = reference()
-            frozen = _frozen_groups(optimizer) if optimizer is not None else 0
+            frozen = _frozen_groups(optimizer) if optimizer is not None else frozen
             if frozen and times == min(self.steps.get(number, 0), _STEPS):
                 name = "frozen-groups:%d" % times
                 self.recorder.writer.event(
