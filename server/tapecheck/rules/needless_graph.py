@@ -163,7 +163,7 @@ print(torch.cat(samples).mean())
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         unused: dict[_Key, tuple[Reading, _Unused]] = {}
-        used: set[_Key] = set()
+        loops: dict[_Key, list[tuple[Reading, LoopRun, list[int]]]] = {}
         backwards = _backward_lines(readings)
         for reading in readings:
             for loop in reading.loops.values():
@@ -171,10 +171,10 @@ print(torch.cat(samples).mean())
                     continue
                 key = (loop.event.at.span, loop.event.at.stack)
                 built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []
-                if loop.end is None or not reading.used.isdisjoint(built) or _outlives(reading, loop):
-                    used.add(key)
-                elif key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
+                loops.setdefault(key, []).append((reading, loop, built))
+                if key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
                     unused[key] = reading, found
+        used = {key for key in unused if any(_used(reading, loop, built) for reading, loop, built in loops[key])}
         off = {
             (cut.at.span, cut.at.stack)
             for reading in readings
@@ -280,14 +280,26 @@ def _innermost(reading: Reading, site: Site) -> int | None:
     return None
 
 
-def _outlives(reading: Reading, loop: LoopRun) -> bool:
-    """Return whether graphs of a loop are kept past their iteration, in whatever way."""
-    for held in reading.held:
-        if held.loop.id == loop.id:
-            for index, nodes in held.nodes.items():
-                for node in reading.ledger.ancestry(nodes):
-                    if 0 < reading.iteration_of(node, loop) < index:
-                        return True
+def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
+    """Return whether something may use what a run of a loop builds, or keeps it past its iteration."""
+    if loop.end is None or not reading.used.isdisjoint(built):
+        return True
+    nodes = reading.ledger.nodes
+    for held in reading.held if built else ():
+        if held.loop.id != loop.id:
+            continue
+        for index, kept in held.nodes.items():
+            seen: set[int] = set()
+            stack = [node for node in kept if node in nodes]
+            while stack:
+                node = stack.pop()
+                # What is older than the loop leads to nothing that the loop has built.
+                if node in seen or node < built[0]:
+                    continue
+                seen.add(node)
+                if 0 < iteration_in(nodes[node].at, loop) < index:
+                    return True
+                stack.extend(source for source in nodes[node].inputs if source in nodes)
     return False
 
 

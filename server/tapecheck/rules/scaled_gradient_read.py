@@ -185,8 +185,7 @@ def _reads(reading: Reading) -> Iterable[_Read]:
     moments += [(run.position, run) for run in reading.runs if run.backward.accumulates]
     for _, moment in sorted(moments, key=lambda entry: entry[0]):
         if isinstance(moment, Run):
-            roots = [root.node for root in moment.backward.roots if root.node is not None]
-            walked = reading.ledger.ancestry(roots)
+            walked = moment.traversal.executed
             facts = [both(walked[node], enabled) for node, enabled in products.items() if node in walked]
             wanted = moment.backward.inputs
             for number, fact in moment.traversal.executed.items():
