@@ -41,4 +41,7 @@ for (const folder of [...packages].sort()) {
   const text = await readFile(path.join(folder, 'LICENSE'), 'utf8').catch(() => '');
   texts.push(`${name} ${version} (${license})\n\n${text}`.trim());
 }
+texts.push(
+  'Python and its standard library, as part of Pyodide (PSF-2.0)\n\nhttps://docs.python.org/3/license.html',
+);
 await writeFile(path.join(out, 'LICENCES.txt'), `${texts.join(`\n\n${'-'.repeat(80)}\n\n`)}\n`);

@@ -80,7 +80,11 @@ function heard(answer: Answer): void {
   switch (answer.kind) {
     case 'ready':
       about = `Tapecheck ${answer.version}, facts of torch ${answer.torch}`;
-      part('about').textContent = about;
+      part('about').replaceChildren(
+        `${about}. Bundled: CodeMirror, Pyodide, Python; `,
+        Object.assign(element('a', '', 'licences'), { href: here('LICENCES.txt') }),
+        '.',
+      );
       break;
     case 'checked':
       if (answer.id !== checking?.id) return;

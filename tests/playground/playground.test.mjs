@@ -9,7 +9,7 @@ const SITE = path.resolve(process.env.SITE ?? '.build/site');
 const missing = !CHROMIUM
   ? "no Chromium: set CHROMIUM, or install the distribution's package"
   : !existsSync(path.join(SITE, 'playground/main.js')) && `no playground in ${SITE}: make docs`;
-const options = { skip: missing || false, timeout: 180_000 };
+const options = { skip: missing || false, timeout: 400_000 };
 
 const CLEAN = `import torch
 
@@ -57,7 +57,7 @@ async function checked(on = page) {
   await on.waitForSelector(
     '#tapecheck-playground[data-state="failed"], #tapecheck-playground[data-state="done"][data-fixes="done"]',
     {
-      timeout: 90_000,
+      timeout: 150_000,
     },
   );
   assert.equal(

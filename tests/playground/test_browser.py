@@ -38,7 +38,7 @@ def test_the_playground_works_in_a_browser(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=600,
+            timeout=900,
             env={**os.environ, "NO_MKDOCS_2_WARNING": "1", **variables},
         )
         assert done.returncode == 0, done.stdout
