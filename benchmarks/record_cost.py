@@ -120,6 +120,306 @@ with around:
     took(began)
 """,
     ),
+    "ppo": (
+        12,
+        """
+import math, random
+random.seed(0)
+
+class CartPole:
+    def reset(self):
+        self.s, self.t = [random.uniform(-0.05, 0.05) for _ in range(4)], 0
+        return list(self.s)
+
+    def step(self, action):
+        x, v, angle, turn = self.s
+        force = 10.0 if action == 1 else -10.0
+        c, s = math.cos(angle), math.sin(angle)
+        pushed = (force + 0.05 * turn * turn * s) / 1.1
+        bent = (9.8 * s - c * pushed) / (0.5 * (4.0 / 3.0 - 0.1 * c * c / 1.1))
+        moved = pushed - 0.05 * bent * c / 1.1
+        self.s = [x + 0.02 * v, v + 0.02 * moved, angle + 0.02 * turn, turn + 0.02 * bent]
+        self.t += 1
+        done = abs(self.s[0]) > 2.4 or abs(self.s[2]) > 0.2095 or self.t >= 500
+        return list(self.s), 1.0, done
+
+class Vector:
+    def __init__(self, count):
+        self.envs = [CartPole() for _ in range(count)]
+
+    def reset(self):
+        return [env.reset() for env in self.envs]
+
+    def step(self, actions):
+        states, rewards, dones = [], [], []
+        for env, action in zip(self.envs, actions):
+            state, reward, done = env.step(int(action))
+            if done:
+                state = env.reset()
+            states.append(state)
+            rewards.append(reward)
+            dones.append(float(done))
+        return states, rewards, dones
+
+def layer(inputs, outputs, std=2 ** 0.5):
+    linear = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(linear.weight, std)
+    nn.init.constant_(linear.bias, 0.0)
+    return linear
+
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.critic = nn.Sequential(layer(4, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 1, 1.0))
+        self.actor = nn.Sequential(layer(4, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 2, 0.01))
+
+    def value(self, x):
+        return self.critic(x)
+
+    def act(self, x, action=None):
+        chances = torch.distributions.Categorical(logits=self.actor(x))
+        if action is None:
+            action = chances.sample()
+        return action, chances.log_prob(action), chances.entropy(), self.critic(x)
+
+count, length = 4, 128
+agent, envs = Agent().to(device), Vector(count)
+optimizer = torch.optim.Adam(agent.parameters(), lr=2.5e-4, eps=1e-5)
+states = torch.zeros(length, count, 4, device=device)
+actions, logs, rewards, dones, values = (torch.zeros(length, count, device=device) for _ in range(5))
+state, done = torch.tensor(envs.reset(), device=device), torch.zeros(count, device=device)
+with around:
+    for update in range(STEPS):
+        if update == 1:
+            began = begin()
+        for step in range(length):
+            states[step] = state
+            dones[step] = done
+            with torch.no_grad():
+                action, log, _, value = agent.act(state)
+                values[step] = value.flatten()
+            actions[step] = action
+            logs[step] = log
+            moved, reward, over = envs.step(action.tolist())
+            rewards[step] = torch.tensor(reward, device=device)
+            state, done = torch.tensor(moved, device=device), torch.tensor(over, device=device)
+        with torch.no_grad():
+            following = agent.value(state).reshape(-1)
+            advantages = torch.zeros_like(rewards)
+            last = 0
+            for t in reversed(range(length)):
+                alive = 1.0 - (done if t == length - 1 else dones[t + 1])
+                ahead = following if t == length - 1 else values[t + 1]
+                delta = rewards[t] + 0.99 * ahead * alive - values[t]
+                advantages[t] = last = delta + 0.99 * 0.95 * alive * last
+            returns = advantages + values
+        flat = [item.reshape(-1, *item.shape[2:]) for item in (states, actions, logs, advantages, returns)]
+        order = torch.randperm(count * length)
+        for epoch in range(4):
+            for start in range(0, count * length, 128):
+                s, a, old, advantage, target = (item[order[start : start + 128]] for item in flat)
+                _, new, entropy, value = agent.act(s, a)
+                ratio = (new - old).exp()
+                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+                policy = torch.max(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2)).mean()
+                loss = policy - 0.01 * entropy.mean() + 0.5 * (value.view(-1) - target).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
+                optimizer.step()
+    took(began)
+""",
+    ),
+    "gpt": (
+        40,
+        """
+import math
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.inward, self.outward = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        b, t, c = x.size()
+        q, k, v = self.inward(x).split(c, dim=2)
+        q = q.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+        k = k.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+        v = v.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.outward(y.transpose(1, 2).contiguous().view(b, t, c))
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = x + self.attention(self.first(x))
+        return x + self.down(nn.functional.gelu(self.up(self.second(x))))
+
+class Gpt(nn.Module):
+    def __init__(self, words=65, context=64, width=128, heads=4, depth=4):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(depth)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, tokens, targets):
+        x = self.words(tokens) + self.places(torch.arange(tokens.size(1), device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return logits, nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+
+text = torch.randint(0, 65, (20_000,))
+
+def batch():
+    at = torch.randint(len(text) - 64, (8,))
+    x = torch.stack([text[i : i + 64] for i in at])
+    y = torch.stack([text[i + 1 : i + 65] for i in at])
+    return x.to(device), y.to(device)
+
+def rate(step):
+    return 1e-3 * (step + 1) / 10 if step < 10 else 1e-4 + 0.45e-3 * (1 + math.cos(math.pi * step / STEPS))
+
+model = Gpt().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
+x, y = batch()
+with around:
+    for step in range(STEPS):
+        if step == 1:
+            began = begin()
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step)
+        for micro in range(2):
+            logits, loss = model(x, y)
+            x, y = batch()
+            (loss / 2).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    took(began)
+""",
+    ),
+    "maml": (
+        60,
+        """
+def net(x, w):
+    x = torch.relu(nn.functional.linear(x, w[0], w[1]))
+    x = torch.relu(nn.functional.linear(x, w[2], w[3]))
+    return nn.functional.linear(x, w[4], w[5])
+
+def task():
+    height, phase = torch.rand(1, device=device) * 4.9 + 0.1, torch.rand(1, device=device) * 3.14
+    def draw(count):
+        x = torch.rand(count, 1, device=device) * 10 - 5
+        return x, height * torch.sin(x + phase)
+    return draw
+
+def adapted(weights, draw, steps=5):
+    for _ in range(steps):
+        x, y = draw(10)
+        loss = nn.functional.mse_loss(net(x, weights), y)
+        slopes = torch.autograd.grad(loss, weights, create_graph=True)
+        weights = [w - 0.01 * g for w, g in zip(weights, slopes)]
+    return weights
+
+sizes = [(40, 1), (40,), (40, 40), (40,), (1, 40), (1,)]
+weights = [(torch.randn(size, device=device) * 0.3).requires_grad_() for size in sizes]
+optimizer = torch.optim.Adam(weights, lr=1e-3)
+with around:
+    for step in range(STEPS):
+        if step == 1:
+            began = begin()
+        total = 0.0
+        for _ in range(4):
+            draw = task()
+            x, y = draw(10)
+            total = total + nn.functional.mse_loss(net(x, adapted(weights, draw)), y)
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+    took(began)
+""",
+    ),
+    "pyheavy": (
+        200,
+        """
+class Env:
+    def __init__(self):
+        self.s = [0.1, 0.2, 0.3, 0.4]
+
+    def step(self, action):
+        n = []
+        for i, v in enumerate(self.s):
+            v = v * 0.99
+            if action:
+                v += 0.01 * i
+            else:
+                v -= 0.01 * i
+            n.append(v)
+        self.s = n
+        return n, sum(n)
+
+net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2)).to(device)
+optimizer = torch.optim.Adam(net.parameters())
+env = Env()
+with around:
+    for update in range(STEPS):
+        if update == 1:
+            began = begin()
+        returns = []
+        for t in range(1500):
+            state, reward = env.step(t % 2)
+            returns.append(reward)
+        loss = net(torch.randn(16, 4, device=device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    took(began)
+""",
+    ),
+    "heavy_dataset": (
+        12,
+        """
+from torch.utils.data import DataLoader, Dataset
+
+class Text(Dataset):
+    def __init__(self):
+        self.texts = [("the cat sat on the mat " * 20).split() for _ in range(400)]
+        self.words = {w: i for i, w in enumerate(sorted({w for t in self.texts for w in t}))}
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, index):
+        tokens = []
+        for word in self.texts[index]:
+            code = 0
+            for letter in word:
+                code = (code * 31 + ord(letter)) % 1000
+            tokens.append(self.words[word] + code * 0)
+        return torch.tensor(tokens)
+
+net, head = nn.Embedding(10, 8).to(device), nn.Linear(8, 1).to(device)
+optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+with around:
+    for epoch in range(STEPS):
+        if epoch == 1:
+            began = begin()
+        for x in DataLoader(Text(), 16):
+            loss = head(net(x.to(device))).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    took(began)
+""",
+    ),
 }
 WAYS = ("recorder", "anomaly mode", "profiler")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import ctypes
 import gc
 import itertools
 import sys
@@ -16,6 +17,7 @@ import weakref
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .graph import TensorRef
 from .names import locals_of, members, release, user_frames
 from .sources import Sources, SourceText, Store
 from .tracing import Place, RunningLoop, ThreadLines
@@ -25,11 +27,13 @@ _MAX_NODES = 100_000
 _MAX_HELD = 2_000
 _MAX_DEPTH = 6
 _ENDS = 5_000
-_ALLOWANCE_SECONDS = 0.3
+_ALLOWANCE_SECONDS = 0.15
 # Where a backward left saved tensors behind there is more to look for.
-_ALLOWANCE_FOR_KEPT = 2.5
+_ALLOWANCE_FOR_KEPT = 1.0
 _SHARE = 0.01
 _SEEN_BEFORE_TRAINING = 3
+# Values in which nothing can be found; data sets are full of them.
+_PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
 # The first two iterations of a loop that no line event shows ran before it was found.
 _FIRST_OF_HIDDEN = 7
 
@@ -74,6 +78,9 @@ class HoldFinder:
 
     def __init__(self, torch: Any, reader: Any, sources: Sources) -> None:
         self.torch = torch
+        # The tensors that were met so far, and where the objects begin that were made since.
+        self.met: List[TensorRef] = []
+        self.newer = Newer() if sys.version_info < (3, 14) else None
         self.reader = reader
         self.sources = sources
         self.spent = self.measuring = 0.0
@@ -110,7 +117,9 @@ class HoldFinder:
                 self._write_alive(recorder, lines, loop, recorder.living(), 0)
             elif recorder.backwards or loop.index <= _SEEN_BEFORE_TRAINING:
                 now = time.process_time()
+                # What an earlier run of the same loop has shown need not be shown again by so dear a look.
                 allowance = _ALLOWANCE_FOR_KEPT if recorder.keeping else _ALLOWANCE_SECONDS
+                allowance = allowance if loop.entry == 1 else allowance / 3
                 if self.measuring <= allowance + _SHARE * (now - self.began):
                     try:
                         self._measure_all(recorder, lines, loop)
@@ -157,10 +166,22 @@ class HoldFinder:
         """Return the live tensors that lead to a graph."""
         kinds = _subclasses(self.torch.Tensor)
         tensors = []
-        objects = gc.get_objects()
+        objects = gc.get_objects() if self.newer is None else self.newer.objects()
         # There are hundreds of thousands of objects: no line of Python runs for each.
         found = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
-        del objects
+        # The list may be among what it holds.
+        objects.clear()
+        if self.newer is not None:
+            seen = {id(value) for value in found}
+            known, self.met = self.met, []
+            for reference in known:
+                value = reference()
+                if value is not None:
+                    self.met.append(reference)
+                    if id(value) not in seen:
+                        found.append(value)
+            known_ids = {id(reference()) for reference in self.met}
+            self.met += [TensorRef(value) for value in found if id(value) not in known_ids]
         for value in found:
             try:
                 if value.is_leaf:
@@ -318,12 +339,16 @@ class HoldFinder:
             bound = bound if bound is not None else holder.bound
             inside = holder._replace(container=True, bound=bound, inside=True)
             items = list(value)
+            if _PLAIN.issuperset(map(type, items)):
+                return
             if len(items) > 2 * _ENDS:
                 # What a loop adds lies at the end, what it started with at the beginning.
                 items = items[:_ENDS] + items[-_ENDS:]
             for item in items:
                 yield item, inside
         elif issubclass(kind, dict):
+            if _PLAIN.issuperset(map(type, list(value.values()))):
+                return
             named = {key for text in self.sources.texts() for key in text.keys}
             for key, item in list(value.items()):
                 if type(key) is str and key in named:
@@ -373,7 +398,7 @@ class HoldFinder:
         """Return whether nothing can be found in a value."""
         if isinstance(value, type):
             return not self._is_user(value)
-        return value is None or isinstance(value, (int, float, str, bytes, complex))
+        return type(value) in _PLAIN or isinstance(value, (int, float, str, bytes, complex))
 
     def _is_user(self, kind: type) -> bool:
         known = self._user_types.get(kind)
@@ -382,6 +407,41 @@ class HoldFinder:
             file = getattr(module, "__file__", None)
             known = self._user_types[kind] = isinstance(file, str) and self.sources.is_user(file)
         return known
+
+
+class Newer:
+    """The objects that the collector knows, those made since the last look: all of them at the first one.
+
+    A mark stands among them, behind it what was made later. The collector only ever moves objects to the end of a
+    generation, and not at all those that something beyond its sight refers to.
+    """
+
+    _BACK = 1 << 14
+
+    def __init__(self) -> None:
+        self.mark: Optional[List[int]] = None
+
+    def objects(self) -> List[Any]:
+        """Return the objects made since the last look, and maybe some of those before."""
+        found: List[Any] = []
+        mark, met = id(self.mark), False
+        for generation in (0, 1, 2):
+            objects = gc.get_objects(generation)
+            start = len(objects)
+            while start and not met and self.mark is not None:
+                end, start = start, max(start - self._BACK, 0)
+                at = list(map(id, objects[start:end]))
+                met = mark in at
+                start += at.index(mark) if met else 0
+            found += objects[start if self.mark is not None else 0 :]
+            if met:
+                # What is in the older generations is older still.
+                break
+        before, self.mark = self.mark, []
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.mark))
+        if before is not None:
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
+        return found
 
 
 def _within_training(training: Any, lines: ThreadLines, loop: RunningLoop) -> bool:

@@ -28,6 +28,7 @@ class Engine:
     def run_backward(self) -> Any:
         recorder = self._recorder
         tracer = recorder.tracer
+        recorder.rests.wake(sys._getframe(1))
         paused = tracer.trace is not None and tracer.pause()
         try:
             # Inside torch.func transforms the tensors are wrappers whose graphs end with the transform.
@@ -94,6 +95,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     around_all = [getattr(optimizers, "_global_optimizer_%s_hooks" % when, ()) for when in ("pre", "post")]
 
     def before(optimizer: Any, args: Any, words: Any) -> None:
+        recorder.rests.wake(sys._getframe(1))
         paused = tracer.trace is not None and tracer.pause()
         alone = False
         try:
@@ -134,6 +136,7 @@ def install(torch: Any, recorder: Any) -> Callable[[], None]:
     if patch is not None:
 
         def made(optimizer: Any) -> Any:
+            recorder.rests.wake(sys._getframe(1))
             try:
                 recorder.changes.optimizer_made(optimizer)
             except Exception:

@@ -113,13 +113,13 @@ class Changes:
     # Statements
 
     def change(self, tensor: Any, place: Optional[Place], iteration: Tuple[Tuple[int, int], ...], how: str, name: str,
-               moved: int) -> None:  # fmt: skip
+               moved: int, stamp: Optional[int] = None) -> None:  # fmt: skip
         """Remember a change; it goes onto the tape once some node is known to have saved that storage.
 
-        `moved` is by how much it moved the tensor's version on.
+        `moved` is by how much it moved the tensor's version on, `stamp` the sequence number then, where that is past.
         """
         recorder = self.recorder
-        stamp, key = recorder.tracer.sequence(), id(tensor)
+        stamp, key = recorder.tracer.sequence() if stamp is None else stamp, id(tensor)
         for watched in self.optimizers.values():
             if watched.passing:
                 continue

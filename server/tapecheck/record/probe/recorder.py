@@ -31,6 +31,7 @@ from .inplace import Changes
 from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
 from .passing import WRITTEN_FIRST, Passing
+from .rest import Rests
 from .retained import Retained
 from .scaling import Scaling
 from .sources import CallText, Extent, Sources, call_end
@@ -42,6 +43,7 @@ _DEPTH_AS_IT_IS = 15_000
 _NEVER = 1 << 62
 # So many iterations may end before the clock is looked at, where as many took less than these seconds.
 _UNTIMED, _SHORT = 16, 0.1
+_MAX_CHANGED = 256
 _SECOND_TIME = "backward through the graph a second time"
 _INPLACE = "modified by an inplace operation"
 _OF_INTEREST = (
@@ -95,6 +97,7 @@ class Recorder(Listener):
         self.hidden = HiddenLoops(self)
         self.unused = Unused(self)
         self.scaling = Scaling(self)
+        self.rests = self.tracer.rests = Rests(self.tracer, self)
         self.last_backward = threading.local()
         self.first_sequence = -1
         # Whether a backward left saved tensors behind: it retained, failed or took a part of its graph only.
@@ -121,11 +124,18 @@ class Recorder(Listener):
         self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS)
         self.holds = HoldFinder(torch, self.reader, self.sources)
         self.device = DeviceTimes(torch.cuda)
+        woken = self.rests.attach(torch)
         self.tracer.sequence = torch._C._autograd._get_sequence_nr
         for lines in self.tracer.threads.values():
             lines.seen = self.tracer.sequence()
         self.first_sequence = self.tracer.sequence()
-        self.detach = install(torch, self)
+        unhook = install(torch, self)
+
+        def detach() -> None:
+            woken()
+            unhook()
+
+        self.detach = detach
         if self.seed is not None:
             seed_everything(torch, self.seed)
 
@@ -390,6 +400,7 @@ class Recorder(Listener):
 
     def line_runs(self, lines: ThreadLines, place: Place, frame: FrameType) -> Any:
         if place.watched:
+            lines.stirs += 1
             self._count(lines, place)
             if self.torch is not None and not self.disabled:
                 self.scaling.line_runs(lines, place)
@@ -412,6 +423,32 @@ class Recorder(Listener):
                 moved = version_of(tensor) - version if tensor is not None else 0
                 if moved:
                     self.changes.change(tensor, place, lines.iteration(), "in-place statement", name, moved)
+                    lines.moves += 1
+                    before = lines.changed.pop((place, id(tensor)), None)
+                    if before is None or before[0]() is not tensor:
+                        lines.stirs += 1
+                    if len(lines.changed) >= _MAX_CHANGED:
+                        lines.changed.clear()
+                    lines.changed[place, id(tensor)] = (reference, name, lines.moves)
+
+    def changed_since(self, lines: ThreadLines, moves: int) -> List[Any]:
+        found = []
+        for (place, _), (reference, name, last) in reversed(lines.changed.items()):
+            if last <= moves:
+                break
+            tensor = reference()
+            if tensor is not None:
+                found.append((place, reference, version_of(tensor), name))
+        return found
+
+    def changed_meanwhile(self, lines: ThreadLines, changed: List[Any]) -> None:
+        with self.lock, self.torch._C.DisableTorchFunction():
+            for place, reference, version, name in changed:
+                tensor = reference()
+                moved = version_of(tensor) - version if tensor is not None else 0
+                if moved:
+                    how = "in-place statement"
+                    self.changes.change(tensor, place, lines.iteration(), how, name, moved, lines.seen)
 
     def _count(self, lines: ThreadLines, place: Place) -> None:
         key = (place.filename, place.line)
@@ -547,6 +584,7 @@ class Recorder(Listener):
                 self.passing.write_failed(self.last_backward.mark, step.tb_frame, traceback)
         elif asked and own is not None and _called_by(traceback.tb_frame, own):
             return
+        lines.stirs += 1
         # The same exception passes every frame up to its handler.
         identity = (id(error), text, engine)
         if self.told is not None and self.told[0] == identity:

@@ -20,7 +20,8 @@ _MAX_BYTES = 4_000_000
 class LoopText(NamedTuple):
     """A loop statement: its header lines, its body lines, the extent of its header.
 
-    `hidden` is a statement that only a run shows to be a loop: on one line, or in what it calls of a library.
+    `hidden` is a statement that only a run shows to be a loop: on one line, or in what it calls of a library. `yields`
+    says that other code may run before an iteration is over: it yields or awaits.
     """
 
     first: int
@@ -28,6 +29,7 @@ class LoopText(NamedTuple):
     last: int
     extent: Extent
     hidden: bool = False
+    yields: bool = False
 
 
 class Store(NamedTuple):
@@ -163,7 +165,9 @@ class _Reader:
                 last = max(item.end_lineno or item.lineno for item in node.body)
                 if start > end:
                     extent = (node.lineno, self._column(node), end, len(self.text.lines[end - 1].rstrip()) + 1)
-                    loops.append(LoopText(node.lineno, start, last, extent))
+                    waits = isinstance(node, ast.AsyncFor)
+                    yields = waits or any(isinstance(item, _SUSPENDS) for item in _own(node.body))
+                    loops.append(LoopText(node.lineno, start, last, extent, yields=yields))
             self._stores(node, function)
 
     def _statement(self, node: ast.stmt) -> None:
@@ -258,6 +262,7 @@ def _key(node: Any) -> str:
     return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
 
+_SUSPENDS = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 _MUTATORS = frozenset({"append", "appendleft", "extend", "add", "insert", "update", "setdefault", "put", "push"})
 
 

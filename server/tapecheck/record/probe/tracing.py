@@ -19,6 +19,8 @@ from .sources import LoopText, Sources, SourceText
 _MAX_STACK = 16
 _MAX_RANGES = 1 << 18
 _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
+# So many calls in a row of a function that built nothing are followed by calls that are not looked at.
+_CALM_CALLS, NOISY = 3, -(1 << 60)
 
 
 class Place:
@@ -59,11 +61,14 @@ class Place:
 class Function:
     """What is known of one code object."""
 
-    __slots__ = ("_around", "_at", "code", "loops", "text")
+    __slots__ = ("_around", "_at", "calm", "calm_loops", "code", "loops", "text")
 
     def __init__(self, code: CodeType, text: SourceText) -> None:
         self.code = code
         self.text = text
+        # How many calls in a row built nothing; the depth of the value stack in loops that did, 0 where that was wrong.
+        self.calm = 0
+        self.calm_loops: Dict[LoopText, int] = {}
         first = 0 if code.co_name == "<module>" else code.co_firstlineno
         self.loops: List[LoopText] = text.loops.get((code.co_name, first), [])
         self._at: Dict[int, Tuple[Tuple[LoopText, ...], Optional[LoopText]]] = {}
@@ -121,12 +126,13 @@ class RunningLoop:
 
     The listener is called at the end of iteration `look` and of all later ones, and sets it anew; `sample` is the
     listener's own. `declared` of the iterations since `settled` are on the tape. `header` is the line that ended the
-    last iteration, `plain` are the lines that may begin the next one where that is all they do.
+    last iteration, `plain` are the lines that may begin the next one where that is all they do. `calm` iterations in a
+    row built nothing and did nothing new since `seen`, `stirs` and `moves`.
     """
 
     __slots__ = (
-        "began", "count", "declared", "entered", "entry", "header", "hidden", "id", "index", "look", "place", "plain",
-        "sample", "settled", "text", "waiting", "written", "written_index",
+        "began", "calm", "count", "declared", "entered", "entry", "fetch", "header", "hidden", "id", "index", "look",
+        "moves", "place", "plain", "sample", "seen", "settled", "stirs", "text", "waiting", "written", "written_index",
     )  # fmt: skip
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
@@ -144,6 +150,10 @@ class RunningLoop:
         self.written = False
         self.written_index = 0
         self.entry = entry
+        self.calm = self.moves = 0
+        self.seen = self.stirs = -1
+        # When its iterator was first asked for a value; then what tells that it has given one, None where nothing does.
+        self.fetch: Any = 0.0
         self.count: Optional[List[int]] = None
 
 
@@ -156,9 +166,9 @@ class Activation:
     else to be done.
     """
 
-    __slots__ = ("code", "context", "key", "loops", "plain", "settled", "turning", "watch")
+    __slots__ = ("code", "context", "key", "loops", "plain", "seen", "settled", "stirs", "turning", "watch")
 
-    def __init__(self, context: Context, key: int) -> None:
+    def __init__(self, context: Context, key: int, seen: int, stirs: int) -> None:
         self.context = context
         self.code = context.function.code
         self.loops: List[RunningLoop] = []
@@ -167,6 +177,9 @@ class Activation:
         self.plain: Dict[int, Place] = context.plain[()]
         self.watch: Any = None
         self.key = key
+        # What had been built and done when it began.
+        self.seen = seen
+        self.stirs = stirs
 
     def sort_out(self, place: Optional[Place] = None) -> None:
         """Say anew which lines are plain; `place` is one that just ran."""
@@ -186,8 +199,8 @@ class ThreadLines:
     """Sequence numbers and running calls of one thread."""
 
     __slots__ = (
-        "before_clearing", "cleared", "loop_indexes", "loop_starts", "loop_states", "place", "places", "seen", "stack",
-        "starts", "suspended", "thread",
+        "before_clearing", "changed", "cleared", "loop_indexes", "loop_starts", "loop_states", "moves", "place", "places",
+        "seen", "stack", "starts", "stirs", "suspended", "thread",
     )  # fmt: skip
 
     def __init__(self, seen: int, thread: int) -> None:
@@ -205,6 +218,9 @@ class ThreadLines:
         # The running loops but for the index of the innermost one, which every iteration of it shares.
         self.loop_states: List[State] = [((), 0)]
         self.suspended: Dict[int, Activation] = {}
+        # What ran that matters although it builds no node; changes in place, and those of the same tensors by a line.
+        self.stirs = self.moves = 0
+        self.changed: Dict[Tuple[Place, int], Tuple[Any, str, int]] = {}
 
     def advance(self, now: int) -> None:
         """Give the numbers handed out since the last event to the current place."""
@@ -219,6 +235,7 @@ class ThreadLines:
 
     def clears(self, place: Place) -> None:
         """Note a line that clears gradients."""
+        self.stirs += 1
         self.cleared = (place, self.loop_states[-1], self.loop_indexes[-1])
         if self.before_clearing is not None:
             look, self.before_clearing = self.before_clearing, None
@@ -285,6 +302,12 @@ class Listener:
 
     def line_after_raise(self) -> None: ...
 
+    def changed_since(self, lines: ThreadLines, moves: int) -> List[Any]:
+        """Return the tensors that were changed in place since then, for `changed_meanwhile`."""
+        return []
+
+    def changed_meanwhile(self, lines: ThreadLines, changed: List[Any]) -> None: ...
+
 
 class Tracer:
     """Turns the interpreter's events into places, loops and sequence ranges, per thread."""
@@ -307,7 +330,10 @@ class Tracer:
         self.paused: Optional[ThreadLines] = None
         # The record of the only thread, None where there are several.
         self.only: Optional[ThreadLines] = None
+        # What has threads go without events while they build nothing.
+        self.rests: Any = None
         self._next_loop = 1
+        self.follow: Callable[[Activation, FrameType], None] = lambda activation, frame: None
         self._stop: Callable[[], None] = lambda: None
 
     # Threads and functions
@@ -386,6 +412,9 @@ class Tracer:
         now = self.sequence()
         if now != lines.seen:
             lines.advance(now)
+        return self._entered(lines, function, frame)
+
+    def _entered(self, lines: ThreadLines, function: Function, frame: FrameType) -> Activation:
         key = id(frame)
         if function.code.co_flags & _GENERATOR_FLAGS:
             resumed = lines.suspended.pop(key, None)
@@ -398,7 +427,7 @@ class Tracer:
                 return resumed
         caller = lines.place if lines.stack else None
         context = self._context(function, caller)
-        activation = Activation(context, key)
+        activation = Activation(context, key, lines.seen, lines.stirs + lines.moves)
         if self.waiting:
             activation.plain = _NONE_PLAIN
         lines.stack.append(activation)
@@ -600,6 +629,11 @@ class Tracer:
             if suspended:
                 lines.suspended[activation.key] = activation
             else:
+                function = activation.context.function
+                if activation.seen == lines.seen and activation.stirs == lines.stirs + lines.moves:
+                    function.calm += 1
+                else:
+                    function.calm = NOISY
                 while activation.loops:
                     self._leave(lines, activation)
         finally:
@@ -688,6 +722,49 @@ class Tracer:
                 loop.index += 1
                 loop.began = lines.seen
 
+    # Rests
+
+    def counts(self, code: CodeType, first: int, last: int) -> bool:
+        """Return whether some of these lines are to be counted: none of them may run without events."""
+        return any(name == code.co_filename and first <= line <= last for name, line in self.watched)
+
+    def found_running(self, lines: ThreadLines, function: Function, frame: FrameType) -> None:
+        """Note a call that began without events, called from `lines.place`; the last of them builds a node now."""
+        activation = self._entered(lines, function, frame)
+        function.calm = NOISY
+        self.follow(activation, frame)
+        self.found_at(lines, activation, frame)
+
+    def found_at(self, lines: ThreadLines, activation: Activation, frame: FrameType) -> None:
+        """Note the line that a call came to without events, and the loops around it."""
+        number = frame.f_lineno
+        place = activation.context.places.get(number) or self.new_place(activation.context, number)
+        place.hits += 1
+        lines.place = place
+        activation.turning = None
+        self._loops(lines, activation, place, frame)
+        activation.sort_out(place)
+
+    def lost(self, lines: ThreadLines, frame: FrameType) -> None:
+        """Note which calls no longer run: they ended or yielded without events."""
+        alive: Dict[int, FrameType] = {}
+        step: Optional[FrameType] = frame
+        while step is not None:
+            alive[id(step)] = step
+            step = step.f_back
+        for activation in reversed(lines.stack[:]):
+            running = alive.get(activation.key)
+            if running is None or running.f_code is not activation.code:
+                if activation.code.co_flags & _GENERATOR_FLAGS:
+                    lines.suspended[activation.key] = activation
+                else:
+                    while activation.loops:
+                        self._leave(lines, activation)
+                lines.stack.remove(activation)
+        alive.clear()
+        step = None
+        lines.place = self._resumed(lines.stack[-1]) if lines.stack else None
+
     # Loops that no line event shows
 
     def hide_loop(self, owner: Activation, line: int) -> Tuple[LoopText, bool]:
@@ -733,6 +810,8 @@ class Tracer:
     def stop(self) -> None:
         stop, self._stop = self._stop, lambda: None
         stop()
+        if self.rests is not None:
+            self.rests.end()
 
 
 def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
@@ -747,15 +826,22 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
             function = tracer.function(frame.f_code)
             if function is None:
                 return None
+            if function.calm >= _CALM_CALLS and tracer.rests is not None:
+                rest = tracer.rests.call(frame, function)
+                if rest is not None:
+                    return rest
             activation = tracer.enter(function, frame)
-            lines = tracer.lines()
+            return follow(tracer.lines(), activation)
         except RecursionError:
             return None
         except Exception:
             tracer.failed()
             return None
-        generator = bool(frame.f_code.co_flags & _GENERATOR_FLAGS)
-        context = activation.context
+
+    def follow(lines: ThreadLines, activation: Activation) -> Any:
+        """Return what a frame is traced by."""
+        context, rests = activation.context, tracer.rests
+        generator = bool(activation.code.co_flags & _GENERATOR_FLAGS)
         places = context.places
         raising = False
 
@@ -778,6 +864,8 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
                         return
                     loop = activation.turning
                     if loop is not None and tracer.turned(lines, activation, loop, number):
+                        if loop.waiting and rests is not None:
+                            rests.round(lines, activation, loop, frame)
                         return
                     place = places.get(number)
                     if place is None:
@@ -785,6 +873,12 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
                     lines.place = place
                     place.hits += 1
                     tracer.turn(lines, activation, place, frame)
+                    if rests is not None and activation.loops:
+                        loop = activation.loops[-1]
+                        if loop.waiting:
+                            rests.round(lines, activation, loop, frame)
+                        elif loop.index == 1 and number == loop.text.body:
+                            rests.again(lines, activation, loop, frame)
                 elif event == "return":
                     suspended = generator and not raising and frame.f_code.co_code[frame.f_lasti] in yields
                     tracer.leave(lines, activation, frame, suspended)
@@ -801,7 +895,11 @@ def _settrace(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]
     running = list(frames)
     for frame in running:
         frame.f_trace = entered(frame, "call", None)
-    tracer.trace = entered
+
+    def follow_again(activation: Activation, frame: FrameType) -> None:
+        frame.f_trace = follow(tracer.lines(), activation)
+
+    tracer.trace, tracer.follow = entered, follow_again
     sys.settrace(entered)
     threading.settrace(entered)
 

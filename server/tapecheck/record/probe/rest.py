@@ -1,0 +1,488 @@
+"""Takes the tracing off code that builds no nodes, and puts it back when that code ends or begins to build some.
+
+Up to Python 3.11 `sys.settrace` makes every instruction of a thread dear, a library's too: it has to be off altogether.
+What ends a rest comes about by itself, so that nothing has to run in between:
+
+- a call of a function that built nothing so far ends when its frame lets go of what stands there for its trace
+  function;
+- a `for` loop whose last iterations built nothing goes on over its iterator and a counter (`itertools.compress`),
+  which says how many iterations ran and is let go of with the loop, whichever way it ends;
+- what a `for` loop waits for, the next batch of a loader, ends when its iterator has given it: the counter moves on;
+- the first node that is built meanwhile: with anomaly mode on, torch asks Python for the stack of every new node. It is
+  on only while the tracing is off, and the program does not see it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dis
+import importlib
+import itertools
+import opcode
+import platform
+import sys
+import threading
+import time
+import weakref
+from types import CodeType, FrameType, GeneratorType
+from typing import Any, Callable, List, Optional, Tuple
+
+from .tracing import NOISY, Activation, Function, RunningLoop, ThreadLines, Tracer
+
+# So many iterations in a row that built nothing are followed by ones that are not looked at.
+_CALM_ITERATIONS = 2
+# What takes a loop's iterator longer than this is worth a rest.
+_SLOW_SECONDS = 5e-5
+
+
+class Rest:
+    """One stretch without events: of a loop, or of a call (`loop` is None).
+
+    `anchor` is the running call that it began in, `trace` the trace function of that call's frame, by which the
+    frame is known again.
+    """
+
+    __slots__ = ("anchor", "changed", "counter", "function", "lines", "loop", "trace", "waits")
+
+    def __init__(self, lines: ThreadLines, anchor: Activation, trace: Any) -> None:
+        self.lines = lines
+        self.anchor = anchor
+        self.trace = trace
+        self.loop: Optional[RunningLoop] = None
+        # The loop that waits for its next value.
+        self.waits: Optional[RunningLoop] = None
+        self.function: Optional[Function] = None
+        self.counter: Any = None
+        self.changed: List[Tuple[Any, Any, int, str]] = []
+
+
+class _Call:
+    """Stands for the trace function of a frame that runs without events, and goes with it."""
+
+    __slots__ = ("rest", "rests")
+
+    def __init__(self, rests: Rests, rest: Rest) -> None:
+        self.rests = rests
+        self.rest = rest
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        return None
+
+    def __del__(self) -> None:
+        if self.rests.rest is self.rest:
+            self.rests.over(self.rest)
+
+
+class _Counter(itertools.count):  # type: ignore[type-arg]
+    """Counts the iterations of a loop that runs without events, and goes with the loop's iterator."""
+
+    __slots__ = ("__weakref__", "rest", "rests")
+    rests: Rests
+    rest: Rest
+
+    def count(self) -> int:
+        reduced: Any = self.__reduce__()
+        return int(reduced[1][0])
+
+    def __del__(self) -> None:
+        rests, rest = self.rests, self.rest
+        if rests.rest is rest and rest.loop is not None:
+            rest.loop.index = self.count()
+            rests.over(rest)
+
+
+class _Fetches:
+    """Ends the rest of a loop that waits for its next value: once that is there, `itertools.compress` asks for this."""
+
+    __slots__ = ("__weakref__", "rest", "rests")
+
+    def __init__(self, rests: Rests) -> None:
+        self.rests = rests
+        self.rest: Optional[Rest] = None
+
+    def __iter__(self) -> _Fetches:
+        return self
+
+    def __next__(self) -> bool:
+        self.over()
+        return True
+
+    def __del__(self) -> None:
+        self.over()
+
+    def over(self) -> None:
+        rests, rest, self.rest = self.rests, self.rest, None
+        if rest is not None and rests.rest is rest:
+            rests.over(rest)
+
+
+class Rests:
+    """When the tracing of one process is off. At most one thread rests, and only one that is the only one."""
+
+    def __init__(self, tracer: Tracer, listener: Any) -> None:
+        self.tracer = tracer
+        self.listener = listener
+        self.rest: Optional[Rest] = None
+        # Whether calls and loops may rest.
+        self.calls = self.loops = False
+        self._set: Callable[..., None] = lambda *arguments: None
+        self._mode = (False, True)
+        self._stack: Optional[_ValueStack] = None
+
+    # Beginning
+
+    def attach(self, torch: Any) -> Callable[[], None]:
+        """Begin to have calls and loops rest where this torch tells of new nodes; what is returned undoes it."""
+        if hasattr(sys, "monitoring"):
+            # There an event costs only the code that it is asked of.
+            return lambda: None
+        try:
+            stacks: Any = importlib.import_module("torch.fx.traceback")
+            asked: Any = stacks.format_stack
+            enabled: Any = torch.is_anomaly_enabled
+            change, check_nan = torch.set_anomaly_enabled, torch.is_anomaly_check_nan_enabled
+        except (ImportError, AttributeError):
+            return lambda: None
+        told: List[int] = []
+
+        def format_stack() -> Any:
+            told.append(1)
+            del told[1:]
+            rest = self.rest
+            if rest is not None and rest.lines.thread == threading.get_ident():
+                self.wake(sys._getframe(1))
+            if not enabled():
+                return ()
+            kept = asked()
+            return kept if stacks.should_preserve_node_meta else kept[:-1]
+
+        def is_anomaly_enabled() -> bool:
+            return bool(self._mode[0] if self.rest is not None else enabled())
+
+        def set_anomaly_enabled(*arguments: Any, **words: Any) -> None:
+            if self.rest is not None:
+                self.wake(sys._getframe(1))
+            change(*arguments, **words)
+
+        read: Callable[[], Tuple[bool, bool]] = lambda: (enabled(), check_nan())  # noqa: E731
+        self._read = read
+        self._set = change
+        stacks.format_stack = format_stack
+        mode = read()
+        try:
+            change(True, mode[1])
+            with torch._C.DisableTorchFunction(), torch.enable_grad():
+                torch.empty(0, device="cpu", requires_grad=True).view(0)
+        finally:
+            change(*mode)
+        if not told:
+            stacks.format_stack = asked
+            return lambda: None
+        torch.is_anomaly_enabled, torch.set_anomaly_enabled = is_anomaly_enabled, set_anomaly_enabled
+        self.calls = True
+        self._stack = _value_stack()
+        # A limit of seconds is looked at when iterations end.
+        self.loops = self._stack is not None and not self.listener.limits.seconds
+
+        def undo() -> None:
+            self.calls = self.loops = False
+            self.end()
+            stacks.format_stack = asked
+            torch.is_anomaly_enabled, torch.set_anomaly_enabled = enabled, change
+
+        return undo
+
+    def _begin(self, rest: Rest) -> None:
+        self._mode = self._read()
+        if not self._mode[0]:
+            self._set(True, self._mode[1])
+        self.rest = rest
+        sys.settrace(None)
+
+    def call(self, frame: FrameType, function: Function) -> Any:
+        """Have a call that begins run without events; return what its frame is to hold, None where it may not."""
+        tracer = self.tracer
+        lines = tracer.only
+        if (
+            not self.calls or lines is None or not lines.stack or tracer.waiting or tracer.paused is not None
+            or self.rest is not None or lines.thread != threading.get_ident() or sys.gettrace() is not tracer.trace
+        ):  # fmt: skip
+            return None
+        if tracer.watched and tracer.counts(function.code, function.code.co_firstlineno, last_line(function.code)):
+            return None
+        anchor = lines.stack[-1]
+        step = frame.f_back
+        while step is not None and id(step) != anchor.key:
+            step = step.f_back
+        if step is None or step.f_code is not anchor.code or step.f_trace is None:
+            return None
+        tracer.catch_up(lines)
+        rest = Rest(lines, anchor, step.f_trace)
+        rest.function = function
+        self._begin(rest)
+        return _Call(self, rest)
+
+    def round(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None:
+        """Note a line of a loop's header; after some iterations that built nothing the loop goes on without events."""
+        if loop.seen == lines.seen and loop.stirs == lines.stirs:
+            loop.calm += 1
+            if loop.calm >= _CALM_ITERATIONS:
+                loop.calm = 0
+                self._loop(lines, activation, loop, frame, 0)
+        else:
+            loop.calm = 0
+        loop.seen, loop.stirs, loop.moves = lines.seen, lines.stirs, lines.moves
+        if self.rest is None and loop.fetch is not None:
+            if not loop.index:
+                loop.fetch = time.perf_counter()
+            elif loop.fetch is True and not self._fetches(activation, loop, frame):
+                loop.fetch = None
+            elif isinstance(loop.fetch, weakref.ref):
+                self._fetch(lines, activation, loop, frame)
+            else:
+                loop.fetch = None
+
+    def again(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None:
+        """Note the first line of the first iteration of a loop, which may have rested before."""
+        still = loop.seen == lines.seen and loop.stirs == lines.stirs and loop.moves == lines.moves
+        slow = type(loop.fetch) is float and time.perf_counter() - loop.fetch > _SLOW_SECONDS
+        loop.fetch = True if still and slow else None
+        depth = activation.context.function.calm_loops.get(loop.text)
+        if depth:
+            self._loop(lines, activation, loop, frame, depth)
+
+    def _loop(
+        self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType, depth: int
+    ) -> None:
+        tracer, stack, function = self.tracer, self._stack, activation.context.function
+        if (
+            stack is None or not self.loops or loop.count is not None or loop.text.hidden or loop.text.yields
+            or tracer.only is not lines or tracer.waiting or tracer.paused is not None
+            or self.rest is not None or activation.watch is not None or lines.thread != threading.get_ident()
+            or frame.f_trace is None or function.calm_loops.get(loop.text) == 0
+            or sys.gettrace() is not tracer.trace or tracer.counts(activation.code, loop.text.first, loop.text.last)
+        ):  # fmt: skip
+            return
+        top = stack.top(frame, depth)
+        if top is None:
+            return
+        tracer.catch_up(lines)
+        if lines.seen != loop.seen and not depth:
+            return
+        rest = Rest(lines, activation, frame.f_trace)
+        rest.loop = loop
+        counter = _Counter(loop.index)
+        counter.rests, counter.rest = self, rest
+        rest.changed = self.listener.changed_since(lines, loop.moves)
+        rest.counter = weakref.ref(counter)
+        function.calm_loops[loop.text] = stack.put(frame, counter)
+        self._begin(rest)
+
+    def _fetches(self, activation: Activation, loop: RunningLoop, frame: FrameType) -> bool:
+        """Have a loop say when its iterator has given the next value."""
+        stack, tracer = self._stack, self.tracer
+        loop.fetch = None
+        if stack is None or not self.loops or loop.text.hidden or tracer.watched:
+            return False
+        iterator = stack.top(frame, 0)
+        if iterator is None or type(iterator) is itertools.compress:
+            return False
+        if type(iterator) is GeneratorType and tracer.function(iterator.gi_code) is not None:
+            return False
+        fetches = _Fetches(self)
+        # The loop's iterator alone keeps it: it goes with that.
+        loop.fetch = weakref.ref(fetches)
+        stack.put(frame, fetches)
+        return True
+
+    def _fetch(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None:
+        tracer, fetches = self.tracer, loop.fetch()
+        if (
+            fetches is None or self.rest is not None or tracer.only is not lines or tracer.waiting
+            or tracer.paused is not None or activation.watch is not None or lines.thread != threading.get_ident()
+            or frame.f_trace is None or sys.gettrace() is not tracer.trace
+        ):  # fmt: skip
+            return
+        rest = Rest(lines, activation, frame.f_trace)
+        rest.waits = loop
+        fetches.rest = rest
+        self._begin(rest)
+
+    # Ending
+
+    def _resume(self, rest: Rest) -> None:
+        self.rest = None
+        if not self._mode[0]:
+            self._set(*self._mode)
+        if self.tracer.trace is not None and sys.gettrace() is None:
+            sys.settrace(self.tracer.trace)
+
+    def over(self, rest: Rest) -> None:
+        """End a rest with its call or loop; where the thread stands cannot be asked for here: a frame may be going."""
+        if rest.lines.thread != threading.get_ident() or sys.is_finalizing():
+            return
+        try:
+            loop, call = rest.loop, rest.anchor
+            if loop is not None:
+                loop.waiting = True
+                call.settled, call.turning, call.plain = None, None, {}
+                loop.seen, loop.stirs = -1, rest.lines.stirs
+                rest.lines.place = loop.header
+                self.listener.changed_meanwhile(rest.lines, rest.changed)
+        except Exception:
+            self.tracer.failed()
+        finally:
+            self._resume(rest)
+
+    def end(self) -> None:
+        """End a rest whose thread is no longer to be followed."""
+        rest, self.rest = self.rest, None
+        if rest is not None and not self._mode[0]:
+            self._set(*self._mode)
+
+    def wake(self, frame: FrameType) -> None:
+        """End a rest in the midst of it; `frame` is where the thread is."""
+        rest = self.rest
+        if rest is None or rest.lines.thread != threading.get_ident():
+            return
+        try:
+            self._find(rest, frame)
+        except Exception:
+            self.tracer.failed()
+        finally:
+            self._resume(rest)
+
+    def _find(self, rest: Rest, frame: FrameType) -> None:
+        """Work out which of the user's calls and loops run, as if their lines had been seen."""
+        tracer, lines, anchor = self.tracer, rest.lines, rest.anchor
+        between: List[FrameType] = []
+        step: Optional[FrameType] = frame
+        while step is not None and not (id(step) == anchor.key and step.f_trace is rest.trace):
+            if tracer.function(step.f_code) is not None:
+                between.append(step)
+            step = step.f_back
+        counter = rest.counter() if rest.loop is not None else None
+        if rest.loop is not None and counter is not None:
+            rest.loop.index = counter.count()
+        if step is None:
+            # A generator that yielded meanwhile, or a call that has ended while something keeps its frame.
+            tracer.lost(lines, frame)
+            alive = {call.key: call for call in lines.stack}
+            between = [one for one in between if one.f_code is not getattr(alive.get(id(one)), "code", None)]
+        elif rest.loop is not None:
+            self._in_loop(rest, rest.loop, step)
+        elif rest.waits is not None:
+            rest.waits.fetch = None
+        elif rest.function is not None:
+            rest.function.calm = NOISY
+        self.listener.changed_meanwhile(lines, rest.changed)
+        for one in reversed(between):
+            function = tracer.function(one.f_code)
+            if function is not None:
+                tracer.found_running(lines, function, one)
+        lines.mark_loops()
+        if lines.stack and (between or rest.loop is not None):
+            innermost = between[0] if between else step
+            if innermost is not None and lines.place is not None and lines.place.observed:
+                # A change in place is about to happen: its node is built before it.
+                lines.stack[-1].watch = self.listener.line_runs(lines, lines.place, innermost)
+                lines.stack[-1].sort_out()
+
+    def _in_loop(self, rest: Rest, loop: RunningLoop, frame: FrameType) -> None:
+        """Put the loop that rested, and those within it that were not seen to begin, where they are."""
+        tracer, lines, call = self.tracer, rest.lines, rest.anchor
+        call.context.function.calm_loops[loop.text] = 0
+        loop.waiting = True
+        if loop.text.body <= frame.f_lineno <= loop.text.last:
+            # Its iteration is begun as any other is.
+            loop.index -= 1
+        tracer.found_at(lines, call, frame)
+
+
+class _ValueStack:
+    """The values that a frame of CPython 3.11 holds while an event is handled; the topmost may be a loop's iterator."""
+
+    # In bytes: where a frame object has its frame, and a frame its code, its object, its depth, its values.
+    _FRAME, _CODE, _OBJECT, _DEPTH, _VALUES = 24, 32, 40, 64, 72
+
+    def __init__(self) -> None:
+        self._for_iter = opcode.opmap["FOR_ITER"]
+        self._extended = opcode.opmap["EXTENDED_ARG"]
+
+    def _frame(self, frame: FrameType) -> Tuple[int, int]:
+        """Return the address of a frame's data and its depth, 0 where this is not the layout that is known."""
+        word = ctypes.c_ssize_t.from_address
+        data = word(id(frame) + self._FRAME).value
+        if not data or word(data + self._CODE).value != id(frame.f_code):
+            return data, 0
+        if word(data + self._OBJECT).value != id(frame):
+            return data, 0
+        return data, ctypes.c_int.from_address(data + self._DEPTH).value
+
+    def top(self, frame: FrameType, depth: int) -> Optional[Any]:
+        """Return the iterator of the loop whose line is about to run.
+
+        That of its header, where Python goes on to the next iteration, or with `depth` the first line of its body.
+        """
+        _, now = self._frame(frame)
+        if now <= 0 or (depth and now != depth):
+            return None
+        if not depth:
+            code, at = frame.f_code.co_code, frame.f_lasti
+            while code[at] == self._extended:
+                at += 2
+            if code[at] != self._for_iter:
+                return None
+        return self.value(frame)
+
+    def value(self, frame: FrameType) -> Any:
+        data, depth = self._frame(frame)
+        return ctypes.cast(
+            ctypes.c_ssize_t.from_address(data + self._VALUES + 8 * (depth - 1)).value, ctypes.py_object
+        ).value
+
+    def put(self, frame: FrameType, counter: Any) -> int:
+        """Have the loop go on over its iterator and a counter; return its depth."""
+        data, depth = self._frame(frame)
+        slot = ctypes.c_ssize_t.from_address(data + self._VALUES + 8 * (depth - 1))
+        iterator = self.value(frame)
+        both = itertools.compress(iterator, counter)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(both))
+        slot.value = id(both)
+        # The frame's own reference; that of this function goes with it.
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(iterator))
+        return depth
+
+
+def last_line(code: CodeType) -> int:
+    """Return the last line of a function."""
+    return max((line for _, line in dis.findlinestarts(code) if line), default=code.co_firstlineno)
+
+
+def _value_stack() -> Optional[_ValueStack]:
+    """Return the way to the iterators of running loops, tried on a loop; None where this Python is another one."""
+    if (
+        platform.python_implementation() != "CPython" or sys.version_info[:2] != (3, 11)
+        or hasattr(sys, "gettotalrefcount") or ctypes.sizeof(ctypes.c_void_p) != 8
+    ):  # fmt: skip
+        return None
+    stack, items, met = _ValueStack(), iter((1, 2, 3)), []
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and frame.f_code is tried.__code__:
+            met.append(stack.top(frame, 0) is items)
+        return trace
+
+    def tried() -> None:
+        for _ in items:
+            pass
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        tried()
+    except Exception:
+        return None
+    finally:
+        sys.settrace(before)
+    return stack if any(met) else None

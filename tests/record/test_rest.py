@@ -1,0 +1,190 @@
+"""Code that builds no nodes runs without events, and what it does afterwards is seen as if it had not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tapecheck.record import RunResult
+from tapecheck.tape import InPlace, Iteration, LoopEnd, Measure, Node, Raised
+from tests.record.harness import Write, plain, probed
+
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="events of sys.monitoring cost only their code")
+on_311 = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="loops rest under Python 3.11 only")
+Record = Callable[..., RunResult]
+
+HEAD = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+w = torch.ones(3, requires_grad=True)
+
+
+def traced():
+    return sys.gettrace() is not None
+
+
+seen = []
+
+
+def look():
+    seen.append(sys.gettrace() is not None)
+
+
+def train(x=1.0):
+    loss = (w * x).pow(2).sum()
+    loss.backward()
+
+
+"""
+
+
+MUL = 19
+
+
+def at(text: str, part: str) -> int:
+    """The number of the one line of a script that has a text."""
+    (found,) = [number for number, line in enumerate(text.lstrip().split("\n"), 1) if part in line]
+    return found
+
+
+def lines_of(result: RunResult, op: str) -> list[int]:
+    return [event.at.line for event in result.tape.events if isinstance(event, Node) and op in event.op]
+
+
+@on_311
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i in range(9):\n    look()\n",
+        "for i in range(9):\n    look()\n    if i == 7:\n        break\n",
+        "for i in iter([*range(9)]):\n    for j in (1, 2):\n        pass\n    look()\n",
+        "try:\n    for i in range(9):\n        look()\n        1 / (i - 7)\nexcept ZeroDivisionError: pass\n",
+    ],
+    ids=["exhausted", "broken off", "over an iterator", "raised"],
+)
+def test_a_loop_that_builds_nothing_rests_until_it_ends(record: Record, loop: str) -> None:
+    text = HEAD + "train()\n" + loop + "print(seen, sys.gettrace() is not None)\ntrain(2.0)\n"
+    result = record(text)
+    assert "[True, True, False" in result.stdout, result.stdout
+    assert result.stdout.endswith("False] True\n")
+    assert lines_of(result, "Mul") == [MUL, MUL]
+
+
+def test_a_function_that_built_nothing_rests_until_it_returns(record: Record) -> None:
+    text = HEAD + "train()\nprint([(traced(), sys.gettrace() is not None) for _ in range(2)])\n"
+    text += "print(traced(), traced(), sys.gettrace() is not None)\ntrain()\n"
+    result = record(text)
+    assert "[(True, True), (True, True)]" in result.stdout
+    assert "True False True" in result.stdout
+    assert lines_of(result, "Mul") == [MUL, MUL]
+
+
+@on_311
+def test_the_iterations_of_a_loop_that_begins_to_build_are_counted_on(record: Record) -> None:
+    text = HEAD + "for step in range(60):\n    x = float(step)\n    if step >= 50:\n        train(x)\n"
+    result = record(text)
+    indexes = [event.index for event in result.tape.events if isinstance(event, Iteration)]
+    assert indexes[0] == 51
+    assert [event.iterations for event in result.tape.events if isinstance(event, LoopEnd)] == [60]
+    assert set(lines_of(result, "Mul")) == {MUL}
+
+
+@on_311
+def test_a_node_in_calls_and_loops_that_began_meanwhile_has_its_line_and_iterations(record: Record) -> None:
+    text = HEAD + (
+        "def inner(step):\n    y = 0\n    for k in range(3):\n        y = y + w * k\n    return y\n\n\n"
+        "def outer(step):\n    if step < 20:\n        return 0\n    return inner(step) + 1\n\n\n"
+        "for step in range(22):\n    y = outer(step)\n    if step >= 20:\n        y.sum().backward()\n"
+    )
+    result = record(text)
+    nodes = [event for event in result.tape.events if isinstance(event, Node)]
+    first = next(event for event in nodes if "Mul" in event.op)
+    assert first.at.line == at(text, "y + w")
+    assert [index for _, index in first.at.iteration] == [21, 1]
+    assert [site.line for site in first.at.stack] == [at(text, "inner(step) + 1"), at(text, "y = outer")]
+    # The next iterations are seen as ever.
+    indexes = [[i for _, i in event.at.iteration] for event in nodes if "Mul" in event.op]
+    assert indexes == [[21, 1], [21, 2], [21, 3], [22, 1], [22, 2], [22, 3]]
+
+
+@on_311
+def test_what_a_resting_loop_changes_in_place_has_its_line(record: Record) -> None:
+    text = HEAD + (
+        "buffer = torch.ones(3)\nfor i in range(4):\n    loss = (w * buffer).sum()\n    for t in range(9):\n"
+        "        buffer[0] = t\n    try:\n        loss.backward()\n    except RuntimeError:\n        pass\n"
+    )
+    result = record(text)
+    raised = [event for event in result.tape.events if isinstance(event, Raised)]
+    assert len(raised) == 4
+    assert {event.at.line for event in result.tape.events if isinstance(event, InPlace)} == {at(text, "buffer[0]")}
+
+
+@on_311
+def test_generators_and_exceptions_between_rests_leave_no_node_without_line(record: Record) -> None:
+    text = HEAD + (
+        "def batches(n):\n    for i in range(n):\n        total = 0\n"
+        "        for k in range(8):\n            total += k\n"
+        "        yield torch.ones(3) * total\n\n\n"
+        "def quiet(i):\n    if i == 5:\n        raise KeyError(i)\n    return i\n\n\n"
+        "for x in batches(6):\n    train(x)\n"
+        "for i in range(8):\n    try:\n        quiet(i)\n    except KeyError:\n        train(0.5)\n"
+        "gen = batches(9)\nfor i in range(6):\n    next(gen)\ntrain(3.0)\ndel gen\ntrain(4.0)\n"
+        "print([*map(quiet, range(5))])\ntrain(5.0)\n"
+    )
+    result = record(text)
+    assert set(lines_of(result, "Mul")) == {MUL}
+    assert len(lines_of(result, "Mul")) == 10
+    stacks = {event.at.stack[0].line for event in result.tape.events if isinstance(event, Node) and "Mul" in event.op}
+    assert stacks == {at(text, part) for part in ("train(x)", "train(0.5)", "train(3.0)", "train(4.0)", "train(5.0)")}
+
+
+@on_311
+@pytest.mark.parametrize("end", ["", "        break\n"], ids=["exhausted", "broken off"])
+def test_a_loop_rests_while_it_waits_for_a_batch(record: Record, end: str) -> None:
+    text = HEAD + (
+        "import time\nfrom torch.utils.data import DataLoader\n\n\n"
+        "class Data:\n    def __len__(self):\n        return 12\n\n    def __getitem__(self, i):\n"
+        "        time.sleep(0.001)\n        seen.append(sys.gettrace() is not None)\n"
+        "        return (w * i).sum() if i == 9 else torch.ones(()) * i\n\n\n"
+        "for x in DataLoader(Data(), 2):\n"
+        "    seen.append(sys.gettrace() is not None)\n"
+        "    train(x.detach().sum())\n"
+        "    if x[0] == 8:\n        print(seen)\n" + end + "print(sys.gettrace() is not None)\n"
+    )
+    result = record(text)
+    assert result.stdout.startswith("[True, True, True, False, False, True, False, False, True")
+    assert result.stdout.endswith("]\nTrue\n")
+    assert result.how_ended == "finished", result.stderr
+    muls = set(lines_of(result, "Mul"))
+    assert muls == {MUL} or muls == {MUL, at(text, "w * i")}
+    assert result.iterations == (5 if end else 6)
+
+
+def test_anomaly_mode_is_the_programs_own(tmp_path: Path, write: Write) -> None:
+    text = HEAD + (
+        "def quiet():\n    return torch.is_anomaly_enabled()\n\n\n"
+        "print([quiet() for _ in range(6)])\n"
+        "for i in range(6):\n    if i == 4:\n        with torch.autograd.set_detect_anomaly(True):\n"
+        "            print(quiet(), torch.is_anomaly_check_nan_enabled())\n            node = (w * 2).grad_fn\n"
+        "    print(quiet())\n"
+        "print('w * 2' in node.metadata['traceback_'][-1])\n"
+        "print(dict((w * 3).grad_fn.metadata))\n"
+        "def off():\n    with torch.autograd.set_detect_anomaly(False):\n        return torch.is_anomaly_enabled()\n"
+        "print([off() for _ in range(6)], torch.is_anomaly_enabled())\n"
+    )
+    script = write(text)
+    first, second = plain(script, cwd=str(tmp_path)), probed(script, cwd=str(tmp_path))
+    assert second.stdout == first.stdout
+    assert (second.stderr, second.returncode) == (first.stderr, first.returncode) and first.returncode == 0
+
+
+@on_311
+def test_a_line_that_is_counted_never_rests(record: Record, tmp_path: Path) -> None:
+    text = HEAD + "train()\nfor i in range(30):\n    z = i\ntrain()\n"
+    result = record(text, watch=[(str(tmp_path / "script.py"), at(text, "z = i"))])
+    hits = [event.value for event in result.tape.events if isinstance(event, Measure) and event.name == "line-hits"]
+    assert hits[-1] == 30
