@@ -270,6 +270,8 @@ def test_a_fix_is_verified_by_running_it(script: Path) -> None:
     assert tried["before"]["learned"] == tried["after"]["learned"] != ""
     assert tried["before"]["rules"] == ["graph-kept-across-iterations"] and tried["after"]["rules"] == []
     assert tried["text"].startswith("graph-kept-across-iterations no longer happens; the parameters are identical")
+    assert tried["verdict"] == "confirmed" and tried["repeats_itself"] is True
+    assert tried["before"]["saved"] is not None and "peak memory" not in tried["text"]
     page = (script / "out" / "page.html").read_text()
     assert "seedless.py" in page and "no longer happens" in page
 

@@ -21,7 +21,7 @@ from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, 
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.program import entry_for, files_of
-from tapecheck.record.trial import Side, Trial, edited, side
+from tapecheck.record.trial import Side, Trial, edited, named, side
 from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
 from tapecheck.report.formats import FOR_PEOPLE
@@ -349,7 +349,7 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
 
 
 def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
-    """Run the program once more with a seed, and once with the preferred fix of each finding that the run showed."""
+    """Run the program twice with a seed, and once with the preferred fix of each finding that the run showed."""
     checked = program.checked
     # A test's file is compiled by pytest itself, unless told otherwise.
     plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
@@ -359,19 +359,23 @@ def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
         say("no fix to try")
         return []
     before: Side | None = None
+    again: Side | None = None
     tried: dict[tuple[str | None, tuple[tuple[str, str], ...]], Trial] = {}
     trials: list[Trial | None] = []
-    for one in mended:
+    static = [one for one in checked.findings if one.evidence is None or one.evidence.verdict != "found-by-run"]
+    watched = dataclasses.replace(request, watch=program.request.watch)
+    for one, finding in zip(mended, checked.findings, strict=True):
         if one is None or interrupted.is_set():
             trials.append(None)
             continue
         key = (one.text, tuple(one.instead.items()))
         try:
             if before is None:
-                before = side(request, None, interrupted.is_set)
+                before = side(watched, None, interrupted.is_set, static)
+                again = None if interrupted.is_set() else side(watched, None, interrupted.is_set)
             if key not in tried:
-                tried[key] = Trial(before, side(one, None, interrupted.is_set))
-            trials.append(tried[key])
+                tried[key] = Trial(before, side(one, None, interrupted.is_set), again)
+            trials.append(dataclasses.replace(tried[key], verdict=before.verdicts.get(named(finding), "")))
         except RunError as error:
             raise UsageError(str(error)) from error
     return trials

@@ -12,17 +12,22 @@ from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
 from tapecheck.record.evidence import judge
 from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.words import bytes_text
+from tapecheck.rules.finding import Finding
 from tapecheck.tape import Measure, Raised
 
 SEED = 0
+_SHOWN = ("confirmed", "found-by-run")
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One of the two runs: how it ended, the rules it broke (`times`: how many findings of each), what was measured.
 
-    `learned` is a digest of the parameters at the end, "" where there were none; `memory` is in bytes, 0 where it is
-    not known, `seconds` per iteration after the first, None where there were fewer than three.
+    `learned` is a digest of the parameters at the end, "" without any. `memory` is the most that torch's
+    allocator had handed out on the device, in bytes, 0 without one; `saved` what graphs had saved of what was alive
+    after an iteration, at most, None where that was not measured. `seconds` are per iteration after the first, None
+    where there were fewer than three. `verdicts` is what the run says of each finding of the dry run, by its rule and
+    place.
     """
 
     ended: str
@@ -33,14 +38,47 @@ class Side:
     seconds: float | None
     iterations: int
     times: dict[str, int] = field(default_factory=dict)
+    saved: int | None = None
+    verdicts: dict[str, str] = field(default_factory=dict)
+
+
+_STABLE = 0.1
+"""Times are told where those of the same program differ by no more than this share, and the mended one's by more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What running a fix showed."""
+    """What running a fix showed; `again` is a second run of the program as it is, with the same seed.
+
+    What differs between the two runs of the same program tells nothing of the fix. `verdict` is what the run of the
+    program as it is says of the finding: nothing is known of a fix of what did not happen.
+    """
 
     before: Side
     after: Side
+    again: Side | None = None
+    verdict: str = ""
+
+    @property
+    def repeats(self) -> bool | None:
+        """Return whether the program as it is learns the same each time; None where that is not known."""
+        if self.again is None or not self.before.learned or not self.again.learned:
+            return None
+        return self.before.learned == self.again.learned
+
+    @property
+    def times(self) -> tuple[float, float] | None:
+        """Return the seconds of an iteration before and after; None where they say nothing.
+
+        They do where the program as it is takes the same time twice, and the mended one another.
+        """
+        if self.again is None or None in (self.before.seconds, self.again.seconds, self.after.seconds):
+            return None
+        first, second, after = (side.seconds or 0.0 for side in (self.before, self.again, self.after))
+        low, high = min(first, second), max(first, second)
+        if high > low * (1 + _STABLE) or low * (1 - _STABLE) <= after <= high * (1 + _STABLE):
+            return None
+        return (low + high) / 2, after
 
     @property
     def same_parameters(self) -> bool | None:
@@ -54,6 +92,8 @@ class Trial:
         """Return what changed, in one line."""
         before, after = self.before, self.after
         parts = []
+        if self.verdict and self.verdict not in _SHOWN:
+            parts.append(f"the program as it is did not show this ({self.verdict}): what the fix mends is not known")
         if before.exception:
             told = f"it raises {after.exception}" if after.exception else "the exception is gone"
             parts.append(told if after.exception != before.exception else "the same exception is raised")
@@ -75,12 +115,19 @@ class Trial:
             parts.append("there are no parameters to compare at the end")
         elif same is None:
             parts.append("the parameters cannot be compared, since not both runs came to their end")
+        elif not same and self.repeats is False:
+            parts.append("the parameters cannot be compared: those of the program as it is differ from run to run, too")
         else:
             parts.append("the parameters are identical" if same else "the parameters are not the same")
         if before.memory and after.memory:
-            parts.append(f"peak memory {bytes_text(before.memory)} before, {bytes_text(after.memory)} after")
-        if before.seconds is not None and after.seconds is not None:
-            parts.append(f"{_time(before.seconds)} an iteration before, {_time(after.seconds)} after")
+            parts.append(f"torch allocated up to {bytes_text(before.memory)} before, {bytes_text(after.memory)} after")
+        if before.saved is not None and after.saved is not None and before.saved != after.saved:
+            parts.append(
+                f"graphs alive after an iteration had saved up to {bytes_text(before.saved)} before, "
+                f"{bytes_text(after.saved)} after"
+            )
+        if self.times is not None:
+            parts.append(f"{_time(self.times[0])} an iteration before, {_time(self.times[1])} after")
         return "; ".join(parts)
 
     def table(self) -> list[tuple[str, str, str]]:
@@ -88,7 +135,10 @@ class Trial:
         before, after = self.before, self.after
         same = self.same_parameters
         learned = "the same, bit for bit" if same else "not the same"
-        learned = "not compared: not both runs came to their end" if same is None else learned
+        if same is None:
+            learned = "not compared: not both runs came to their end"
+        elif not same and self.repeats is False:
+            learned = "not compared: the program as it is differs from run to run"
         rows = [
             ("ended", _ending(before), _ending(after)),
             ("rules broken", ", ".join(before.rules) or "none", ", ".join(after.rules) or "none"),
@@ -96,9 +146,11 @@ class Trial:
             ("parameters learned", "–", learned),
         ]
         if before.memory or after.memory:
-            rows.append(("peak memory", _memory(before.memory), _memory(after.memory)))
-        if before.seconds is not None or after.seconds is not None:
-            rows.append(("time an iteration", _seconds(before.seconds), _seconds(after.seconds)))
+            rows.append(("allocated by torch at most", _memory(before.memory), _memory(after.memory)))
+        if before.saved is not None and after.saved is not None:
+            rows.append(("saved by graphs alive after an iteration", bytes_text(before.saved), bytes_text(after.saved)))
+        if self.times is not None:
+            rows.append(("time an iteration", _time(self.times[0]), _time(self.times[1])))
         return rows
 
     def measured(self) -> dict[str, Any]:
@@ -106,8 +158,11 @@ class Trial:
         return {
             "text": self.text(),
             "parameters_identical": self.same_parameters,
+            "repeats_itself": self.repeats,
+            "verdict": self.verdict or None,
             "before": dataclasses.asdict(self.before),
             "after": dataclasses.asdict(self.after),
+            "again": dataclasses.asdict(self.again) if self.again is not None else None,
         }
 
 
@@ -134,15 +189,18 @@ def side(
     request: RunRequest,
     on_event: Callable[[Union[Output, Progress]], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Side:
-    """Run one of the two programs; raises RunError as `run` does."""
-    return side_of(run(dataclasses.replace(request, seed=SEED), on_event, cancelled), request.cwd)
+    """Run one of the programs; `findings` are those of the dry run of it. Raises RunError as `run` does."""
+    return side_of(run(dataclasses.replace(request, seed=SEED), on_event, cancelled), request.cwd, findings)
 
 
-def side_of(result: RunResult, directory: str | None) -> Side:
+def side_of(result: RunResult, directory: str | None, findings: Sequence[Finding] = ()) -> Side:
     """Return what a run that was made with a seed came to."""
     measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
     learned = next((name.partition(":")[2] for name in measures if name.startswith("learned:")), "")
+    events = (event for event in result.tape.events if isinstance(event, Measure))
+    saved = [int(event.value) for event in events if event.name == "live-saved-bytes"]
     found = judge([], result.tape, directory=directory)
     last = next((event for event in reversed(result.tape.events) if isinstance(event, Raised)), None)
     return Side(
@@ -150,11 +208,23 @@ def side_of(result: RunResult, directory: str | None) -> Side:
         exception=last.message if last is not None and result.how_ended == "raised" else "",
         rules=tuple(dict.fromkeys(finding.name for finding in found)),
         learned=learned if measures.get(f"learned:{learned}") else "",
-        memory=int(measures.get("cuda-peak-memory", 0) or measures.get("peak-memory", 0)),
+        memory=int(measures.get("cuda-peak-memory", 0)),
         seconds=measures.get("iteration-seconds"),
         iterations=result.iterations,
         times=dict(Counter(finding.name for finding in found)),
+        saved=max(saved, default=None),
+        verdicts={
+            named(finding): finding.evidence.verdict if finding.evidence is not None else "inconclusive"
+            for finding in judge(findings, result.tape, directory=directory)
+        }
+        if findings
+        else {},
     )
+
+
+def named(finding: Finding) -> str:
+    """Return what a finding is called among the verdicts of a side."""
+    return f"{finding.code} {finding.span.file}:{finding.span.line}"
 
 
 def _ending(side: Side) -> str:
@@ -165,10 +235,6 @@ def _ending(side: Side) -> str:
 
 def _memory(count: int) -> str:
     return bytes_text(count) if count else "not known"
-
-
-def _seconds(seconds: float | None) -> str:
-    return _time(seconds) if seconds is not None else "too few to tell"
 
 
 def _time(seconds: float) -> str:
