@@ -683,7 +683,8 @@ class Recorder(Listener):
             return
         if self.limited:
             self.check_limits()
-        self.unused.walks(nodes_of(roots))
+        if self.unused.alive:
+            self.unused.walks(nodes_of(roots))
         if inputs is None and not retain and not create and self.passing.passes_unseen(frame, roots, accumulates):
             return
         user = self._user_frame(frame)

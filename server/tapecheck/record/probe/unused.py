@@ -128,8 +128,6 @@ class Unused:
 
     def walks(self, roots: List[Any]) -> None:
         """Note that a backward is about to walk the graphs below some nodes."""
-        if not self.alive:
-            return
         key = self.recorder.reader.key + _KEY
         met: Dict[int, _Life] = {}
         for node in self.recorder.reader.walk_all(roots, _MAX_NODES):
