@@ -69,6 +69,7 @@ class Machine:
                 continue
             if isinstance(node, ast.If):
                 answered = len(world.answered)
+                world.passed.setdefault(node, world.frames[-1].file)
                 taken = self.test(node.test, env, node)
                 if world.watcher is not None and len(world.answered) != answered:
                     signal = yield from statements.watched_if(self, node, taken, answered, env)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -87,7 +87,7 @@ class Asked:
 class Watching(Protocol):
     """What wants to know of undecided conditions, to tell which of them a verdict can hang on."""
 
-    def decided(self, world: World, node: ast.If, taken: bool, places: Iterable[Place], env: Env) -> Any:
+    def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> Any:
         """Take note of an `if` before its side is run; what it returns is given to `left`."""
 
     def left(self, world: World, open_: Any) -> None:
@@ -97,7 +97,7 @@ class Watching(Protocol):
         """Take note that an exception ended the side."""
 
     def chosen(
-        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Iterable[Place], env: Env
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
     ) -> None:
         """Take note of an expression that took `value` and did not evaluate `other`."""
 
@@ -158,6 +158,8 @@ class World:
         self.watcher: Watching | None = None
         self._iteration_starts: dict[int, int] = {}
         self.varying = 0
+        self.passed: dict[ast.AST, str] = {}
+        """The conditions that were come to, decided or not, with the files that they stand in."""
         self.known: dict[Hashable, Unknown] = {}
         self.truths: dict[Hashable, bool] = {}
         self.facts: list[tuple[Unknown, bool, dict[int, Unknown]]] = []

@@ -87,6 +87,8 @@ class Facts:
     called: bool = False
     tested: set[str] = field(default_factory=set)
     """The last parts of names in its conditions, in what its loops go through and in the flags of its backwards."""
+    steering: set[str] = field(default_factory=set)
+    """Those of them that do more than choose a side of an `if`: how often a loop goes round, what a backward keeps."""
     given: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
     """For each assignment the last parts of its targets and those of what they are given."""
 
@@ -105,13 +107,17 @@ class Body:
         return f"{self.owner.name}.{self.node.name}" if self.owner is not None else self.node.name
 
 
-def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
-    """What a piece of code does by itself, in one walk over it."""
+def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = False) -> Facts:
+    """What a piece of code does by itself, in one walk over it.
+
+    `making` says that it makes an object: what it stores as attributes of that is new, as the object is.
+    """
     found = Facts()
     effects = 0
     names, attributes, own = found.names, found.attributes, found.own
     stored, loaded = found.stored, found.loaded
-    tested, given = found.tested, found.given
+    tested, given, steering = found.tested, found.given, found.steering
+    inside: set[int] = set()
     stack: list[tuple[ast.AST, bool]] = [(node, looping) for node in nodes]
     children = _CHILDREN
     while stack:
@@ -135,7 +141,8 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                     (own if value.id in ("self", "cls") else attributes).add(attr)
                 else:
                     stored.add(dotted)
-                    effects |= 2
+                    if not making or value.id != "self":
+                        effects |= 2
                     if attr == "requires_grad":
                         effects |= 1
                     elif attr == "data":
@@ -158,7 +165,9 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
             if called in _STARTING:
                 effects |= 1
             elif called[-1:] == "_" and called[:1] != "_":
-                effects |= 4
+                # The functions of torch.nn.init switch recording off.
+                if _last(getattr(function, "value", function)) != "init":
+                    effects |= 4
                 if called == "zero_":
                     effects |= 128
             elif called in _DROPPING:
@@ -177,26 +186,28 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
             elif called in ("no_grad", "set_grad_enabled", "inference_mode"):
                 effects |= 8
             if called == "requires_grad_" or called == "set_grad_enabled":
-                _mention(node.args, tested)  # type: ignore[attr-defined]
+                _mention(node.args, steering)  # type: ignore[attr-defined]
         elif kind is ast.keyword:
             if node.arg in _STARTING_KEYWORDS:  # type: ignore[attr-defined]
                 effects |= 1
-                _mention((node.value,), tested)  # type: ignore[attr-defined]
+                _mention((node.value,), steering)  # type: ignore[attr-defined]
         elif kind is ast.If or kind is ast.IfExp:
             _mention((node.test,), tested)  # type: ignore[attr-defined]
+            inside.update(map(id, _bool_ops(node.test)))  # type: ignore[attr-defined]
         elif kind is ast.BoolOp:
-            _mention(node.values[:-1], tested)  # type: ignore[attr-defined]
+            chooses = id(node) in inside or all(map(_only_reads, node.values))  # type: ignore[attr-defined]
+            _mention(node.values[:-1], tested if chooses else steering)  # type: ignore[attr-defined]
         elif kind is ast.comprehension:
-            _mention((node.iter, *node.ifs), tested)  # type: ignore[attr-defined]
+            _mention((node.iter, *node.ifs), steering)  # type: ignore[attr-defined]
         elif kind is ast.Match:
-            _mention((node.subject,), tested)  # type: ignore[attr-defined]
+            _mention((node.subject,), steering)  # type: ignore[attr-defined]
         elif kind is ast.Assign:
-            given.append((frozenset(map(_last, node.targets)), _names_in(node.value)))  # type: ignore[attr-defined]
+            given.append((frozenset(_parts_of(node.targets)), names_in(node.value)))  # type: ignore[attr-defined]
         elif kind is ast.AnnAssign or kind is ast.NamedExpr:
             if node.value is not None:  # type: ignore[attr-defined]
-                given.append((frozenset((_last(node.target),)), _names_in(node.value)))  # type: ignore[attr-defined]
+                given.append((frozenset((_last(node.target),)), names_in(node.value)))  # type: ignore[attr-defined]
         elif kind is ast.AugAssign:
-            given.append((frozenset((_last(node.target),)), _names_in(node.value)))  # type: ignore[attr-defined]
+            given.append((frozenset((_last(node.target),)), names_in(node.value)))  # type: ignore[attr-defined]
             target = node.target  # type: ignore[attr-defined]
             if not is_number(node.value):  # type: ignore[attr-defined]
                 effects |= 6
@@ -214,10 +225,10 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
             effects |= 16
         elif kind is ast.While:
             loops = True
-            _mention((node.test,), tested)  # type: ignore[attr-defined]
+            _mention((node.test,), steering)  # type: ignore[attr-defined]
         elif kind is ast.For or kind is ast.AsyncFor:
             loops = True
-            _mention((node.iter,), tested)  # type: ignore[attr-defined]
+            _mention((node.iter,), steering)  # type: ignore[attr-defined]
         for name in children[kind]:
             child = getattr(node, name, None)
             if child.__class__ is list:
@@ -226,8 +237,18 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False) -> Facts:
                         stack.append((item, loops))
             elif isinstance(child, ast.AST):
                 stack.append((child, loops))
+    tested |= steering
     found.effects = Effect(effects)
     return found
+
+
+def _only_reads(node: ast.expr) -> bool:
+    """Whether an expression calls nothing, so that nothing but its value hangs on whether it is evaluated."""
+    return is_number(node) or not any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node))
+
+
+def _bool_ops(node: ast.expr) -> Iterator[ast.BoolOp]:
+    return (part for part in ast.walk(node) if isinstance(part, ast.BoolOp))
 
 
 def jumps_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -258,7 +279,7 @@ def is_number(node: ast.expr) -> bool:
     if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Compare)):
         return True
     if isinstance(node, ast.UnaryOp):
-        return is_number(node.operand)
+        return isinstance(node.op, ast.Not) or is_number(node.operand)
     if isinstance(node, ast.BinOp):
         return is_number(node.left) and is_number(node.right)
     if isinstance(node, ast.Call):
@@ -271,6 +292,49 @@ def is_number(node: ast.expr) -> bool:
     if isinstance(node, (ast.Tuple, ast.List)):
         return all(map(is_number, node.elts))
     return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+_NUMERIC = frozenset(("json", "math", "np", "numpy", "os", "random", "time"))
+"""Modules that make no tensors."""
+_OUT_OF_TENSORS = frozenset(("item", "numpy", "tolist"))
+
+
+def stored_plain(nodes: Iterable[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
+    """The names in which a piece of code stores nothing but numbers, texts and arrays; those that nobody can know."""
+    plain: dict[str, int] = {}
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            value = node.value
+            known = 0 if value is None else 2 if _is_array(value) else int(is_number(value))
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    plain[target.id] = min(known, plain.get(target.id, 2))
+                else:
+                    plain.update((part.id, 0) for part in ast.walk(target) if isinstance(part, ast.Name))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            plain.setdefault(node.id, 0)
+            continue
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            plain.update((part.id, 0) for part in ast.walk(node.target) if isinstance(part, ast.Name))
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            plain.update((part.id, 0) for part in ast.walk(node.optional_vars) if isinstance(part, ast.Name))
+        stack.extend(ast.iter_child_nodes(node))
+    return (
+        frozenset(name for name, known in plain.items() if known),
+        frozenset(name for name, known in plain.items() if known == 2),
+    )
+
+
+def _is_array(node: ast.expr) -> bool:
+    """Whether an expression is a number or an array that no dry run knows: `np.array(...)`, `x.argmax().item()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OUT_OF_TENSORS:
+        return True
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(node, ast.Name) and node.id in _NUMERIC
 
 
 def _all_numbers(args: list[ast.expr]) -> bool:
@@ -304,6 +368,8 @@ class Index:
         self.top = facts_of(self.rest)
         self._by_node = {id(body.node): body for body in self.bodies}
         self._tested: frozenset[str] | None = None
+        self._steering: frozenset[str] | None = None
+        self._leads: dict[str, set[str]] | None = None
         self._own_methods: dict[str, dict[str, list[Body]]] = {}
         self._bases: dict[str, list[str]] = {}
         self._made_from: dict[str, list[str]] = {}
@@ -325,7 +391,7 @@ class Index:
         if known is None:
             if len(_FACTS) >= _MOST_FACTS:
                 _FACTS.clear()
-            known = _FACTS[text] = facts_of((node,))
+            known = _FACTS[text] = facts_of((node,), making=node.name == "__init__")
         return known
 
     def _class(self, node: ast.ClassDef) -> None:
@@ -402,7 +468,13 @@ class Index:
                 continue
             seen.add(id(body))
             effects |= body.facts.effects
-            attributes.update(name.rsplit(".", 1)[1] for name in body.facts.stored if "." in name)
+            # What a constructor stores in its object is nobody else's yet.
+            own = body.node.name == "__init__"
+            attributes.update(
+                name.rsplit(".", 1)[1]
+                for name in body.facts.stored
+                if "." in name and not (own and name.startswith("self."))
+            )
             queue.extend(self.callees(body.facts, body.owner.name if body.owner is not None else None))
         return effects, frozenset(attributes)
 
@@ -419,8 +491,35 @@ class Index:
     def tested(self) -> frozenset[str]:
         """The last parts of names that some condition, loop or flag of a backward hangs on, directly or by a name."""
         if self._tested is None:
-            self._tested = _tested([self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)])
+            self._tested = _worked_out_from({name for facts in self._parts() for name in facts.tested}, self._parts())
         return self._tested
+
+    @property
+    def steering(self) -> frozenset[str]:
+        """Of the names in `tested` those that do more than choose a side of an `if`."""
+        if self._steering is None:
+            names = {name for facts in self._parts() for name in facts.steering}
+            self._steering = _worked_out_from(names, self._parts())
+        return self._steering
+
+    def leads_to(self, name: str) -> frozenset[str]:
+        """The names whose values a name goes into, itself among them; all by their last parts."""
+        if self._leads is None:
+            self._leads = {}
+            for facts in self._parts():
+                for targets, names in facts.given:
+                    for source in names:
+                        self._leads.setdefault(source, set()).update(targets)
+        found = {name: None}
+        queue = [name]
+        for one in queue:
+            fresh = self._leads.get(one, _NO_NAMES) - found.keys()
+            found.update(dict.fromkeys(fresh))
+            queue.extend(fresh)
+        return frozenset(found)
+
+    def _parts(self) -> list[Facts]:
+        return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
 
 
 def _closed(name: str, led_to: Mapping[str, list[str]]) -> list[str]:
@@ -440,6 +539,15 @@ def _last(node: ast.expr) -> str:
     if isinstance(node, ast.Subscript):
         return _last(node.value)
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
+    """The last parts of the names that an assignment stores."""
+    for target in targets:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            yield from _parts_of(target.elts)
+        else:
+            yield _last(target.value if isinstance(target, ast.Starred) else target)
 
 
 def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
@@ -462,7 +570,8 @@ def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
                 stack.append(child)
 
 
-def _names_in(node: ast.AST) -> frozenset[str]:
+def names_in(node: ast.AST) -> frozenset[str]:
+    """The bare names and the attributes that an expression mentions."""
     kind = type(node)
     if kind is ast.Constant:
         return _NO_NAMES
@@ -474,21 +583,20 @@ def _names_in(node: ast.AST) -> frozenset[str]:
 _NO_NAMES: frozenset[str] = frozenset()
 
 
-def _tested(parts: Iterable[Facts]) -> frozenset[str]:
-    """The names that conditions hang on, with those that they are worked out from."""
-    tested: set[str] = set()
+def _worked_out_from(names: set[str], parts: Iterable[Facts]) -> frozenset[str]:
+    """Some names with those that they are worked out from."""
+    found = set(names)
     from_: dict[str, set[str]] = {}
     for facts in parts:
-        tested |= facts.tested
-        for targets, names in facts.given:
+        for targets, sources in facts.given:
             for target in targets:
-                from_.setdefault(target, set()).update(names)
-    queue = list(tested)
+                from_.setdefault(target, set()).update(sources)
+    queue = list(found)
     for name in queue:
-        fresh = from_.get(name, _NO_NAMES) - tested
-        tested |= fresh
+        fresh = from_.get(name, _NO_NAMES) - found
+        found |= fresh
         queue.extend(fresh)
-    return frozenset(tested)
+    return frozenset(found)
 
 
 _FACTS: dict[str, Facts] = {}

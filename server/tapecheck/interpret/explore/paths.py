@@ -29,7 +29,7 @@ from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project, Question
 from tapecheck.source.search import Found
-from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Tape
+from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Step, Tape
 
 RUN_BUDGET = 250_000
 """Work of one way through the program: a statement is a unit, a second of CPU time about 150,000."""
@@ -43,6 +43,7 @@ RUN_WORK = 50
 """What a way costs besides its statements."""
 MAX_TURNED = 2
 """Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody."""
+_JUDGED = (Backward, Hold, InPlace, Raised, Step)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
 
@@ -415,6 +416,7 @@ def _explore(
             if way.turned is None and not passes_failures:
                 file, line = _last_place(world.tape)
                 result.cut_short.append(CutShort("way", entry.name if entry is not None else "", file, line))
+        watcher.settle(world)
         following = _following(way, world, dull, _names_that_matter(machine))
         # A first way that nothing follows has no other to be told from.
         signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
@@ -430,6 +432,9 @@ def _explore(
                     deferred = [(one, watched) for one, watched in deferred if not wanted.turns(watched)]
                     queue.extend(one for one in ready if one.policy.key() not in tried)
                     tried.update(one.policy.key() for one in ready)
+        if not any(isinstance(event, _JUDGED) for event in world.tape.events):
+            # No rule reads anything here: another way must do what one reads.
+            following = [one for one in following if watcher.does(one.turned, Effect.START)]
         fresh = world.asked.keys() - met
         met |= fresh
         if shape in shapes:

@@ -10,11 +10,22 @@ certain a finding is, so it is tried where a finding rests on what this side did
 from __future__ import annotations
 
 import ast
+import builtins
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tapecheck.interpret.explore.effects import Effect, Facts, Index, facts_of, index_of, jumps_of
+from tapecheck.interpret.explore.effects import (
+    Effect,
+    Facts,
+    Index,
+    facts_of,
+    index_of,
+    jumps_of,
+    names_in,
+    stored_plain,
+)
+from tapecheck.interpret.explore.liveness import Liveness, Names, exposed, free_names
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -47,7 +58,10 @@ from tapecheck.tape import (
     Step,
 )
 
+_NONE: frozenset[str] = frozenset()
 _ABSENT = object()
+_MOST_CALLEES = 20
+_BUILTINS = frozenset(dir(builtins))
 
 
 class Stake(enum.IntEnum):
@@ -70,9 +84,16 @@ class Graph(enum.IntEnum):
 
 @dataclass(slots=True)
 class Side:
-    """One side of a condition: its code with the effects of all it calls."""
+    """One side of a condition: its code with the effects of all it calls.
+
+    `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
+    `unknowable` those whose numbers no condition can be decided by.
+    """
 
     facts: Facts
+    read: Names
+    plain: Names
+    unknowable: Names
     effects: Effect
     attributes: frozenset[str]
     jumps: frozenset[str]
@@ -97,10 +118,16 @@ class Shape:
 
 @dataclass(slots=True)
 class Watched:
-    """A condition that was asked: the most that hangs on it, the lines it decides about, those it led to."""
+    """A condition that was asked: the most that hangs on it, the lines it decides about, those it led to.
+
+    `names` are those that it gives other numbers, by file: what hangs on them are the conditions that read them.
+    """
 
     stake: Stake = Stake.NOTHING
     lines: set[tuple[str, int]] = field(default_factory=set)
+    names: set[tuple[str, str]] = field(default_factory=set)
+    effects: Effect = Effect.NONE
+    """What the code can do that the answers so far left out."""
 
 
 @dataclass(slots=True)
@@ -123,6 +150,8 @@ class Shapes:
         self._scopes: dict[int, Scope] = {}
         self._homes: dict[int, tuple[ast.AST, str | None]] | None = None
         self._targets: dict[int, tuple[str, ...]] = {}
+        self._liveness: dict[int, Liveness] = {}
+        self._mentioned: dict[int, frozenset[str]] = {}
 
     def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
         """The function around a condition, and the class around that."""
@@ -172,11 +201,33 @@ class Shapes:
             self._scopes[id(home)] = known
         return known
 
-    def side(self, nodes: Iterable[ast.AST], owner: str | None, looping: bool) -> Side:
+    def side(self, nodes: Iterable[ast.AST], owner: str | None, looping: bool, making: bool = False) -> Side:
         nodes = [node for node in nodes if not isinstance(node, ast.Pass)]
-        facts = facts_of(nodes, looping=looping)
+        facts = facts_of(nodes, looping=looping, making=making)
         effects, attributes = self.index.reach(facts, owner)
-        return Side(facts, effects, attributes, jumps_of(nodes), not nodes)
+        first = exposed(nodes)
+        read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
+        plain, unknowable = stored_plain(nodes)
+        return Side(facts, read, plain, unknowable, effects, attributes, jumps_of(nodes), not nodes)
+
+    def behind(self, node: ast.AST) -> Names | None:
+        """The names that are read behind a condition, None where that is not known."""
+        home = self._home(node)[0]
+        known = self._liveness.get(id(home))
+        if known is None:
+            known = self._liveness[id(home)] = Liveness(home)
+        return known.behind(node)
+
+    def at_top(self, node: ast.AST) -> bool:
+        """Whether a condition stands in no function."""
+        return self._home(node)[0] is self.tree
+
+    def mentioned(self, node: ast.AST) -> frozenset[str]:
+        """The last parts of the names that a condition asks."""
+        known = self._mentioned.get(id(node))
+        if known is None:
+            known = self._mentioned[id(node)] = names_in(node.test) if isinstance(node, (ast.If, ast.IfExp)) else _NONE
+        return known
 
     def owner(self, node: ast.AST) -> str | None:
         return self._home(node)[1]
@@ -190,11 +241,12 @@ class Shapes:
         first, last = node.lineno, node.end_lineno or node.lineno
         around = [loop for loop in scope.loops if loop.lineno <= first and last <= (loop.end_lineno or loop.lineno)]
         loop = max(around, key=lambda one: one.lineno) if around else None
-        body = self.side(node.body, owner, loop is not None)
-        orelse = self.side(node.orelse, owner, loop is not None)
+        making = getattr(home, "name", "") == "__init__"
+        body = self.side(node.body, owner, loop is not None, making)
+        orelse = self.side(node.orelse, owner, loop is not None, making)
         stored = body.facts.stored | orelse.facts.stored
-        live = {name for line, name in scope.loads if name in stored and not first < line <= last}
-        live |= {name for name in stored if "." in name}
+        behind = self.behind(node)
+        live = {name for name in stored if "." in name or behind is None or name in behind}
         jumps = body.jumps | orelse.jumps
         rest, carried, rest_effects = Facts(), set(), Effect.NONE
         if jumps:
@@ -256,12 +308,12 @@ class Watcher:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def decided(self, world: World, node: ast.If, taken: bool, places: Iterable[Place], env: Env) -> _Open | None:
+    def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> _Open | None:
         """An `if` was decided by answers of the policy: look at what the other side would meet."""
         shapes = self._shapes_of(world)
         if shapes is None:
             for place in places:
-                self.watched[place] = Watched(Stake.VERDICT)
+                self.watched[place] = Watched(Stake.VERDICT, effects=Effect.START)
             return None
         shape = shapes.shape(node)
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
@@ -274,20 +326,24 @@ class Watcher:
             for attribute in here.attributes
             if attribute in owner.attrs
         ] if here.attributes else []
-        tested = shapes.index.tested
-        own = other.facts.stored | {f"?.{name}" for name in other.attributes}
-        if any(name.rsplit(".", 1)[-1] in tested for name in own):
-            stake = Stake.VERDICT
+        # No collection of data has None among its elements.
+        most = Stake.CERTAINTY if _asks_data_for_none(node.test, env) else Stake.VERDICT
+        stake = min(stake, most)
+        own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
+        stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
         lines = {(world.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
         if other.jumps & {"break", "continue", "return", "value"}:
             lines = {(world.frames[-1].file, -1)}
         found = []
         for place in places:
             watched = self.watched.setdefault(place, Watched())
+            watched.effects |= other.effects | (shape.rest_effects if here.jumps else Effect.NONE)
             watched.lines |= lines
             watched.stake = max(watched.stake, stake)
             found.append(watched)
-        return _Open(shapes, shape, here, other, before, objects, len(world.tape.events), first, found, env)
+        inert = not here.effects & Effect.DROP or _inert(world, here, env, first)
+        events = len(world.tape.events)
+        return _Open(shapes, shape, here, other, before, objects, events, first, found, places, env, inert, most)
 
     def _other_side(
         self, world: World, shapes: Shapes, shape: Shape, here: Side, other: Side, env: Env, first: int
@@ -303,8 +359,10 @@ class Watcher:
             leaves = other.jumps
             if "yield" in leaves:
                 return Stake.VERDICT
-            graphs = [_graph(world, _lookup(env, name), first) for name in other.facts.loaded]
-            if Graph.STALE in graphs and (other.facts.stored & shape.live or "value" in leaves):
+            graphs = [_graph(world, _lookup(env, name), first) for name in other.read]
+            # What both sides go on from is there either way.
+            alone = [_graph(world, _lookup(env, name), first) for name in other.read - here.read]
+            if Graph.STALE in graphs if "value" in leaves else Graph.STALE in alone and other.facts.stored & shape.live:
                 return Stake.VERDICT
             if other.facts.stored & shape.live:
                 stake = Stake.CERTAINTY
@@ -334,7 +392,7 @@ class Watcher:
             return
         stake = Stake.NOTHING
         here, other, shape = open_.here, open_.other, open_.shape
-        if here.effects & Effect.DROP:
+        if here.effects & Effect.DROP and not open_.inert:
             stake = Stake.VERDICT
         for owner, attribute, was in open_.objects:
             if f"self.{attribute}" not in here.facts.stored:
@@ -344,7 +402,7 @@ class Watcher:
             before = open_.before.get(name, _ABSENT)
             if name in here.facts.stored or "." in name:
                 stake = max(stake, self._stored(world, open_, name, before, now))
-            elif name in other.facts.stored and self._differs(world, open_, now):
+            elif name in other.facts.stored and self._differs(world, open_, name, now):
                 stake = Stake.VERDICT
         lasting = False
         lines: set[tuple[str, int]] = set()
@@ -363,6 +421,7 @@ class Watcher:
             isinstance(event, Backward) and event.create != "no" and event.accumulates for event in world.tape.events
         ):
             stake = Stake.VERDICT
+        stake = min(stake, open_.most)
         for watched in open_.watched:
             watched.stake = max(watched.stake, stake)
             watched.lines |= lines
@@ -371,14 +430,18 @@ class Watcher:
         """What hangs on a name that this side has stored: the other way it is what it was, or what that side stores."""
         if before is now:
             return Stake.NOTHING
-        last = name.rsplit(".", 1)[-1]
-        if last in open_.shapes.index.tested and (_plain(before) or _plain(now)) and not _same(before, now):
-            return Stake.VERDICT
+        if (_plain(before) or _plain(now)) and not _same(before, now):
+            last = name.rsplit(".", 1)[-1]
+            if self._number(world, open_.shapes, (last,), open_.places) is Stake.VERDICT:
+                return Stake.VERDICT
         graph = _graph(world, now, open_.first)
         if name in open_.other.facts.stored:
             # Both sides store it: a graph on this side only changes what follows.
-            return Stake.VERDICT if self._differs(world, open_, now) else Stake.CERTAINTY
+            return Stake.VERDICT if self._differs(world, open_, name, now) else Stake.CERTAINTY
         was = _graph(world, before, open_.first)
+        if was is Graph.STALE and graph is Graph.STALE:
+            # The old graph is there either way.
+            return Stake.CERTAINTY
         if was is Graph.STALE or (graph and not was and before is not _ABSENT):
             return Stake.VERDICT
         if was and not graph:
@@ -387,51 +450,140 @@ class Watcher:
             return Stake.CERTAINTY
         return Stake.CERTAINTY if isinstance(now, (Instance, List, Dict, Set, Function, Class)) else Stake.NOTHING
 
-    def _differs(self, world: World, open_: _Open, now: Value) -> bool:
+    def _differs(self, world: World, open_: _Open, name: str, now: Value) -> bool:
         """Whether the other side may store a value with a graph where this one has none there, or none where it has."""
         graph = bool(_graph(world, now, open_.first))
         other = open_.other
-        if other.effects & Effect.CUT or _inert(world, other, open_.env, open_.first):
+        if isinstance(now, Instance) and now.module:
+            # Another layer, as likely as not: what it gives has a graph, too.
+            return False
+        if name in other.plain or other.effects & Effect.CUT or _inert(world, other, open_.env, open_.first):
             return graph
-        reads = any(_graph(world, _lookup(open_.env, name), open_.first) for name in other.facts.loaded)
+        reads = any(_graph(world, _lookup(open_.env, name), open_.first) for name in other.read)
         return not reads and not other.facts.called if graph else True
 
     # -- expressions --------------------------------------------------------------------------------------------
 
     def chosen(
-        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Iterable[Place], env: Env
+        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
     ) -> None:
         """An expression took one of its parts as its value; `other` are those that were not evaluated."""
-        stake = self._of_expression(world, node, other, value, env)
+        stake, effects = self._of_expression(world, node, other, value, places, env)
         for place in places:
             watched = self.watched.setdefault(place, Watched())
             watched.stake = max(watched.stake, stake)
+            watched.effects |= effects
             watched.lines.add((world.frames[-1].file, getattr(node, "lineno", 1)))
 
     def _of_expression(
-        self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, env: Env
-    ) -> Stake:
+        self,
+        world: World,
+        node: ast.expr,
+        other: Iterable[ast.expr],
+        value: Value,
+        places: Sequence[Place],
+        env: Env,
+    ) -> tuple[Stake, Effect]:
         shapes = self._shapes_of(world)
         if shapes is None:
-            return Stake.VERDICT
+            return Stake.VERDICT, Effect.START
         side = shapes.side(other, shapes.owner(node), False)
         first = world.before_iteration
         if side.effects & (Effect.START | Effect.DROP if _inert(world, side, env, first) else _MATTERING | Effect.CUT):
-            return Stake.VERDICT
+            return Stake.VERDICT, side.effects
         graph = _graph(world, value, first)
-        graphs = [_graph(world, _lookup(env, name), first) for name in side.facts.loaded]
+        graphs = [_graph(world, _lookup(env, name), first) for name in side.read]
         if Graph.STALE in graphs:
-            return Stake.VERDICT
+            return Stake.VERDICT, side.effects
         if bool(graph) != any(graphs) and not (graph and side.facts.called):
-            return Stake.VERDICT
+            return Stake.VERDICT, side.effects
         if graph:
-            return Stake.CERTAINTY
+            return Stake.CERTAINTY, side.effects
         if isinstance(value, Instance) or (isinstance(value, (Class, Function)) and side.facts.names):
-            return Stake.CERTAINTY
-        targets = {name.rsplit(".", 1)[-1] for name in shapes.targets(node)}
-        if _plain(value) and (targets & shapes.index.tested or "" in targets):
-            return Stake.VERDICT if targets & shapes.index.tested else Stake.CERTAINTY
+            return Stake.CERTAINTY, side.effects
+        behind = shapes.behind(node)
+        live = [one for one in shapes.targets(node) if "." in one or behind is None or one in behind]
+        if _plain(value) and live:
+            stake = self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in live), places)
+            return max(stake, Stake.CERTAINTY if "" in live else Stake.NOTHING), side.effects
+        return Stake.NOTHING, side.effects
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
+        """A condition gives names another number: what hangs on that are the conditions which read them."""
+        tested = [name for name in names if name in shapes.index.tested]
+        if any(name in shapes.index.steering for name in tested):
+            return Stake.VERDICT
+        file = world.frames[-1].file
+        for place in places if tested else ():
+            self.watched.setdefault(place, Watched()).names.update((file, name) for name in tested)
         return Stake.NOTHING
+
+    def does(self, place: Place | None, effect: Effect) -> bool:
+        """Whether the other answer to a condition may do something of that kind; yes where that is not known."""
+        watched = self.watched.get(place) if place is not None else None
+        return watched is None or bool(watched.effects & effect)
+
+    def settle(self, world: World) -> None:
+        """The way is at its end: see what hangs on the conditions that only gave names other numbers."""
+        for watched in self.watched.values():
+            for file, name in watched.names:
+                if watched.stake is Stake.VERDICT:
+                    break
+                watched.stake = max(watched.stake, self._of_name(world, file, name, set()))
+
+    def _of_name(self, world: World, file: str, name: str, seen: set[str]) -> Stake:
+        module = self.modules.get(file)
+        if module is None or module.source is None:
+            return Stake.VERDICT
+        shapes = shapes_of(module.source)
+        names = shapes.index.leads_to(name) - seen
+        seen |= names
+        stake = Stake.NOTHING
+        for node, where in world.passed.items():
+            if where == file and not names.isdisjoint(shapes.mentioned(node)):
+                if isinstance(node, ast.If):
+                    stake = max(stake, self._of_known(world, shapes, node, module.env, file, seen))
+                elif isinstance(node, ast.IfExp):
+                    stake = max(stake, self._of_choice(world, shapes, node, module.env))
+                if stake is Stake.VERDICT:
+                    break
+        return stake
+
+    def _of_known(self, world: World, shapes: Shapes, node: ast.If, env: Env, file: str, seen: set[str]) -> Stake:
+        """What hangs on a condition whose answer another one has given: told from its code and what there is now."""
+        shape = shapes.shape(node)
+        stake = Stake.NOTHING
+        for side, other in ((shape.body, shape.orelse), (shape.orelse, shape.body)):
+            inert = side.empty or (shapes.at_top(node) and _inert(world, side, env, 0, bound=True))
+            if side.effects & (Effect.START | Effect.DROP if inert else _MATTERING | Effect.CUT):
+                return Stake.VERDICT
+            if side.jumps - {"raise"} and (
+                side.jumps & {"yield", "value"}
+                or shape.rest_effects & (_MATTERING | Effect.CUT)
+                or shape.rest.stored
+            ):
+                return Stake.VERDICT
+            for name in side.facts.stored & shape.live:
+                last = name.rsplit(".", 1)[-1]
+                if name in other.facts.stored:
+                    stake = Stake.CERTAINTY
+                elif not inert and name not in side.plain:
+                    return Stake.VERDICT
+                if last in shapes.index.steering:
+                    return Stake.VERDICT
+                if last in shapes.index.tested and last not in seen:
+                    stake = max(stake, self._of_name(world, file, last, seen))
+        return stake
+
+    def _of_choice(self, world: World, shapes: Shapes, node: ast.IfExp, env: Env) -> Stake:
+        sides = [shapes.side((part,), shapes.owner(node), False) for part in (node.body, node.orelse)]
+        if all(shapes.at_top(node) and _inert(world, side, env, 0, bound=True) for side in sides):
+            return Stake.NOTHING
+        if any(side.effects & (_MATTERING | Effect.CUT) for side in sides):
+            return Stake.VERDICT
+        return Stake.CERTAINTY if sides[0].read == sides[1].read else Stake.VERDICT
 
 
 @dataclass(slots=True)
@@ -447,7 +599,19 @@ class _Open:
     start: int
     first: int
     watched: list[Watched]
+    places: Sequence[Place]
     env: Env
+    inert: bool
+    most: Stake
+
+
+def _asks_data_for_none(test: ast.expr, env: Env) -> bool:
+    if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1):
+        return False
+    if not isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        return False
+    value = _lookup(env, test.left.id)
+    return isinstance(value, Unknown) and value.data
 
 
 def _lookup(env: Env, name: str) -> Value:
@@ -500,22 +664,46 @@ def _same(left: Value, right: Value) -> bool:
     return type(left) is type(right) and isinstance(left, CONSTANTS) and bool(left == right)
 
 
-def _inert(world: World, side: Side, env: Env, first: int) -> bool:
-    """Whether nothing that a side works with can hold or build a graph: numbers, data, what nobody knows."""
+def _inert(world: World, side: Side, env: Env, first: int, *, bound: bool = False) -> bool:
+    """Whether nothing that a side works with can hold or build a graph: numbers, data, what nobody knows.
+
+    `bound` wants every name to have a value.
+    """
     if side.facts.own - {name[5:] for name in side.facts.loaded if name.startswith("self.")}:
         return False
-    for name in side.facts.loaded:
+    for name in side.read:
         value = _lookup(env, name)
         if value is _ABSENT:
             if "." in name and isinstance(_lookup(env, name.partition(".")[0]), Instance):
                 # A method of the user's, or an attribute that only its class has.
                 return False
+            if bound and name not in _BUILTINS:
+                return False
             continue
         if _graph(world, value, first):
             return False
+        if isinstance(value, Function) and _builds_nothing(value, set()):
+            continue
         if isinstance(value, (Function, Class, Bound, Wrapped)) or (isinstance(value, Instance) and value.module):
             return False
         if isinstance(value, Tensor) and value.is_leaf and value.node is not None:
+            return False
+    return True
+
+
+def _builds_nothing(function: Function, seen: set[int]) -> bool:
+    """Whether a function can build a graph from nothing but what it is given: it knows of no layer and no tensor."""
+    if id(function.node) in seen:
+        return True
+    seen.add(id(function.node))
+    if len(seen) > _MOST_CALLEES:
+        return False
+    for name in free_names(function.node):
+        value = _lookup(function.env, name)
+        if isinstance(value, Function):
+            if not _builds_nothing(value, seen):
+                return False
+        elif not (value is _ABSENT or _plain(value) or isinstance(value, (Lib, Module)) or type(value) is Unknown):
             return False
     return True
 

@@ -281,6 +281,7 @@ def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
 def _if_exp(machine: Engine, node: ast.IfExp, env: Env) -> Value:
     world = machine.world
     answered = len(world.answered)
+    world.passed.setdefault(node, world.frames[-1].file)
     taken, other = (node.body, node.orelse) if machine.test(node.test, env, node) else (node.orelse, node.body)
     places = world.answered[answered:]
     value = machine.eval(taken, env)

@@ -33,10 +33,27 @@ class Imports:
         top = name.split(".")[0]
         if level == 0 and top in _KNOWN:
             return Lib(name)
+        if level and "torch" in from_file:
+            package = self._within_torch(from_file, level)
+            if package:
+                # Torch's own files import each other: what is in them is known as to every other program.
+                return Lib(f"{package}.{name}" if name else package)
         found = self.project.locate(name, level, from_file)
         if found is None:
             return Lib(name) if level == 0 else Lib(f"relative.{name}")
         return self._load(machine, name, found)
+
+    def _within_torch(self, file: str, level: int) -> str:
+        """The package that a relative import in one of torch's own files goes out from; empty for any other file."""
+        folder, names = Path(file).resolve().parent, []
+        for _ in range(level - 1):
+            folder = folder.parent
+        while folder.name != "torch" and (folder / "__init__.py").is_file():
+            names.append(folder.name)
+            folder = folder.parent
+        if folder.name != "torch" or not (folder / "_tensor.py").is_file():
+            return ""
+        return ".".join(["torch", *reversed(names)])
 
     def submodule(self, machine: Engine, package: Module, name: str) -> Value | None:
         """A submodule of a user's package, run from its source; None where the package has none of that name."""

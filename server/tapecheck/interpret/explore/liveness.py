@@ -1,0 +1,249 @@
+"""Which names a piece of code reads before it stores them, and which are still read behind a place in a function.
+
+Reads that a graph cannot matter to do not count: what is printed, formatted, or taken out as a number or a shape.
+Attributes ("self.h") are not followed: who else reads them, no function can tell.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from tapecheck.interpret.values.vocabulary import RECORDING
+
+_TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
+_TELLING = frozenset(("float", "format", "int", "isinstance", "print", "repr", "str", "type"))
+_MOST_NESTED = 5
+"""Loops within loops that are followed; each level doubles the work."""
+
+Names = frozenset[str]
+_NONE: Names = frozenset()
+
+
+class Liveness:
+    """The names that are read behind each `if` and each assignment of a function, or of a module.
+
+    Args:
+        home: the function or the module; of the functions in it only the names that they read from it count.
+    """
+
+    def __init__(self, home: ast.AST) -> None:
+        self._behind: dict[int, set[str]] = {}
+        self._always: set[str] = set()
+        self._loops = 0
+        self._break: list[set[str]] = []
+        self._continue: list[set[str]] = []
+        self._handlers: list[set[str]] = []
+        self.entry: Names = _NONE
+        """The names that are read before they are stored."""
+        body = getattr(home, "body", [])
+        for node in ast.walk(home):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
+                self._always.update(node.names)
+            elif node is not home and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                self._always |= free_names(node)
+        if isinstance(body, list):
+            self.entry = frozenset(self._block(body, set(self._always)))
+
+    def behind(self, node: ast.AST) -> Names | None:
+        """The names that may be read once a statement is through, None for one that was not come to."""
+        names = self._behind.get(id(node))
+        return frozenset(names | self._always) if names is not None else None
+
+    def _block(self, statements: Sequence[ast.stmt], out: set[str]) -> set[str]:
+        live = set(out)
+        for statement in reversed(statements):
+            live = self._statement(statement, live)
+            if self._handlers:
+                live |= self._handlers[-1]
+        return live
+
+    def _statement(self, node: ast.stmt, out: set[str]) -> set[str]:
+        kind = type(node)
+        if kind is ast.Expr:
+            return out | _reads(node.value)  # type: ignore[attr-defined]
+        if kind in (ast.Assign, ast.AugAssign, ast.AnnAssign):
+            if node.value is None:  # type: ignore[attr-defined]
+                return out
+            self._mark(node, out)
+            targets = node.targets if kind is ast.Assign else [node.target]  # type: ignore[attr-defined]
+            live = out - _stores(targets)
+            for target in targets:
+                live |= _reads(target)
+            if kind is ast.AugAssign and isinstance(node.target, ast.Name):  # type: ignore[attr-defined]
+                live.add(node.target.id)  # type: ignore[attr-defined]
+            return live | _reads(node.value)  # type: ignore[attr-defined]
+        if kind is ast.If:
+            self._mark(node, out)
+            body = self._block(node.body, out) | self._block(node.orelse, out)  # type: ignore[attr-defined]
+            return body | _reads(node.test)  # type: ignore[attr-defined]
+        if kind is ast.For or kind is ast.AsyncFor:
+            return self._loop(node, out, _stores([node.target])) | _reads(node.iter)  # type: ignore[attr-defined]
+        if kind is ast.While:
+            return self._loop(node, out, set())
+        if kind is ast.Return:
+            value = node.value  # type: ignore[attr-defined]
+            return self._always | (_reads(value) if value is not None else set())
+        if kind is ast.Break:
+            return set(self._break[-1]) if self._break else out
+        if kind is ast.Continue:
+            return set(self._continue[-1]) if self._continue else out
+        if kind is ast.With or kind is ast.AsyncWith:
+            items = node.items  # type: ignore[attr-defined]
+            live = self._block(node.body, out)  # type: ignore[attr-defined]
+            live -= _stores(item.optional_vars for item in items if item.optional_vars is not None)
+            for item in items:
+                live |= _reads(item.context_expr)
+            return live
+        if isinstance(node, ast.Try) or kind.__name__ == "TryStar":
+            return self._try(node, out)  # type: ignore[arg-type]
+        if kind is ast.Raise:
+            live = set(self._handlers[-1]) if self._handlers else set(self._always)
+            return live | _reads(node)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            live = out - {node.name}
+            for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+                live |= _reads(part)
+            return live | free_names(node)
+        if kind is ast.ClassDef:
+            return (out - {node.name}) | _reads(node)  # type: ignore[attr-defined]
+        if kind is ast.Match:
+            live = set(out)
+            for case in node.cases:  # type: ignore[attr-defined]
+                live |= self._block(case.body, out) | (_reads(case.guard) if case.guard is not None else set())
+            return live | _reads(node.subject)  # type: ignore[attr-defined]
+        if kind is ast.Delete:
+            return out - _stores(node.targets)  # type: ignore[attr-defined]
+        return out | _reads(node)
+
+    def _mark(self, node: ast.AST, out: set[str]) -> None:
+        """Note what is live behind a statement, and behind the conditional expression that it stores."""
+        self._behind.setdefault(id(node), set()).update(out)
+        value = getattr(node, "value", None)
+        if isinstance(value, (ast.IfExp, ast.BoolOp)):
+            self._behind.setdefault(id(value), set()).update(out)
+
+    def _loop(self, node: ast.AST, out: set[str], stored: set[str]) -> set[str]:
+        test: set[str] = _reads(node.test) if isinstance(node, ast.While) else set()
+        head = self._block(node.orelse, out) | test  # type: ignore[attr-defined]
+        self._loops += 1
+        if self._loops > _MOST_NESTED:
+            # Everything that the loop mentions, rather than what a further round would show.
+            head |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        self._break.append(out)
+        for _ in range(2 if self._loops <= _MOST_NESTED else 1):
+            self._continue.append(head)
+            head = head | (self._block(node.body, head) - stored) | test  # type: ignore[attr-defined]
+            self._continue.pop()
+        self._break.pop()
+        self._loops -= 1
+        return head
+
+    def _try(self, node: ast.Try, out: set[str]) -> set[str]:
+        last = self._block(node.finalbody, out)
+        handlers: set[str] = set()
+        for handler in node.handlers:
+            handlers |= self._block(handler.body, last) | (_reads(handler.type) if handler.type is not None else set())
+        otherwise = self._block(node.orelse, last)
+        self._handlers.append(handlers | (self._handlers[-1] if self._handlers else set()))
+        body = self._block(node.body, otherwise)
+        self._handlers.pop()
+        return body
+
+
+def exposed(nodes: Iterable[ast.AST]) -> Names:
+    """The names that a piece of code reads before it stores them."""
+    nodes = list(nodes)
+    statements = [node for node in nodes if isinstance(node, ast.stmt)]
+    found: set[str] = set()
+    for node in nodes:
+        if not isinstance(node, ast.stmt):
+            found |= _reads(node)
+    if statements:
+        found |= Liveness(ast.Module(statements, [])).entry
+    return frozenset(found)
+
+
+def free_names(node: ast.AST) -> set[str]:
+    """The names that a function reads and does not store itself."""
+    given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
+    own: set[str] = set()
+    if given is not None:
+        every = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+        own = {one.arg for one in every if one is not None}
+    read: set[str] = set()
+    shared: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            (read if isinstance(part.ctx, ast.Load) else own).add(part.id)
+        elif isinstance(part, (ast.Global, ast.Nonlocal)):
+            shared.update(part.names)
+    return (read - own) | shared
+
+
+def _stores(targets: Iterable[ast.AST]) -> set[str]:
+    """The names that are stored for certain."""
+    found: set[str] = set()
+    stack = list(targets)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            stack += node.elts
+        elif isinstance(node, ast.Starred):
+            stack.append(node.value)
+    return found
+
+
+def _reads(node: ast.AST) -> set[str]:
+    """The names that an expression reads where a graph may matter to what it does."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        kind = type(part)
+        if kind is ast.Name:
+            if type(part.ctx) is ast.Load:  # type: ignore[attr-defined]
+                found.add(part.id)  # type: ignore[attr-defined]
+            continue
+        if kind is ast.JoinedStr or kind is ast.Constant:
+            continue
+        if kind is ast.Call:
+            function = part.func  # type: ignore[attr-defined]
+            name = function.id if type(function) is ast.Name else getattr(function, "attr", "")
+            if type(function) is ast.Name and name in _TELLING:
+                stack += _calls_in(part)
+                continue
+            if type(function) is ast.Attribute:
+                if name in _TAKEN_OUT:
+                    stack += _calls_in(function.value)
+                    stack += part.args  # type: ignore[attr-defined]
+                    continue
+                if name in RECORDING:
+                    stack += _calls_in(part)
+                    continue
+        elif kind is ast.Attribute:
+            if part.attr in _TAKEN_OUT:  # type: ignore[attr-defined]
+                stack += _calls_in(part.value)  # type: ignore[attr-defined]
+                continue
+        elif kind is ast.Lambda or kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
+            found |= free_names(part)
+            continue
+        stack.extend(ast.iter_child_nodes(part))
+    return found
+
+
+def _calls_in(node: ast.AST) -> list[ast.AST]:
+    """The arguments of the calls in an expression whose value is only told: those calls may do more than that."""
+    found: list[ast.AST] = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and part is not node:
+            found += part.args
+            found += [keyword.value for keyword in part.keywords]
+            if isinstance(part.func, ast.Name):
+                found.append(part.func)
+    return found
+
+
+__all__ = ["Liveness", "exposed", "free_names"]
