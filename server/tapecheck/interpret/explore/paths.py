@@ -432,8 +432,8 @@ def _explore(
                     deferred = [(one, watched) for one, watched in deferred if not wanted.turns(watched)]
                     queue.extend(one for one in ready if one.policy.key() not in tried)
                     tried.update(one.policy.key() for one in ready)
-        if not any(isinstance(event, _JUDGED) for event in world.tape.events):
-            # No rule reads anything here: another way must do what one reads.
+        if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
+            # No graph and nothing that a rule reads: another way must do what makes one.
             following = [one for one in following if watcher.does(one.turned, Effect.START)]
         fresh = world.asked.keys() - met
         met |= fresh

@@ -360,6 +360,9 @@ class Watcher:
             if "yield" in leaves:
                 return Stake.VERDICT
             graphs = [_graph(world, _lookup(env, name), first) for name in other.read]
+            if "raise" in leaves and any(graphs):
+                # Whoever catches it may keep what it carries.
+                return Stake.VERDICT
             # What both sides go on from is there either way.
             alone = [_graph(world, _lookup(env, name), first) for name in other.read - here.read]
             if Graph.STALE in graphs if "value" in leaves else Graph.STALE in alone and other.facts.stored & shape.live:
