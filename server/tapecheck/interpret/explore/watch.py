@@ -363,6 +363,9 @@ class Watcher:
             if "raise" in leaves and any(graphs):
                 # Whoever catches it may keep what it carries.
                 return Stake.VERDICT
+            if first and world.last_id == first and world.grad_mode == "yes" and _calls_layer(other, env):
+                # An iteration that has built no graph so far may build one there, for nothing.
+                return Stake.VERDICT
             # What both sides go on from is there either way.
             alone = [_graph(world, _lookup(env, name), first) for name in other.read - here.read]
             if Graph.STALE in graphs if "value" in leaves else Graph.STALE in alone and other.facts.stored & shape.live:
@@ -692,6 +695,12 @@ def _inert(world: World, side: Side, env: Env, first: int, *, bound: bool = Fals
         if isinstance(value, Tensor) and value.is_leaf and value.node is not None:
             return False
     return True
+
+
+def _calls_layer(side: Side, env: Env) -> bool:
+    """Whether a side reads a model that is there by name: what it does with it as likely as not builds a graph."""
+    values = (_lookup(env, name) for name in side.read)
+    return side.facts.called and any(isinstance(value, Instance) and value.module for value in values)
 
 
 def _builds_nothing(function: Function, seen: set[int]) -> bool:
