@@ -49,9 +49,11 @@ class Scaling:
             elif issubclass(type(value), torch.optim.Optimizer):
                 optimizers.append(value)
         found = []
+        # One that is switched off has no scale at all.
+        scaling = [scaler for scaler in scalers if getattr(scaler, "_scale", None) is not None]
         for optimizer in optimizers:
             if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
-                scales = [self._scale(scaler, optimizer) for scaler in scalers if scaler._scale is not None]
+                scales = [self._scale(scaler, optimizer) for scaler in scaling]
                 if scales or any(not scaler._enabled for scaler in scalers):
                     found.append((id(optimizer), max(scales, default=1.0)))
         return found
