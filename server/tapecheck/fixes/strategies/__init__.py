@@ -98,7 +98,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (
         remove_cut, detach_for_the_first, stay_in_torch, leave_trainable, switch_on_again, make_optimizer_later,
-        hand_over, train_on_scores,
+        train_on_scores,
     ),
     StaleGradient.code: (call_zero_grad, clear_in_time),
     GradientDiscarded.code: (clear_at_another_time,),
