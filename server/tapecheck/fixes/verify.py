@@ -11,13 +11,13 @@ from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
 from tapecheck.rules import (
+    ALL,
     RAISING,
-    CreateGraphCycle,
-    GradientCut,
     GraphKeptAcrossIterations,
-    MissingCreateGraph,
+    GrowingChain,
     NeedlessGraph,
     NeedlessRetainGraph,
+    TermWithoutEffect,
 )
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
@@ -27,11 +27,8 @@ from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised
 if TYPE_CHECKING:
     from tapecheck.check import Report
 
-# What only shows in later iterations, or once a program is known to its end.
-_SHOWN_LATER = frozenset((
-    GraphKeptAcrossIterations.code, CreateGraphCycle.code, NeedlessRetainGraph.code, MissingCreateGraph.code,
-    GradientCut.code, NeedlessGraph.code,
-))  # fmt: skip
+# What only shows in later iterations, or once a program is known to its end; the others would be a fix's own doing.
+_SHOWN_LATER = frozenset(rule.code for rule in ALL if not rule.raises) - {GrowingChain.code, TermWithoutEffect.code}
 
 _ACTING = ("detach", "item", "clone")
 
