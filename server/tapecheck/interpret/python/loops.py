@@ -145,7 +145,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             break
         else:
             if always:
-                enough_seen = done >= enough and (world.varying == varying or done >= MAX_ITERATIONS)
+                over = done >= MAX_ITERATIONS or work - world.work > ITERATION_WORK
+                enough_seen = done >= enough and (world.varying == varying or over)
             elif answer is None:
                 enough_seen = done >= enough
             else:
