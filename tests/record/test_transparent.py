@@ -11,6 +11,7 @@ import pytest
 
 from tapecheck.record.run import PROBE
 from tapecheck.tape import End, read_tape
+from tests.record import transparent
 from tests.record.harness import PYTHON, Write, plain, probed
 
 DIGEST = """
@@ -266,3 +267,11 @@ def test_the_probe_is_a_directory_that_needs_nothing_else(write: Write, tmp_path
         assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
         with (tmp_path / "tape").open() as file:
             assert read_tape(file).complete
+
+
+def test_the_command_says_which_program_does_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "same.py").write_text("import torch\nopen('left', 'w').write('x')\nraise SystemExit(4)\n")
+    (tmp_path / "other.py").write_text("import sys\nopen('left', 'w').write(str(sys.argv[0] in sys.orig_argv[1]))\n")
+    assert transparent.main([str(tmp_path / "same.py")]) == 0
+    assert transparent.main([str(tmp_path / "other.py"), "--", "an-argument"]) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == ["differs other.py  left", "1 programs, 1 of them another"]

@@ -1,0 +1,65 @@
+"""Holds programs against themselves: results, files and exit codes with and without the recorder.
+
+    python -m tests.record.transparent                  # the programs of tests/record/programs
+    python -m tests.record.transparent FILE... [-- ARGS]
+
+Each program runs twice in an empty folder of its own that holds a copy of what lies beside it, once plainly and once
+under the recorder. Standard output, standard error, the exit status and every file that it leaves must be the same,
+byte for byte, but for the folder's name. Exit status 1 where one differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.record.harness import plain, probed
+
+HERE = Path(__file__).parent
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".git", "*.pyc")
+
+
+def came_to(folder: Path, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """Return what a run printed, left behind and ended with, without the name of its folder."""
+    names = {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    out, err = (text.replace(str(folder), "") for text in (done.stdout, done.stderr))
+    return {"standard output": out, "standard error": err, "exit status": str(done.returncode), **names}
+
+
+def differences(script: Path, arguments: list[str]) -> list[str]:
+    """Return in what the recorded run of a script differs from the plain one."""
+    results = []
+    for way in (plain, probed):
+        with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as beside:
+            folder = Path(scratch) / "program"
+            shutil.copytree(script.parent, folder, ignore=_LEFT_OUT)
+            options = {} if way is plain else {"tape": str(Path(beside) / "tape.jsonl")}
+            results.append(came_to(folder, way(script.name, *arguments, cwd=str(folder), **options)))
+    first, second = results
+    return [name for name in sorted({*first, *second}) if first.get(name) != second.get(name)]
+
+
+def main(arguments: list[str]) -> int:
+    """Print one line for each program."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    given, rest = arguments[:at], arguments[at + 1 :]
+    scripts = [Path(name).resolve() for name in given] or sorted((HERE / "programs").glob("*.py"))
+    worse = 0
+    for script in scripts:
+        found = differences(script, rest)
+        worse += bool(found)
+        print(f"{'differs' if found else 'same':<8}{script.name}  {', '.join(found)}".rstrip(), flush=True)
+    print(f"{len(scripts)} programs, {worse} of them another")
+    return int(worse > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
