@@ -36,7 +36,9 @@ def documented(page: str, heading: str = "") -> str:
     """The first code block of a page in docs/editors, below a heading where one is given."""
     text = (HERE.parents[2] / "docs" / "editors" / page).read_text(encoding="utf-8")
     below = text.partition(f"\n## {heading}\n")[2] if heading else text
-    return below.partition("\n```")[2].partition("\n")[2].partition("```")[0]
+    found = re.search(r"^```\w+\n(.*?)^```", below, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{page} has no code"
+    return found.group(1)
 
 
 def neovims() -> list[str]:
