@@ -53,6 +53,7 @@ from tapecheck.fixes.strategies.shared import (
     sum_losses,
     sum_over_loop,
 )
+from tapecheck.fixes.strategies.summed import backward_of_term
 from tapecheck.rules import (
     BackwardTwice,
     BackwardWithoutGraph,
@@ -91,7 +92,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
         evaluate_without_grad, store_without_graph, detach_argument, store_all_detached, change_without_grad,
         detach_previous,
     ),
-    GrowingChain.code: (detach_carried, detach_shared),
+    GrowingChain.code: (backward_of_term, detach_carried, detach_shared),
     CreateGraphCycle.code: (drop_create, clear_gradients, take_gradient),
     NeedlessRetainGraph.code: (drop_retain,),
     NeedlessGraph.code: (switch_recording_off,),
