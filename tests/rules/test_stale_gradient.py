@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.rules import StaleGradient, judge
+from tapecheck.source import from_text
 from tapecheck.tape import Decision, End, GradientRead, GradientSet, LeafEscape, Tape
 from tests.rules.conftest import Builder
 
@@ -125,3 +127,44 @@ def test_a_gradient_that_only_may_have_been_added_is_not_said_to_be_stale() -> N
             builder.backward(4, builder.node(4, weight, saves=[weight], linked="may"))
             builder.step(5, optimizer, weight)
     assert found(builder) == []
+
+
+TRAINING = """\
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{first}
+for step in range(4):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("zero = optimizer.zero_grad", "zero()"),
+        ("", "[one.zero_grad() for one in [optimizer]]"),
+        ("", "torch._foreach_zero_([p.grad for p in model.parameters()])"),
+        ("", "[p.grad.fill_(0) for p in model.parameters()]"),
+        ("", "[p.grad.data.fill_(0) for p in model.parameters()]"),
+        ("", "model.apply(lambda module: module.zero_grad())"),
+        ("optimizer.register_step_post_hook(lambda one, args, kwargs: one.zero_grad())", ""),
+        ("", "for p in model.parameters(): setattr(p, 'grad', None)"),
+        ("", "for p in model.parameters(): del p.grad"),
+        ("", "for p in model.parameters(): p.grad[:] = 0"),
+        ("", "for p in model.parameters(): p.grad *= 0"),
+        ("from mylib import clear", "clear(optimizer)"),
+    ],
+)
+def test_ways_of_clearing(first: str, last: str) -> None:
+    text = TRAINING.format(first=first, last=last)
+    assert [finding.code for finding in check(from_text(text, "program.py")).findings] == []
+
+
+def test_without_clearing() -> None:
+    findings = check(from_text(TRAINING.format(first="", last="pass"), "program.py")).findings
+    assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE403", 8)]

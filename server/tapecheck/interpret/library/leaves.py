@@ -29,7 +29,7 @@ def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> Non
     found: dict[int, None] = {}
     for value in values:
         # A parameter by itself is an operand: what unknown ops make of it has a graph.
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) or _gradient_of(value) is not None:
             found.update(dict.fromkeys(_leaves_in(torch, value, _DEPTH, set())))
     fresh = tuple(leaf for leaf in found if leaf not in torch.autograd.escaped)
     if fresh:
@@ -47,8 +47,9 @@ def cleared_elsewhere(torch: Torch, owner: Unknown, node: ast.AST) -> None:
 
 def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterator[int]:
     if isinstance(value, Tensor):
-        if value.is_leaf and value.node is not None:
-            yield value.node
+        leaf = value if value.is_leaf else _gradient_of(value)
+        if leaf is not None and leaf.node is not None:
+            yield leaf.node
         return
     if depth == 0 or not isinstance(value, (Instance, List, tuple, Dict, Set, Generator, Bound, Unknown)):
         return
@@ -70,3 +71,9 @@ def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterat
         inner = value if isinstance(value, tuple) else value.items
     for one in list(inner):
         yield from _leaves_in(torch, one, depth if isinstance(value, Instance) and value.module else depth - 1, seen)
+
+
+def _gradient_of(value: Tensor) -> Tensor | None:
+    """Return the leaf that a tensor is the gradient of: who has the gradient may clear it in place."""
+    leaf = (value.extra or {}).get("grad_of")
+    return leaf if isinstance(leaf, Tensor) and leaf.is_leaf else None

@@ -146,14 +146,9 @@ class Optimizers:
             return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
         if name == "add_param_group":
             return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, at))
-        if name in (
-            "state_dict",
-            "load_state_dict",
-            "train",
-            "eval",
-            "register_step_post_hook",
-            "register_step_pre_hook",
-        ):
+        if name in ("register_step_post_hook", "register_step_pre_hook"):
+            return Native(name, lambda m, args, kwargs, at: self._hooked(owner, name, at))
+        if name in ("state_dict", "load_state_dict", "train", "eval"):
             return Native(name, lambda m, args, kwargs, at: Unknown.named(name))
         return None
 
@@ -201,6 +196,11 @@ class Optimizers:
                         grad_mode="no",
                     )  # fmt: skip
         return result
+
+    def _hooked(self, owner: Instance, name: str, node: ast.AST) -> Value:
+        # The hook gets the optimizer at each step: it may clear what the step has used.
+        self.machine.library.given_away([owner], node, name)
+        return Unknown.named("handle")
 
     def _bumps(self, owner: Instance) -> Fact:
         """Whether a step moves the version counters of what it changes: fused steps were measured not to."""

@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Native,
     Run,
     Signal,
+    Tensor,
     Unknown,
     Value,
     Wrapped,
@@ -294,6 +295,8 @@ def _delete(machine: Engine, node: ast.Delete, env: Env) -> None:
             owner = machine.eval(target.value, env)
             if isinstance(owner, Instance):
                 delete_attribute(machine, owner, target.attr, node)
+            elif isinstance(owner, Tensor) and target.attr == "grad":
+                machine.library.set_tensor_attribute(owner, "grad", None, node)
         elif isinstance(target, ast.Subscript):
             owner = machine.eval(target.value, env)
             index = machine.eval(target.slice, env)
