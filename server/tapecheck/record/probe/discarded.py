@@ -6,6 +6,7 @@ import operator
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from .gradients import ZEROS, digest
 from .tracing import Place
 
 _GRADIENT = operator.attrgetter("grad")
@@ -121,7 +122,7 @@ class Discarded:
 
     def _zero(self, parameter: Any) -> bool:
         with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            return not bool(_GRADIENT(parameter).any())
+            return digest(_GRADIENT(parameter)) == ZEROS
 
     def _parameters(self) -> Iterator[Any]:
         for reference, _ in self.recorder.changes.optimizer_places.values():

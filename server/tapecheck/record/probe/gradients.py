@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import operator
 import threading
 import weakref
@@ -13,7 +15,9 @@ _GRADIENT = operator.attrgetter("grad")
 _STEPS = 5
 """Steps of each optimizer whose gradients are compared with those of the next one."""
 _MOST = 4_000_000
-"""Elements of gradients that are kept to compare, for each optimizer: 16 MB of float32."""
+"""Elements of gradients that are compared, for each optimizer: 16 MB of float32."""
+ZEROS = b""
+"""The digest of a tensor that holds nothing but zeros."""
 
 _Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
 
@@ -74,8 +78,8 @@ class UsedGradients:
                 left -= gradient.numel()
                 if left < 0:
                     break
-                value = gradient.detach().clone()
-                if bool(value.any()):
+                value = digest(gradient)
+                if value is not None and value != ZEROS:
                     kept.append(_Used(parameter, gradient, value))
         self.used[number] = kept
 
@@ -83,33 +87,39 @@ class UsedGradients:
         """Count the leaves that have a gradient at a step of optimizers that do not have them."""
         listed = self._listed()
         thread = threading.get_ident()
+        # Reading `.grad` makes a Python object: of what is no parameter only where the program reads it, too.
+        named = any(text.names_gradients for text in self.recorder.sources.texts())
         for key, (reference, number, owner) in list(self.recorder.reader.leaves.items()):
             leaf = reference() if owner == thread and key not in listed else None
             if leaf is None or not leaf.requires_grad:
                 continue
+            if not named and not isinstance(leaf, self.recorder.torch.nn.Parameter):
+                continue
             known = self.others.get(key)
             if known is None or known[1] != number:
-                known = self.others[key] = [reference, number, self._sum(leaf), 0]
+                known = self.others[key] = [reference, number, self._value(leaf), 0]
                 if not isinstance(leaf, self.recorder.torch.nn.Parameter):
                     # Reading `.grad` makes a Python object: not of an input that is gone at the next step.
                     continue
             if _GRADIENT(leaf) is not None:
                 # What goes away before the program ends cannot be looked at then.
-                known[3] = known[3] + 1 if known[3] >= 0 and self._sum(leaf) == known[2] else -1
+                known[3] = known[3] + 1 if known[3] >= 0 and self._value(leaf) == known[2] else -1
 
     def _listed(self) -> Set[int]:
         return {key for watched in self.recorder.changes.optimizers.values() for key in watched.ids}
 
-    def _sum(self, leaf: Any) -> float:
+    def _value(self, leaf: Any) -> Any:
+        """Return a digest of a leaf; what cannot be read is never the same."""
         with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            return float(leaf.detach().double().sum())
+            found = digest(leaf)
+        return object() if found is None else found
 
     def write(self, lines: Any) -> None:
         """Write at how many steps of each optimizer gradients were compared, and what none of them has."""
         listed = self._listed()
         for key, (reference, leaf, value, times) in self.others.items():
             tensor = reference()
-            if times > 0 and key not in listed and (tensor is None or self._sum(tensor) == value):
+            if times > 0 and key not in listed and (tensor is None or self._value(tensor) == value):
                 name = "left-out:%d" % leaf
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")
@@ -135,7 +145,7 @@ class UsedGradients:
         if entry.added is not None:
             return True
         with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            equal = gradient.shape == entry.value.shape and bool(gradient.equal(entry.value))
+            equal = digest(gradient) == entry.value
         if equal:
             entry.place = where
             return where is not None
@@ -152,6 +162,31 @@ class UsedGradients:
         self.told[known[1], entry.added[0]] = None
         name = "stale-gradient:%d" % known[1]
         recorder.writer.event("Measure", at=recorder.site(*entry.added), name=name, value=1, unit="steps")
+
+
+def digest(tensor: Any) -> Optional[bytes]:
+    """Return a digest of a tensor's shape and values, `ZEROS` where all are zero, None where they cannot be read.
+
+    torch allocates nothing on the tensor's device: the program's memory stays what it is without the recorder.
+    """
+    try:
+        dense = 1
+        for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+            if size > 1:
+                if stride != dense:
+                    return None
+                dense *= size
+        held = tensor if tensor.device.type == "cpu" else tensor.detach().cpu()
+        data = ctypes.string_at(held.data_ptr(), tensor.numel() * tensor.element_size())
+    except Exception:
+        # A tensor of a transformation, or without memory.
+        return None
+    # Negative zeros have their sign's bit; what else consists of these bytes is next to nothing.
+    if data.count(0) + data.count(0x80) == len(data):
+        return ZEROS
+    found = hashlib.blake2b(repr(tuple(tensor.shape)).encode(), digest_size=16)
+    found.update(data)
+    return found.digest()
 
 
 def _frozen_groups(optimizer: Any) -> int:
