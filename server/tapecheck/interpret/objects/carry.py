@@ -96,6 +96,9 @@ def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> Non
     """Note what the iteration that ends leaves behind."""
     if machine.world.inside_forward or not machine.world.tape_has_nodes:
         return
+    if machine.world.last_id == started[1]:
+        # Nothing was built: what is kept was there before, and the loops around see it.
+        return
     events = len(machine.world.tape.events)
     scan = _Scan(machine, loop, index, *started)
     for env in reversed(machine.envs):
