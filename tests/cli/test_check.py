@@ -14,6 +14,7 @@ import pytest
 import tapecheck.check as checking
 from tapecheck.cli import main
 from tapecheck.cli.checking import CheckOptions, check_files
+from tapecheck.rules import ALL
 
 TWICE = """\
 import torch
@@ -301,9 +302,8 @@ def test_explain_prints_a_rule_s_page_and_lists_all(tmp_path: Path) -> None:
     assert page.returncode == 0 and page.stdout.startswith(b"TAPE101 backward-twice (error)\n")
     assert tapecheck("explain", "tape101", cwd=tmp_path).stdout == page.stdout
     listed = tapecheck("explain", cwd=tmp_path).stdout.decode().splitlines()
-    assert [line.split()[0] for line in listed] == [
-        f"TAPE{number}" for number in (101, 102, 103, 104, 201, 202, 203, 301, 401, 402)
-    ]
+    assert [line.split()[0] for line in listed] == sorted(rule.code for rule in ALL)
+    assert len(listed) > 10
 
 
 def test_version(tmp_path: Path) -> None:
