@@ -65,9 +65,8 @@ def _begin(path: str) -> tuple[int, int]:
         checked = check_file(path, CheckOptions(fixes=False))
         with open(path, "rb") as file:
             lines = file.read().count(b"\n")
-        kinds = [problem.kind for problem in checked.problems]
         errors = [problem.message for problem in checked.problems if problem.kind == "internal-error"]
-        answer = [lines, kinds.count("incomplete-analysis"), "; ".join(errors)]
+        answer = [lines, len(checked.incomplete), "; ".join(errors)]
         os.write(writer, json.dumps(answer).encode()[:60_000])
     finally:
         os._exit(0)
