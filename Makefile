@@ -34,6 +34,7 @@ test: $(VENV)/.test node_modules/.stamp
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 
 types: $(VENV)/.test
 	$(BIN)/mypy

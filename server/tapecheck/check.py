@@ -214,7 +214,7 @@ def facts_for(path: str) -> str:
 
 
 def resting_on(findings: Iterable[Finding]) -> set[tuple[str, int]]:
-    """The lines that findings rest on: their own, and those that have a part in them."""
+    """Return the lines that findings rest on: their own, and those that have a part in them."""
     spans = [span for finding in findings for span in (finding.span, *(label.span for label in finding.labels))]
     return {(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)}
 

@@ -98,9 +98,7 @@ def expected_of(program: Path) -> list[Expected]:
 def programs_in(folder: Path) -> list[Path]:
     """All programs of a folder that have a truth, and the fixed ones."""
     return sorted(
-        path
-        for path in folder.glob("*.py")
-        if path.name.endswith(".fixed.py") or path.with_suffix(".json").exists()
+        path for path in folder.glob("*.py") if path.name.endswith(".fixed.py") or path.with_suffix(".json").exists()
     )
 
 
@@ -150,9 +148,7 @@ def score(programs: Iterable[Path], found: Mapping[str, Sequence[Mapping[str, An
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=PROGRAMS, help="programs with their truth")
     parser.add_argument("--command", default=DEFAULT_COMMAND, help="what checks; the folder is added to it")
     parser.add_argument("--misses", action="store_true", help="list every miss and every false alarm")

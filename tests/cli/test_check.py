@@ -28,9 +28,7 @@ ONCE = TWICE.removesuffix("loss.backward()\n")
 BROKEN = "def f(:\n    pass\n\n" + TWICE
 
 
-def tapecheck(
-    *arguments: str, cwd: Path, stdin: bytes = b"", **env: str
-) -> subprocess.CompletedProcess[bytes]:
+def tapecheck(*arguments: str, cwd: Path, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "tapecheck", *arguments],
         cwd=cwd,
@@ -233,9 +231,7 @@ def test_many_files_in_processes_come_back_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the trap needs fork")
-def test_a_file_that_kills_its_process_takes_no_other_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_kills_its_process_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, **{f"f{number:03}": TWICE for number in range(30)})
     real = checking.check
 
@@ -262,9 +258,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
     write(tmp_path, **{f"f{number}": TWICE for number in range(20)})
     command = [sys.executable, "-m", "tapecheck", "check", "--jobs", "1", "--no-fixes", "."]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-    ) as process:
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
         assert process.stdout and process.stderr
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -310,7 +304,6 @@ def test_version(tmp_path: Path) -> None:
     from tapecheck import __version__
 
     assert tapecheck("--version", cwd=tmp_path).stdout.decode() == f"tapecheck {__version__}\n"
-
 
 
 def notebook(*cells: str) -> str:

@@ -19,9 +19,7 @@ from tests.cli.test_check import ONCE, TWICE, write
 from tests.cli.test_fix import check, here  # noqa: F401
 
 
-def test_files_are_shown_and_shards_part_them(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_files_are_shown_and_shards_part_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here, **{f"f{number}": TWICE for number in range(7)})
     (here / "tapecheck.toml").write_text('exclude = ["f6.py"]\n')
     status, out, err = check(capsys, "--show-files", ".")

@@ -12,6 +12,7 @@ from tapecheck.source.configuration import KEYS, parse, tomllib
 
 ROOT = Path(__file__).parents[2]
 
+
 @pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda path: path.name)
 def test_links_lead_to_files(path: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()):

@@ -222,9 +222,7 @@ def test_ignores_are_added_where_something_is_found(here: Path, capsys: pytest.C
     assert found(capsys, ".") == []
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--fix", "--add-ignore"), ("--write-baseline", "b.json", "--diff")]
-)
+@pytest.mark.parametrize("arguments", [("--fix", "--add-ignore"), ("--write-baseline", "b.json", "--diff")])
 def test_options_that_contradict_each_other_are_refused(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:

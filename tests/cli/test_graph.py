@@ -53,9 +53,7 @@ def boxes(picture: ElementTree.Element) -> list[list[tuple[str, str]]]:
     return panels
 
 
-def test_lines_say_what_each_call_does_to_their_tensors(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_lines_say_what_each_call_does_to_their_tensors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(SHARED)
     first, second, third = boxes(drawn(capsys, "train.py"))
     assert first == [
@@ -68,7 +66,7 @@ def test_lines_say_what_each_call_does_to_their_tensors(
     assert [len(panel) for panel in boxes(drawn(capsys, "train.py", "--line", "8"))] == [2]
 
 
-def test_a_loop_that_builds_on_itself_is_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_loop_that_builds_on_itself_is_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(LOOP)
     picture = drawn(capsys, "train.py")
     headings = [text.text or "" for text in picture.iter(f"{NAME}text") if text.get("class") == "t"]
@@ -77,7 +75,7 @@ def test_a_loop_that_builds_on_itself_is_drawn(here: Path, capsys: pytest.Captur
     assert all(float(box.attrib["y"]) < height for box in picture.iter(f"{NAME}rect") if "y" in box.attrib)
 
 
-def test_a_recorded_tape_and_a_notebook_are_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_recorded_tape_and_a_notebook_are_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(TWICE)
     (tape, *_) = check(from_text(TWICE, "train.py")).interpretation.tapes
     with (here / "run.tape").open("w") as file:
@@ -88,14 +86,14 @@ def test_a_recorded_tape_and_a_notebook_are_drawn(here: Path, capsys: pytest.Cap
     assert len(boxes(drawn(capsys, "train.ipynb"))) == 2
 
 
-def test_a_page_instead_of_a_picture_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_a_page_instead_of_a_picture_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(TWICE)
     assert main(["graph", "--output-format", "html", "-o", "out/graph.html", "train.py"]) == 0
     assert re.match(r"<!doctype html>", (here / "out" / "graph.html").read_text(), re.IGNORECASE)
     assert capsys.readouterr().out == ""
 
 
-def test_nothing_to_draw_and_nothing_to_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_nothing_to_draw_and_nothing_to_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty.py").write_text("x = 1\n")
     said = [text.text for text in drawn(capsys, "empty.py").iter(f"{NAME}text")]
     assert said == ["empty.py: dry run", "No backward call was reached."]

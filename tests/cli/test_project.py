@@ -20,9 +20,7 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, 
     return listed
 
 
-def test_severities_and_what_fails_are_the_project_s(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_severities_and_what_fails_are_the_project_s(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(RETAINED)
     (here / "tapecheck.toml").write_text('fail-on = "error"\n')
     assert check(capsys, "train.py")[0] == 0
@@ -33,9 +31,7 @@ def test_severities_and_what_fails_are_the_project_s(
     assert check(capsys, "--isolated", "train.py")[1].startswith("info[TAPE301]")
 
 
-def test_files_are_excluded_and_rules_ignored_in_some(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_files_are_excluded_and_rules_ignored_in_some(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("src/a.py", "tests/b.py", "old/c.py"):
         (here / name).parent.mkdir()
         (here / name).write_text(TWICE)
@@ -50,7 +46,7 @@ def test_files_are_excluded_and_rules_ignored_in_some(
     assert status == 2 and "'!' is not a valid pattern" in err
 
 
-def test_another_configuration_or_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_another_configuration_or_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(TWICE)
     (here / "tapecheck.toml").write_text('ignore = ["TAPE101"]\n')
     (here / "strict.toml").write_text('ignore = ["TAPE2"]\n')
@@ -65,7 +61,7 @@ def test_another_configuration_or_none(here: Path, capsys: pytest.CaptureFixture
 
 
 def test_rules_that_do_not_exist_are_said_with_what_may_be_meant(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "train.py").write_text("x = 1\n")
     text = 'ignore = ["backward-twise", "unused-ignore"]\nseverity = { TAPE9 = "hint" }\n'
@@ -75,7 +71,7 @@ def test_rules_that_do_not_exist_are_said_with_what_may_be_meant(
     assert "`severity`: no rule is called 'TAPE9'" in err and len(err.splitlines()) == 2
 
 
-def test_the_project_s_baseline_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_the_project_s_baseline_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(TWICE)
     check(capsys, "--write-baseline", "ci/known.json", ".")
     (here / "tapecheck.toml").write_text('baseline = "ci/known.json"\n')
@@ -93,9 +89,7 @@ loss.backward(retain_graph=True)  # tapecheck: ignore[TAPE301, TAPE201, nonsense
 """
 
 
-def test_unused_ignore_comments_are_hints_and_can_be_removed(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_unused_ignore_comments_are_hints_and_can_be_removed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text(UNUSED)
     status, out, _ = check(capsys, "--output-format", "concise", "train.py")
     why = "TAPE201 would report nothing here; there is no rule nonsense"
@@ -114,14 +108,14 @@ def test_unused_ignore_comments_are_hints_and_can_be_removed(
 
 
 def test_a_comment_for_a_rule_that_is_not_judged_here_may_be_of_use(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "train.py").write_text("import torch  # tapecheck: ignore[TAPE2]\nx = 1  # tapecheck: ignore[TAPE3]\n")
     (here / "tapecheck.toml").write_text('ignore = ["TAPE201"]\n')
     assert [row["location"]["row"] for row in rows(capsys, "train.py")] == [2]
 
 
-def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "train.py").write_text("x = 1\n")
     text = 'ignore = ["TAPE2"]\nseverity = { TAPE301 = "hint" }\nper-file-ignores = { "a*" = ["TAPE1"] }\n'
     (here / "tapecheck.toml").write_text(text)
@@ -154,9 +148,7 @@ for _ in range(3):
 """
 
 
-def test_what_one_file_does_in_another_one_is_reported_there(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_what_one_file_does_in_another_one_is_reported_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "trainer.py").write_text(TRAINER)
     (here / "main.py").write_text(MAIN)
     status, out, err = check(capsys, "--output-format", "json", ".")
@@ -172,9 +164,7 @@ def test_what_one_file_does_in_another_one_is_reported_there(
     assert rows(capsys, ".") == []
 
 
-def test_a_fix_names_the_other_files_that_it_edits(
-    here: Path, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:
+def test_a_fix_names_the_other_files_that_it_edits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "trainer.py").write_text(TRAINER.replace("        out.sum().backward()\n", "        return out\n"))
     (here / "main.py").write_text(MAIN.replace("5, 2, 3))", "5, 2, 3)).sum().backward()"))
     (row,) = rows(capsys, ".")

@@ -317,9 +317,7 @@ def without_cut(text: str) -> Iterator[tuple[int, str]]:
 
 def _cuts(tree: ast.AST) -> list[ast.expr]:
     found: list[ast.expr] = []
-    inner = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.endswith("_")
-    }
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.endswith("_")}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
             if id(node) not in inner:

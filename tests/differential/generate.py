@@ -292,7 +292,12 @@ class Writer:
         options = ["random.random() < 0.5", "torch.rand(()) > 0.5", "torch.rand(1).item() > 0.3"]
         if self.all("mat"):
             name = self.pick(self.all("mat"))
-            options += [f"{name}.sum() > 0", f"{name}.mean().item() > 0.1", f"{name}.detach().norm() < 2", f"float({name}[0, 0]) > 0"]
+            options += [
+                f"{name}.sum() > 0",
+                f"{name}.mean().item() > 0.1",
+                f"{name}.detach().norm() < 2",
+                f"float({name}[0, 0]) > 0",
+            ]
         if self.all("sca"):
             name = self.pick(self.all("sca"))
             options += [f"{name} > 0.5", f"{name}.item() < 1", f"float({name}) > 0.3", f"{name}.detach() < 0.2"]
@@ -1105,7 +1110,10 @@ class Writer:
         for kind in self.classes:
             self.write(f"{place('model')} = {kind}()")
         for _ in range(self.random.randint(0 if self.classes else 1, 2)):
-            layers = [self.pick((*PLAIN_LAYERS, *ACTIVATIONS[: self.pick((12, 99))])) for _ in range(self.random.randint(1, 3))]
+            layers = [
+                self.pick((*PLAIN_LAYERS, *ACTIVATIONS[: self.pick((12, 99))]))
+                for _ in range(self.random.randint(1, 3))
+            ]
             self.write(f"{place('model')} = nn.Sequential({', '.join(['nn.Linear(4, 4)', *layers])})")
         for _ in range(self.pick((0, 0, 1, 1, 2))):
             made = self.pick(

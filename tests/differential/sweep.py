@@ -7,7 +7,6 @@ Random programs hold a form now and then; here each is asked for a second backwa
 result between forward and backward, and for a gradient of its gradient, with inputs that require grad and constants.
 """
 
-# ruff: noqa: E501 -- pieces of programs read better unbroken
 from __future__ import annotations
 
 import argparse
@@ -93,7 +92,10 @@ def _layer(constructor: str, call: str) -> Iterator[tuple[str, str]]:
     yield "chained", f"{y}{gradient.format('(y * y).sum()')}g.pow(2).sum().backward()\n{backward}"
     if parameters:
         grads = "gs = torch.autograd.grad(y.pow(2).sum(), list(m.parameters()), create_graph=True)\n"
-        yield "of parameters", f"{made}y = {on('ref_data')}\n{grads}sum(g.pow(2).sum() for g in gs).backward()\n{backward}"
+        yield (
+            "of parameters",
+            f"{made}y = {on('ref_data')}\n{grads}sum(g.pow(2).sum() for g in gs).backward()\n{backward}",
+        )
     yield "eval", f"{made}m.eval()\ny = {on('a')}\nz = {on('a')}\n{backward}{step}z.sum().backward()\n"
     frozen = f"{made}m.requires_grad_(False)\n"
     yield "frozen", f"{frozen}y = {on('a')}\n{backward}{backward}"
@@ -105,15 +107,24 @@ def _in_place(form: str) -> Iterator[tuple[str, str]]:
     start = "h = w + 0\nb = v + 0\n"
     twice = "h.sum().backward()\nh.sum().backward()\n"
     yield "a leaf", _put(form, "w", "ref_data") + "\n"
-    yield "a leaf without grad", f"y = (w * w).sum()\nwith torch.no_grad():\n    {_put(form, 'w', 'ref_data')}\ny.backward()\n"
+    yield (
+        "a leaf without grad",
+        f"y = (w * w).sum()\nwith torch.no_grad():\n    {_put(form, 'w', 'ref_data')}\ny.backward()\n",
+    )
     yield "data", f"d = torch.rand(4, 4)\n{_put(form, 'd', 'ref_data')}\nd.sum().backward()\n"
-    yield "data from a graph", f"{start}d = torch.rand(4, 4)\n{_put(form, 'd')}\nd.sum().backward()\nd.sum().backward()\n"
+    yield (
+        "data from a graph",
+        f"{start}d = torch.rand(4, 4)\n{_put(form, 'd')}\nd.sum().backward()\nd.sum().backward()\n",
+    )
     yield "a saved result", f"{start}y = h.exp()\nz = y + 0\n{_put(form, 'y')}\nz.sum().backward()\n"
     yield "a saved input", f"{start}z = h * h\n{_put(form, 'h')}\nz.sum().backward()\n"
     yield "twice", f"{start}{_put(form, 'h')}\n{twice}"
     yield "by itself", f"{start}{_put(form, 'h', 'h')}\nh.sum().backward()\n"
     yield "its operand changed", f"{start}{_put(form, 'h')}\nwith torch.no_grad(): b.mul_(2)\nh.sum().backward()\n"
-    yield "without grad", f"{start}z = h * h\nwith torch.no_grad():\n    {_put(form, 'h')}\nh.sum().backward()\nz.sum().backward()\n"
+    yield (
+        "without grad",
+        f"{start}z = h * h\nwith torch.no_grad():\n    {_put(form, 'h')}\nh.sum().backward()\nz.sum().backward()\n",
+    )
     yield "a view before", f"{start}u = h[:2]\n{_put(form, 'h')}\nu.sum().backward()\nu.sum().backward()\n"
     yield "through a view", f"{start}u = h.view(4, 4)\n{_put(form, 'u')}\n{twice}"
     gradient = "g = torch.autograd.grad((h * h).sum(), [w, v], create_graph=True, allow_unused=True)\n"

@@ -44,8 +44,6 @@ def train():
 """What pages call `train.py` where they speak of a program of the reader's."""
 
 
-
-
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "server"), *sys.path]), "OMP_NUM_THREADS": "1"}
 

@@ -130,9 +130,7 @@ def print_changes(changes: Changes) -> None:
     if not changes:
         print("\nNothing changed since the last survey.")
         return
-    print(
-        f"\nSince the last survey: {len(changes.new)} new, {len(changes.gone)} gone, {len(changes.changed)} changed"
-    )
+    print(f"\nSince the last survey: {len(changes.new)} new, {len(changes.gone)} gone, {len(changes.changed)} changed")
     for found in changes.new:
         print(f"+ {_told(found)}")
     for found in changes.gone:

@@ -270,4 +270,3 @@ def _text(path: str) -> str:
         return Path(path).read_bytes().decode("utf-8", errors="replace")
     except OSError:
         return ""
-

@@ -126,4 +126,3 @@ def test_safe_fixes_leave_what_is_learned_as_it_was() -> None:
             different.append(offer.name)
     assert not different
     assert ran > 25
-

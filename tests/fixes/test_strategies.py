@@ -722,7 +722,9 @@ def test_what_does_not_hold_is_not_offered() -> None:
 
 def test_a_tensors_method_is_not_called_on_an_object_or_a_number() -> None:
     """Neither objects of the user's classes nor numbers have a `.detach()`; the tensors beside them do."""
-    sums = SETUP + """
+    sums = (
+        SETUP
+        + """
 class Terms:
     def __init__(self):
         self.terms = []
@@ -738,7 +740,10 @@ for step in range(4):
     terms += model(torch.randn(4, 3)).pow(2).mean()
     torch.stack(terms.terms).sum().backward()
 """
-    states = SETUP + """
+    )
+    states = (
+        SETUP
+        + """
 from dataclasses import dataclass, replace
 
 
@@ -755,11 +760,14 @@ for step in range(4):
     carry = replace(carry, h=h, c=c)
     h.pow(2).mean().backward()
 """
+    )
     for text, wrong in ((sums, "terms.detach()"), (states, "carry.detach()")):
         report = report_of(text)
         for fix in fixes_for(report, finding_of(report, "TAPE101")):
             assert wrong not in fixed(text, fix), fix.title
-    kept = SETUP + """
+    kept = (
+        SETUP
+        + """
 model = nn.Linear(3, 1)
 history = []
 
@@ -773,6 +781,7 @@ for step in range(5):
     loss.backward()
     record(loss=loss, number=loss.item())
 """
+    )
     report = report_of(kept)
     offered = fixes_for(report, finding_of(report, "TAPE201"))
     assert offered

@@ -9,7 +9,8 @@ from tapecheck.check import check
 from tapecheck.source import from_text
 
 PROGRAMS: dict[str, tuple[str, list[tuple[str, str]]]] = {
-    "Lightning: a list of losses grows, a detached one does not": ("""\
+    "Lightning: a list of losses grows, a detached one does not": (
+        """\
 import torch
 from torch import nn
 import pytorch_lightning as pl
@@ -45,8 +46,11 @@ class Net(pl.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
-""", [('TAPE201', 'self.outputs.append(loss)')]),
-    "Lightning: two optimizers by hand": ("""\
+""",
+        [("TAPE201", "self.outputs.append(loss)")],
+    ),
+    "Lightning: two optimizers by hand": (
+        """\
 import torch
 from torch import nn
 import lightning as L
@@ -77,8 +81,11 @@ class Net(L.LightningModule):
 model = Net()
 trainer = L.Trainer(max_epochs=3)
 trainer.fit(model, torch.utils.data.DataLoader([1, 2, 3]))
-""", [('TAPE101', 'self.manual_backward(score.mean())')]),
-    "Lightning: a carried state in automatic optimisation": ("""\
+""",
+        [("TAPE101", "self.manual_backward(score.mean())")],
+    ),
+    "Lightning: a carried state in automatic optimisation": (
+        """\
 import torch
 from torch import nn
 import lightning.pytorch as pl
@@ -100,8 +107,11 @@ class RNN(pl.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
-""", [('TAPE101', 'return loss')]),
-    "accelerate": ("""\
+""",
+        [("TAPE101", "return loss")],
+    ),
+    "accelerate": (
+        """\
 import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
@@ -126,8 +136,11 @@ for epoch in range(2):
         losses.append(accelerator.gather(loss).item())
         accelerator.log({"loss": loss})
         accelerator.backward(loss)  # a second time
-""", [('TAPE101', 'accelerator.backward(loss)  # a second time')]),
-    "DeepSpeed": ("""\
+""",
+        [("TAPE101", "accelerator.backward(loss)  # a second time")],
+    ),
+    "DeepSpeed": (
+        """\
 import torch
 import deepspeed
 
@@ -142,8 +155,11 @@ for step in range(10):
 engine.module.eval()
 print(sum(hist))
 loss.backward()
-""", [('TAPE101', 'loss.backward()')]),
-    "torchvision models as they are usually frozen and headed": ("""\
+""",
+        [("TAPE101", "loss.backward()")],
+    ),
+    "torchvision models as they are usually frozen and headed": (
+        """\
 import torch
 from torch import nn
 from torchvision import models
@@ -182,8 +198,11 @@ for i in range(3):
     o3.zero_grad()
     losses.backward()
     o3.step()
-""", []),
-    "wrappers, scalers, metrics, loggers and transformers": ("""\
+""",
+        [],
+    ),
+    "wrappers, scalers, metrics, loggers and transformers": (
+        """\
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.cuda.amp import GradScaler, autocast
@@ -226,7 +245,9 @@ class My(Trainer):
         loss = self.compute_loss(model, inputs)
         self.accelerator.backward(loss)
         return loss.detach()
-""", [('TAPE101', 'lmout[0].backward()')]),
+""",
+        [("TAPE101", "lmout[0].backward()")],
+    ),
 }
 
 

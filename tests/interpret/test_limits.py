@@ -66,4 +66,3 @@ def test_work_grows_with_the_program_and_not_with_its_ways() -> None:
     report = check(from_text(f"import sys\n{HEAD}{conditions}{TWICE}", "conditions.py"))
     assert [finding.code for finding in report.findings] == ["TAPE101"]
     assert report.interpretation.runs == 1
-

@@ -47,9 +47,7 @@ def ran(folder: Path, program: str, **settings: object) -> tuple[str, str, int]:
     ],
     ids=["arguments", "message", "code", "exception", "library", "well", "limit", "later"],
 )
-def test_a_run_says_how_it_ended(
-    tmp_path: Path, program: str, words: str, help_by: str, exit_status: int
-) -> None:
+def test_a_run_says_how_it_ended(tmp_path: Path, program: str, words: str, help_by: str, exit_status: int) -> None:
     assert ran(tmp_path, program) == (words, help_by, exit_status)
 
 

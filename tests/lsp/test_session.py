@@ -129,10 +129,16 @@ def test_folders_have_settings_of_their_own(session: Session) -> None:
         ({"select": 3, "enable": "no", "run": {"maxIterations": -1}}, Settings(), 3),
         ({"severity": {"TAPE201": "error", "TAPE101": "loud"}}, Settings(severity={"TAPE201": "error"}), 1),
         ({"severity": ["x"], "run": {"timeout": True}}, Settings(), 2),
-        ({"select": ["TAPE1", "growing-chain"], "ignore": ["unused-ignore"]}, Settings(
-            select=("TAPE1", "growing-chain"), ignore=("unused-ignore",)), 0),
-        ({"select": ["TAPE999"], "severity": {"growing-chains": "error"}}, Settings(
-            select=("TAPE999",), severity={"growing-chains": "error"}), 2),
+        (
+            {"select": ["TAPE1", "growing-chain"], "ignore": ["unused-ignore"]},
+            Settings(select=("TAPE1", "growing-chain"), ignore=("unused-ignore",)),
+            0,
+        ),
+        (
+            {"select": ["TAPE999"], "severity": {"growing-chains": "error"}},
+            Settings(select=("TAPE999",), severity={"growing-chains": "error"}),
+            2,
+        ),
     ],
 )
 def test_settings_of_any_shape(given: object, expected: Settings, complaints: int) -> None:

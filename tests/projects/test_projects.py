@@ -99,6 +99,4 @@ def test_expectations_are_written_as_they_are_read() -> None:
     assert project.expected == {("b.py", 1, "TAPE101"), ("b.py", 1, "TAPE201?")}
     assert (project.raises, project.main) == (("b.py", 1), "b.py")
     again = project.updated([("a.py", 1, "TAPE402"), ("b.py", 1, "TAPE103")])
-    assert again.written() == (
-        "# file: a.py\nx = 1  # kept  # TAPE402\n# file: b.py\ny = 2  # raises TAPE103\nz = 3\n"
-    )
+    assert again.written() == ("# file: a.py\nx = 1  # kept  # TAPE402\n# file: b.py\ny = 2  # raises TAPE103\nz = 3\n")

@@ -21,6 +21,7 @@ Record = Callable[..., RunResult]
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
+
 @pytest.fixture
 def python() -> str:
     """An interpreter that starts anew."""

@@ -23,6 +23,7 @@ from tests.record.harness import PYTHON, QUIET, Write, plain, probed
 
 Record = Callable[..., RunResult]
 
+
 @pytest.fixture
 def python() -> str:
     """An interpreter that starts anew."""
@@ -211,8 +212,7 @@ def test_output_is_passed_on_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_output_is_lost(write: Write, tmp_path: Path) -> None:
     texts: list[str] = []
     pieces = (
-        "import time\nprint('ready? ', end='', flush=True)\ntime.sleep(2)\n"
-        "print('x' * 200_000)\nprint('end', end='')\n"
+        "import time\nprint('ready? ', end='', flush=True)\ntime.sleep(2)\nprint('x' * 200_000)\nprint('end', end='')\n"
     )
     request = RunRequest(write(pieces), python=PYTHON, cwd=str(tmp_path), env=QUIET)
     run(request, lambda event: texts.append(event.text) if isinstance(event, Output) else None)

@@ -43,9 +43,7 @@ def test_each_parameter_is_told_once_with_the_backward(record: Callable[..., Run
         ("", "[p.grad.mul_(0.5) for p in model.parameters()]"),
     ],
 )
-def test_what_is_cleared_or_scaled_is_not_used_twice(
-    record: Callable[..., RunResult], before: str, after: str
-) -> None:
+def test_what_is_cleared_or_scaled_is_not_used_twice(record: Callable[..., RunResult], before: str, after: str) -> None:
     assert measures(record(PROGRAM.format(before=before, after=after))) == []
 
 

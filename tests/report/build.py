@@ -23,9 +23,7 @@ for step in range(100):
 """
 
 
-def span(
-    line: int, column: int, end_column: int, *, end_line: int | None = None, file: str = "gan.py"
-) -> Span:
+def span(line: int, column: int, end_column: int, *, end_line: int | None = None, file: str = "gan.py") -> Span:
     return Span(file, line, column, end_line or line, end_column)
 
 

@@ -197,9 +197,7 @@ def test_github_s_commands_are_escaped() -> None:
     odd = backward_twice(message="100% wrong\nreally", span=span(12, 5, 22, file="a,b:c.py"), labels=())
     (line,) = github.render([Checked("a,b:c.py", [odd])]).splitlines()
     head, _, data = line.removeprefix("::error ").partition("::")
-    assert head == (
-        "title=Tapecheck (TAPE101 backward-twice),file=a%2Cb%3Ac.py,line=12,endLine=12,col=5,endColumn=22"
-    )
+    assert head == ("title=Tapecheck (TAPE101 backward-twice),file=a%2Cb%3Ac.py,line=12,endLine=12,col=5,endColumn=22")
     assert data.startswith("100%25 wrong%0Areally%0Ahelp: ")
 
 

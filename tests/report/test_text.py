@@ -24,7 +24,9 @@ def shown(finding: Finding, code: str | None = None, **options: object) -> str:
 
 
 def test_tells_the_story_in_the_order_of_lines() -> None:
-    assert shown(backward_twice()) == """\
+    assert (
+        shown(backward_twice())
+        == """\
 error[TAPE101]: this backward reaches nodes that an earlier backward freed
   --> gan.py:12:5
    |
@@ -39,6 +41,7 @@ error[TAPE101]: this backward reaches nodes that an earlier backward freed
    |
    = help: add the losses and call backward once
 """
+    )
 
 
 def test_labels_in_another_file_stand_in_a_block_of_their_own() -> None:
@@ -49,7 +52,9 @@ def test_labels_in_another_file_stand_in_a_block_of_their_own() -> None:
             Label(span(8, 5, 22), "and freed here", "freed"),
         )
     )
-    assert text.render_finding(finding, sources(nets_py=nets)) == """\
+    assert (
+        text.render_finding(finding, sources(nets_py=nets))
+        == """\
 error[TAPE101]: this backward reaches nodes that an earlier backward freed
   --> gan.py:12:5
    |
@@ -65,6 +70,7 @@ error[TAPE101]: this backward reaches nodes that an earlier backward freed
    |
    = help: add the losses and call backward once
 """
+    )
 
 
 def test_several_labels_on_one_line_hang_below_it() -> None:
@@ -77,7 +83,9 @@ def test_several_labels_on_one_line_hang_below_it() -> None:
             Label(span(1, 15, 27), "reached again here", "path"),
         ),
     )
-    assert shown(finding, code) == """\
+    assert (
+        shown(finding, code)
+        == """\
 error[TAPE101]: this backward reaches nodes that an earlier backward freed
  --> gan.py:1:15
   |
@@ -90,13 +98,16 @@ error[TAPE101]: this backward reaches nodes that an earlier backward freed
   |
   = help: add the losses and call backward once
 """
+    )
 
 
 def test_a_label_within_the_primary_span_keeps_both_visible() -> None:
     finding = backward_twice(
         span=span(1, 1, 26), labels=(Label(span(1, 7, 15), "the state is carried here", "carried"),)
     )
-    assert shown(finding, "loss = (hidden + x).mean()") == """\
+    assert (
+        shown(finding, "loss = (hidden + x).mean()")
+        == """\
 error[TAPE101]: this backward reaches nodes that an earlier backward freed
  --> gan.py:1:1
   |
@@ -107,6 +118,7 @@ error[TAPE101]: this backward reaches nodes that an earlier backward freed
   |
   = help: add the losses and call backward once
 """
+    )
 
 
 def test_tabs_and_wide_characters_stay_aligned() -> None:
@@ -132,7 +144,9 @@ def test_emoji_take_two_columns() -> None:
 def test_a_span_over_lines_is_underlined_line_by_line() -> None:
     code = "out = model(\n    a,\n    b,\n)\n"
     rendered = shown(backward_twice(span=span(1, 7, 2, end_line=4), labels=()), code)
-    assert "\n".join(rendered.splitlines()[3:11]) == """\
+    assert (
+        "\n".join(rendered.splitlines()[3:11])
+        == """\
 1 | out = model(
   |       ^^^^^^
 2 |     a,
@@ -141,6 +155,7 @@ def test_a_span_over_lines_is_underlined_line_by_line() -> None:
   |     ^^
 4 | )
   | ^"""
+    )
 
 
 def test_a_long_span_is_underlined_on_its_first_line_only() -> None:
@@ -152,11 +167,14 @@ def test_a_statement_around_the_finding_is_underlined_on_its_first_line_only() -
     code = "for x in data:\n    total += f(x)\n"
     loop = Label(span(1, 1, 18, end_line=2), "in this loop", "carried")
     rendered = shown(backward_twice(span=span(2, 5, 18), labels=(loop,)), code)
-    assert "\n".join(rendered.splitlines()[3:7]) == """\
+    assert (
+        "\n".join(rendered.splitlines()[3:7])
+        == """\
 1 | for x in data:
   | -------------- in this loop
 2 |     total += f(x)
   |     ^^^^^^^^^^^^^"""
+    )
 
 
 def test_a_very_long_line_is_cut_around_the_span() -> None:
@@ -196,7 +214,9 @@ def test_evidence_of_a_recorded_run_is_said() -> None:
 
 def test_the_preferred_fix_is_shown_as_lines_out_and_in() -> None:
     rendered = shown(backward_twice(), fixes=[detach(), once()])
-    assert rendered.split("once\n", 1)[1] == """\
+    assert (
+        rendered.split("once\n", 1)[1]
+        == """\
    = fix (unsafe): Detach `fake` for the critic's loss
                    the generator gets no gradient from `d_loss`
  5 |     fake = generator(noise)
@@ -206,11 +226,14 @@ def test_the_preferred_fix_is_shown_as_lines_out_and_in() -> None:
    = or (unsafe): Call backward once on the sum
                   both networks learn from both losses
 """
+    )
 
 
 def test_a_fix_in_two_places_shows_both() -> None:
     rendered = shown(backward_twice(), fixes=[once()])
-    assert rendered.split("losses\n", 1)[1] == """\
+    assert (
+        rendered.split("losses\n", 1)[1]
+        == """\
  7 |     d_loss = score.mean()
  8 -     d_loss.backward()
  9 |
@@ -220,6 +243,7 @@ def test_a_fix_in_two_places_shows_both() -> None:
 11 +     (d_loss + g_loss).backward()
 13 |     g_opt.step()
 """
+    )
 
 
 def test_without_colour_no_escape_is_written_and_with_it_only_colours() -> None:

@@ -105,9 +105,7 @@ def measured() -> list[tuple[float, float]]:
         [sys.executable, "-c", _MEASURE], input=json.dumps(asked), capture_output=True, text=True, check=True
     )
     more = ITERATIONS[1] - ITERATIONS[0]
-    return [
-        ((after[0] - before[0]) / more, (after[1] - before[1]) / more) for before, after in json.loads(done.stdout)
-    ]
+    return [((after[0] - before[0]) / more, (after[1] - before[1]) / more) for before, after in json.loads(done.stdout)]
 
 
 @pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")

@@ -21,8 +21,24 @@ from tapecheck.source import from_text
 
 PROGRAMS = Path(__file__).parents[1] / "cases" / "programs"
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
-_ODD = ("\x00", "\u00a0", "\x0c", "(", "'''", "\\", "lambda", "yield", "await", "*", ":=", "@", "-1",
-        "1e400", "None", "...")
+_ODD = (
+    "\x00",
+    "\u00a0",
+    "\x0c",
+    "(",
+    "'''",
+    "\\",
+    "lambda",
+    "yield",
+    "await",
+    "*",
+    ":=",
+    "@",
+    "-1",
+    "1e400",
+    "None",
+    "...",
+)
 
 
 def mutated(text: str, others: Sequence[str], rng: random.Random) -> str:

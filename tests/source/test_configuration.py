@@ -67,7 +67,7 @@ def test_documents_without_a_file_have_no_project() -> None:
     ("before", "after"),
     [
         ("", '\n[tool.tapecheck]\nignore = ["TAPE301"]\n'),
-        ("[project]\nname = 'x'", '[project]\nname = \'x\'\n\n[tool.tapecheck]\nignore = ["TAPE301"]\n'),
+        ("[project]\nname = 'x'", "[project]\nname = 'x'\n\n[tool.tapecheck]\nignore = [\"TAPE301\"]\n"),
         ("[tool.tapecheck]\n[tool.x]\n", '[tool.tapecheck]\nignore = ["TAPE301"]\n[tool.x]\n'),
         ("[tool.tapecheck]\nignore = []\n", '[tool.tapecheck]\nignore = ["TAPE301"]\n'),
         ('[tool.tapecheck]\nignore=["A"]\n', '[tool.tapecheck]\nignore=["TAPE301", "A"]\n'),

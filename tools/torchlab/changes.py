@@ -28,13 +28,12 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any], *, counts: bool = Fa
             for field in sorted(left.keys() | right.keys()):
                 if left.get(field) != right.get(field) and (counts or not field.endswith("samples")):
                     yield (
-                        f"changed {section}.{name} {field}: "
-                        f"{left.get(field, _ABSENT)} -> {right.get(field, _ABSENT)}"
+                        f"changed {section}.{name} {field}: {left.get(field, _ABSENT)} -> {right.get(field, _ABSENT)}"
                     )
 
 
 def _row(table: Mapping[str, Any], name: str) -> Any:
-    """A row, the one it refers to where it is the same as another's."""
+    """Return a row, the one it refers to where it is the same as another's."""
     row = table[name]
     while isinstance(row, str):
         row = table[row]
@@ -42,7 +41,7 @@ def _row(table: Mapping[str, Any], name: str) -> Any:
 
 
 def _fields(row: Any, where: str = "") -> dict[str, str]:
-    """The fields of a row as text, by their names and the cases they stand in."""
+    """Return the fields of a row as text, by their names and the cases they stand in."""
     found: dict[str, str] = {}
     if isinstance(row, dict):
         for key, value in row.items():

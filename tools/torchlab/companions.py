@@ -30,7 +30,7 @@ def _matrix() -> torch.Tensor:
 
 
 def _classes() -> Iterator[tuple[type[D.Distribution], Mapping[str, Callable[[], Any]], Callable[[], torch.Tensor]]]:
-    """A class, the arguments of its constructor, a value of its support."""
+    """Yield a class, the arguments of its constructor, a value of its support."""
 
     def inside() -> torch.Tensor:
         return _r(3)
@@ -71,8 +71,10 @@ def _classes() -> Iterator[tuple[type[D.Distribution], Mapping[str, Callable[[],
         yield D.Binomial, {"total_count": lambda: 2, name: inside}, whole
         yield D.NegativeBinomial, {"total_count": lambda: 2, name: inside}, whole
         yield D.RelaxedBernoulli, {"temperature": lambda: torch.tensor(0.5), name: inside}, inside
-        yield D.RelaxedOneHotCategorical, {"temperature": lambda: torch.tensor(0.5), name: lambda: _r(2, 3)}, (
-            lambda: torch.full((2, 3), 1 / 3)
+        yield (
+            D.RelaxedOneHotCategorical,
+            {"temperature": lambda: torch.tensor(0.5), name: lambda: _r(2, 3)},
+            (lambda: torch.full((2, 3), 1 / 3)),
         )
     yield D.MultivariateNormal, {"loc": inside, "covariance_matrix": _matrix}, inside
     yield D.MultivariateNormal, {"loc": inside, "scale_tril": lambda: _matrix().tril()}, inside
@@ -80,7 +82,7 @@ def _classes() -> Iterator[tuple[type[D.Distribution], Mapping[str, Callable[[],
 
 
 def _computed(distribution: D.Distribution) -> Any:
-    """What the constructor computed: the tensors it keeps, those of the distributions it is made of included."""
+    """Return what the constructor computed: the tensors it keeps, those of the distributions it is made of included."""
     kept: dict[int, torch.Tensor] = {}
     inside = [distribution]
     for one in inside:

@@ -37,7 +37,8 @@ def _second_backward_frees(out: torch.Tensor) -> bool:
 
 def inplace_through_view_frees() -> bool:
     """An in-place call through a view leaves a node (CopySlices) that a backward frees, whatever the call
-    saves."""
+    saves.
+    """
     base = _leaf(3).clone()
     base[0:2].add_(1.0)
     return _second_backward_frees(base)
@@ -120,7 +121,8 @@ def multi_view_output_inplace_raises() -> bool:
 
 def no_grad_view_inplace_raises() -> bool:
     """An in-place call, with grad enabled, on a view made under no_grad of a tensor that requires grad
-    raises."""
+    raises.
+    """
     base = _leaf(3).clone()
     with torch.no_grad():
         view = base[0:2]

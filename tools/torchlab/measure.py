@@ -42,7 +42,7 @@ PER_OP = 96
 
 
 def bind_sample(sample: Sample) -> Bound | None:
-    """The sample's arguments by parameter name; None if no signature of the callable takes them."""
+    """Return the sample's arguments by parameter name; None if no signature of the callable takes them."""
     params = sample.params or PARAMS.get(sample.name, ())
     kwargs = {key: value for key, value in sample.kwargs.items() if key != "requires_grad"}
     if params:
@@ -86,7 +86,8 @@ def measure_sample(sample: Sample) -> Measured | None:
 
 def pick(samples: Sequence[Sample]) -> list[Sample]:
     """Up to `PER_OP` samples, as different as can be: one of each combination of kinds, numbers and shapes
-    first."""
+    first.
+    """
     alike: dict[Any, list[Sample]] = defaultdict(list)
     for sample in samples:
         bound = bind_sample(sample)
@@ -125,7 +126,7 @@ def is_public(name: str) -> bool:
 
 
 def with_layouts(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """The samples whose first argument is a matrix or more, with that argument's last two strides swapped."""
+    """Yield the samples whose first argument is a matrix or more, with that argument's last two strides swapped."""
     for sample in samples:
         first = sample.args[0] if sample.args else None
         if isinstance(first, torch.Tensor) and first.ndim >= 2 and first.layout == torch.strided:
@@ -134,7 +135,7 @@ def with_layouts(samples: Iterable[Sample]) -> Iterator[Sample]:
 
 
 def measure_op(samples: Sequence[Sample]) -> list[Measured]:
-    """The measured calls among `samples`."""
+    """Return the measured calls among `samples`."""
     chosen = pick(samples)
     found = [m for sample in chosen if (m := measure_sample(sample)) is not None]
     if any(m.fact.view != "no" and not m.fact.mutates for m in found):
@@ -160,7 +161,7 @@ def measure_ops(only: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def share(rows: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The rows, the first of each pair replaced by the second's name where both are the same."""
+    """Return the rows, the first of each pair replaced by the second's name where both are the same."""
     result = dict(rows)
     for name, target in pairs:
         same = name != target and name in rows and rows[name] == rows.get(target)
@@ -187,7 +188,7 @@ def alike_methods(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def alike_modules(rows: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Module classes that differ by dimension only, or by being lazy."""
+    """Yield module classes that differ by dimension only, or by being lazy."""
     for name in rows:
         for target in (re.sub("[23]d$", "1d", name), name.removeprefix("Lazy")):
             yield name, target

@@ -59,7 +59,7 @@ class ModuleProber(Prober):
         self.grad_names = frozenset(self.members) - (buffers - {self.short(n) for n, _ in module.named_parameters()})
 
     def short(self, name: str) -> str:
-        """The name facts use: without layer and direction in a recurrent module ("weight_ih_l1_reverse")."""
+        """Return the name facts use: without layer and direction in a recurrent module ("weight_ih_l1_reverse")."""
         if self.grouped and "." in name:
             return "*." + name.rsplit(".", 1)[-1]
         return re.sub(r"_l\d+(_reverse)?$", "", name)
@@ -94,7 +94,7 @@ def _r(*shape: int) -> torch.Tensor:
 
 
 def own() -> Iterator[ModuleSample]:
-    """Samples for modules and configurations that module_db leaves out."""
+    """Yield samples for modules and configurations that module_db leaves out."""
     torch.manual_seed(0)
     image = _r(1, 4, 4, 4)
     simple: list[tuple[type[nn.Module], tuple[Any, ...], dict[str, Any], tuple[Any, ...]]] = [
@@ -225,7 +225,7 @@ def _dropout_options() -> list[dict[str, Any]]:
 
 
 def from_module_db(training: bool) -> Iterator[ModuleSample]:
-    """The samples of torch's module_db."""
+    """Yield the samples of torch's module_db."""
     for info in module_db:
         try:
             torch.manual_seed(0)
@@ -241,7 +241,7 @@ def from_module_db(training: bool) -> Iterator[ModuleSample]:
 
 
 def _signature(cls: type[nn.Module]) -> Signature:
-    """The constructor's signature; the first overload's where it is written with overloads."""
+    """Return the constructor's signature; the first overload's where it is written with overloads."""
     written = of_python(cls.__init__, drop_self=True)[0]
     if written.params == ("*args",) and not _container(cls):
         for overload in typing_extensions.get_overloads(cls.__init__):
@@ -250,7 +250,7 @@ def _signature(cls: type[nn.Module]) -> Signature:
 
 
 def _with_forward(constructor: Bound, forward: Bound) -> tuple[Signature, dict[str, str]]:
-    """The constructor's signature and kinds, and those of forward's optional parameters as "forward.NAME"."""
+    """Return the constructor's signature and kinds, and those of forward's optional parameters as "forward.NAME"."""
     optional = [p for p in forward.signature.params if p in forward.signature.defaults]
     names = tuple(f"forward.{p}" for p in optional)
     signature = replace(
@@ -276,7 +276,7 @@ def _build(sample: ModuleSample, training: bool) -> nn.Module:
 
 
 def measure_sample(sample: ModuleSample, training: bool) -> tuple[Measured, nn.Module] | None:
-    """What one configuration does in one mode, by the kinds of its constructor's arguments."""
+    """Return what one configuration does in one mode, by the kinds of its constructor's arguments."""
     constructor = _signature(sample.cls)
     built = bind(constructor, sample.args, sample.kwargs)
     if built is None or any(isinstance(t, torch.Tensor) and not t.numel() for t in tree_leaves(sample.inputs)):

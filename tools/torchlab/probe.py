@@ -109,7 +109,7 @@ def nested_structure(value: Any) -> str:
 
 
 def structure_of(value: Any) -> str:
-    """The shape of a result: tensor, tuple, list, none, bool, number, str, dict or other."""
+    """Return the shape of a result: tensor, tuple, list, none, bool, number, str, dict or other."""
     if isinstance(value, torch.Tensor):
         return "tensor"
     if value is None:
@@ -132,7 +132,7 @@ def structure_of(value: Any) -> str:
 
 
 def walk(roots: Iterable[Node | None], boundary: set[Node]) -> Iterator[Node]:
-    """The nodes reachable from `roots`, stopping before `boundary` and at leaves, outermost first."""
+    """Yield the nodes reachable from `roots`, stopping before `boundary` and at leaves, outermost first."""
     seen: set[Node] = set()
     queue = [node for node in roots if node is not None]
     while queue:
@@ -145,7 +145,7 @@ def walk(roots: Iterable[Node | None], boundary: set[Node]) -> Iterator[Node]:
 
 
 def saved_tensors(node: Node) -> Iterator[torch.Tensor]:
-    """The tensors a node holds for its backward, unpacked."""
+    """Yield the tensors a node holds for its backward, unpacked."""
     if hasattr(node, "saved_tensors"):
         yield from (t for t in node.saved_tensors if isinstance(t, torch.Tensor))
         return
@@ -182,7 +182,7 @@ def _weights(outs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _backward(outs: Sequence[torch.Tensor]) -> str:
-    """ "" when backward ran, otherwise the error's text."""
+    """Return "" when backward ran, otherwise the error's text."""
     try:
         torch.autograd.backward(list(outs), _weights(outs))
     except (RuntimeError, NotImplementedError) as error:
@@ -247,7 +247,7 @@ class Prober:
     def target(
         self, grad: frozenset[str], only: int | None
     ) -> tuple[Callable[..., Any], dict[str, list[torch.Tensor]]]:
-        """What to call, and the tensors it holds itself, by name."""
+        """Return what to call, and the tensors it holds itself, by name."""
         return self.call.fn, {}
 
     def structure(self, value: Any) -> str:
@@ -468,7 +468,7 @@ class Prober:
                 seen.grad_chain_frees.add(name)
 
     def _gradients(self, grad: frozenset[str], name: str, chain: bool = False) -> tuple[_Run, list[torch.Tensor]]:
-        """A run, and those gradients of `name` under create_graph that have a graph.
+        """Return a run, and those gradients of `name` under create_graph that have a graph.
 
         With `chain` the gradients that come in have a graph of their own.
         """
@@ -482,7 +482,7 @@ class Prober:
         return run, [g for g in grads if g is not None and g.requires_grad]
 
     def _reached(self, grad: frozenset[str], name: str) -> set[str]:
-        """The inputs that the gradient of `name`, under create_graph, has a graph to.
+        """Return the inputs that the gradient of `name`, under create_graph, has a graph to.
 
         In a list of tensors the gradient is that of the first; the others are "name.other".
         """
@@ -511,7 +511,7 @@ class Prober:
         return bool(found) and not _backward(found) and _FREED in _backward(found)
 
     def _gradient_saves(self, grad: frozenset[str], name: str, chain: bool, seen: Observation) -> set[str]:
-        """The inputs, and the result, that a gradient's own graph has saved."""
+        """Return the inputs, and the result, that a gradient's own graph has saved."""
         if not self._gradients(grad, name, chain)[1]:
             return set()
         places: list[tuple[str, Callable[[_Run], list[torch.Tensor]]]] = []

@@ -45,8 +45,9 @@ def owners(bound: Bound) -> dict[int, str]:
 def fact_of(
     name: str, seen: Observation, bound: Bound, requires_grad_flag: bool, inputs: Sequence[str] | None = None
 ) -> OpFact:
-    """The fact that one observation supports; `inputs` where they are more than the arguments that are
-    tensors."""
+    """Return the fact that one observation supports; `inputs` where they are more than the arguments that are
+    tensors.
+    """
     params = bound.signature.params
     order = list(inputs) if inputs is not None else [p.lstrip("*") for p in params]
     if inputs is None:
@@ -105,7 +106,7 @@ def fact_of(
 
 
 def is_factory(name: str, inputs: Sequence[str], seen: Observation) -> bool:
-    """torchgen's own rule for "like" and "new" functions; otherwise, a tensor made from no tensor."""
+    """Return whether it is a factory: torchgen's rule for "like" and "new" functions, else by its inputs."""
     if seen.structure != "tensor":
         return False
     tail = name.rsplit(".", 1)[-1]
@@ -192,7 +193,7 @@ def by_kind(rows: Sequence[Measured], name: str, grain: Grain) -> dict[str, list
 
 
 def with_scalars(rows: Sequence[Measured], fact: OpFact) -> OpFact:
-    """The fact with `scalar_saves` for the parameters measured both as a tensor and as a number."""
+    """Return the fact with `scalar_saves` for the parameters measured both as a tensor and as a number."""
     sure: dict[str, Any] = {}
     possible: dict[str, Any] = {}
     for param in fact.inputs:
@@ -206,7 +207,7 @@ def with_scalars(rows: Sequence[Measured], fact: OpFact) -> OpFact:
 
 
 def summarise(name: str, rows: Sequence[Measured]) -> tuple[Overload, ...]:
-    """The overloads of an op from its measured calls."""
+    """Return the overloads of an op from its measured calls."""
     groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
     for row in rows:
         groups[row.signature.params].append(row)

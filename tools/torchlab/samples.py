@@ -1,5 +1,6 @@
 """The calls that are measured: torch's own OpInfo samples, and small ones for what those leave out. Needs
-torch."""
+torch.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def _dtype_for(op: Any) -> torch.dtype:
 
 
 def resolve(name: str) -> Callable[..., Any] | None:
-    """The callable under torch, or the method of Tensor, that a canonical op name stands for."""
+    """Return the callable under torch, or the method of Tensor, that a canonical op name stands for."""
     target: Any = torch
     for part in name.split("."):
         target = getattr(target, part, None)
@@ -72,7 +73,7 @@ def resolve(name: str) -> Callable[..., Any] | None:
 
 
 def from_opinfo(only: Container[str] | None = None, seed: int = 0) -> Iterator[Sample]:
-    """The samples of torch's op_db, as the call that really reaches torch, under the op's name."""
+    """Yield the samples of torch's op_db, as the call that really reaches torch, under the op's name."""
     for op in op_db:
         # Subscripts are measured as getitem, by kind of index; complex variants would blur the real ones.
         if (
@@ -223,7 +224,7 @@ _BIT_DUNDERS = "and or xor rand ror rxor iand ior ixor lshift rshift ilshift irs
 
 
 def own() -> Iterator[Sample]:
-    """Samples for what OpInfo leaves out."""
+    """Yield samples for what OpInfo leaves out."""
     torch.manual_seed(0)
     yield from _operators()
     yield from _subscripts()

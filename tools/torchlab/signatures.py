@@ -18,7 +18,8 @@ from tapecheck.torchfacts.model import NUMBERS, PARAMETER_SYNONYMS, kind_of
 @dataclass(frozen=True)
 class Signature:
     """Parameters in positional order (``*name`` takes the rest), which are keyword only, and default
-    kinds."""
+    kinds.
+    """
 
     params: tuple[str, ...]
     keyword_only: frozenset[str]
@@ -89,7 +90,8 @@ def bind(
     signature: Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool = False
 ) -> Bound | None:
     """Arguments to parameters, or None if they do not fit; `strict`: no number where a tensor is asked
-    for."""
+    for.
+    """
     values: dict[str, Any] = {}
     positional = [p for p in signature.params if p not in signature.keyword_only]
     remaining = list(args)
@@ -128,7 +130,7 @@ def bind(
 
 
 def of_python(fn: Callable[..., Any], *, drop_self: bool = False) -> list[Signature]:
-    """The signature of a Python function, empty when it has none."""
+    """Return the signature of a Python function, empty when it has none."""
     while inspect.isfunction(fn) and (dispatched := boolean_dispatched.get(fn)) is not None:
         fn = dispatched["if_false"]
     try:
@@ -156,7 +158,7 @@ def of_python(fn: Callable[..., Any], *, drop_self: bool = False) -> list[Signat
 
 @cache
 def of_schema(name: str) -> list[Signature]:
-    """The signatures of a native op by canonical name, without out= forms."""
+    """Return the signatures of a native op by canonical name, without out= forms."""
     native = name.removeprefix("nn.functional.").replace(".", "_")
     found = []
     for schema in torch._C._jit_get_schemas_for_operator(f"aten::{native}"):
@@ -178,7 +180,7 @@ def of_schema(name: str) -> list[Signature]:
 
 
 def of_override(name: str, fn: Callable[..., Any]) -> list[Signature]:
-    """The signature that torch's table of overridable functions gives for a builtin."""
+    """Return the signature that torch's table of overridable functions gives for a builtin."""
     for candidate in (fn, getattr(torch.Tensor, name, None), getattr(torch, name, None)):
         stand_in = get_testing_overrides().get(candidate) if callable(candidate) else None
         if stand_in is not None:

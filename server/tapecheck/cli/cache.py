@@ -144,7 +144,7 @@ def _digest_of(project: Project, path: str) -> str:
 
 @cache
 def _version() -> str:
-    """This version of Tapecheck: every file of the package by its size and time of modification."""
+    """Return what this version of Tapecheck is: every file of the package by its size and time of modification."""
     root = Path(tapecheck.__file__).parent
     files = sorted(path for pattern in ("**/*.py", "**/*.json") for path in root.glob(pattern))
     stats = [(path.relative_to(root).as_posix(), path.stat()) for path in files]

@@ -201,7 +201,7 @@ def _baselines(files: list[Checked], options: argparse.Namespace) -> dict[str, l
 
 
 def wanted_rules(options: argparse.Namespace) -> CheckOptions:
-    """The rules that a command line asks for; raises UsageError where it names one that does not exist."""
+    """Return the rules that a command line asks for; raises UsageError where it names one that does not exist."""
     from tapecheck.check import UNUSED
     from tapecheck.rules import ALL
 

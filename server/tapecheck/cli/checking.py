@@ -222,7 +222,7 @@ def _check_tape(path: str, wanted: CheckOptions) -> Checked:
 
 
 def by_cell(checked: Checked, cells: Cells) -> Checked:
-    """What was found in the program of a notebook, with the places and the words of its cells."""
+    """Return what was found in the program of a notebook, with the places and the words of its cells."""
     path = checked.path
 
     def local(span: Span) -> Span:
@@ -243,8 +243,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
                 message=cells.words(finding.message),
                 notes=tuple(map(cells.words, finding.notes)),
                 help=cells.words(finding.help),
-                evidence=finding.evidence
-                and replace(finding.evidence, detail=cells.words(finding.evidence.detail)),
+                evidence=finding.evidence and replace(finding.evidence, detail=cells.words(finding.evidence.detail)),
                 labels=tuple(
                     replace(label, span=local(label.span), message=cells.words(label.message))
                     for label in finding.labels

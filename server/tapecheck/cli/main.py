@@ -196,9 +196,7 @@ def _parser() -> argparse.ArgumentParser:
         "--launcher", type=_command, default=[], metavar="COMMAND",
         help="start the script by this command, which is put before it: \"torchrun --nproc-per-node 2\"",
     )  # fmt: skip
-    run.add_argument(
-        "--timeout", type=_limit, metavar="S", help="stop the script after S seconds (default: 0, never)"
-    )
+    run.add_argument("--timeout", type=_limit, metavar="S", help="stop the script after S seconds (default: 0, never)")
     run.add_argument(
         "--max-iterations", type=_positive, metavar="N", help="stop after N iterations of the training loop"
     )

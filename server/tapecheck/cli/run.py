@@ -279,7 +279,7 @@ def _add_elsewhere(program: _Program, findings: Sequence[Finding]) -> None:
 
 
 def _file_of(module: str) -> str | None:
-    """A module's file by the names of files alone, as seen from the working directory; None for an installed one."""
+    """Return a module's file as seen from the working directory, by names of files alone; None if it is installed."""
     base = Path(*module.split("."))
     for file in (base / "__main__.py", base.with_name(f"{base.name}.py")):
         if is_file(file):
@@ -287,9 +287,7 @@ def _file_of(module: str) -> str | None:
     return None
 
 
-def _run(
-    request: RunRequest, pass_on: Callable[[Output | Progress], None], interrupted: _Interrupted
-) -> RunResult:
+def _run(request: RunRequest, pass_on: Callable[[Output | Progress], None], interrupted: _Interrupted) -> RunResult:
     try:
         return run(request, pass_on, interrupted.is_twice, lambda: interrupted.number)
     except RunError as error:
@@ -382,7 +380,7 @@ def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
 
 
 def _mended(program: _Program, request: RunRequest, index: int) -> RunRequest | None:
-    """The request that runs the program with the preferred fix of a finding that the run showed; None without one."""
+    """Return the request that runs the program with the preferred fix of a finding of the run; None without one."""
     checked = program.checked
     finding, fixes = checked.findings[index], checked.fixes_of(index)
     if not fixes or not _is_so(finding):

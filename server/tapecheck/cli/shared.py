@@ -30,7 +30,7 @@ def colour_wanted(choice: str, *, to_file: bool = False) -> bool:
 
 
 def report_width() -> int:
-    """The terminal's columns; where output goes elsewhere, a width that fits most code."""
+    """Return the terminal's columns; where output goes elsewhere, a width that fits most code."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH
 
 
@@ -95,11 +95,11 @@ def write_file(path: str, content: str | bytes) -> None:
 
 
 def real_path(name: str) -> str:
-    """A file's absolute name, whatever links and dots lead to it."""
+    """Return a file's absolute name, whatever links and dots lead to it."""
     return os.path.realpath(name)
 
 
 def reader_left() -> int:
-    """The exit status once the reader of standard output (a pager, `head`) has left."""
+    """Return the exit status once the reader of standard output (a pager, `head`) has left."""
     _discard_output()
     return FOUND

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tapecheck.check import Report
 
 
-
-
 @dataclass(slots=True)
 class Candidate:
     """Changes that may fix a finding.
@@ -90,7 +88,8 @@ class Context:
     @property
     def stops(self) -> bool:
         """Return whether the program certainly ends with the finding's exception: then no run of it was ever
-        finished."""
+        finished.
+        """
         return self.finding.code in RAISING and self.finding.certain and not self.caught
 
     def labels(self, *roles: str) -> list[Label]:

@@ -255,7 +255,8 @@ class Code:
 
     def in_parentheses(self, node: ast.expr) -> bool:
         """Return whether an expression has parentheses of its own around it, which no call or subscript accounts
-        for."""
+        for.
+        """
         before = self.text[: self.start(node)].rstrip()
         after = self.text[self.end(node) :].lstrip()
         if not before.endswith("(") or not after.startswith(")"):
@@ -371,7 +372,8 @@ class Code:
 
     def lines_of(self, statement: ast.stmt) -> list[str] | None:
         """Return a statement's lines without their common indent, for writing it elsewhere; strings stay as they
-        are."""
+        are.
+        """
         if statement.end_lineno is None or _first_line(statement) != statement.lineno:
             return None
         if not self.alone(statement):

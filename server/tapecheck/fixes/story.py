@@ -59,7 +59,8 @@ class Collision:
     @property
     def walked_before(self) -> bool:
         """Return whether a backward before the second one already ran through a part that another one had run
-        through."""
+        through.
+        """
         for traversal in self.ledger.traversals.values():
             if traversal.backward is self.second:
                 return False
@@ -129,7 +130,8 @@ class Collision:
 
     def discarded_after_first(self, leaves: set[int]) -> bool:
         """Return whether what the first backward gives these leaves is seen to be dropped before an optimizer uses
-        it."""
+        it.
+        """
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
         open_leaves = leaves & self.learned()
         for event in self.tape.events[self.first_index + 1 :]:
@@ -142,7 +144,8 @@ class Collision:
     def trained_between(self, shared: set[int]) -> bool:
         """Return whether an optimizer of these leaves, and of none that the second backward alone reaches, steps
         between
-        the two backwards: what they get from the second one is then not for that optimizer."""
+        the two backwards: what they get from the second one is then not for that optimizer.
+        """
         own = self.leaves(root.node for root in self.second.roots if root.node is not None) - shared
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
         stepped = [params.get(event.optimizer, set()) for event in self.between() if isinstance(event, Step)]
@@ -150,7 +153,8 @@ class Collision:
 
     def built_after_change(self) -> bool:
         """Return whether the forward pass of the second backward goes on behind the in-place change, and may read
-        it."""
+        it.
+        """
         if self.change is None:
             return False
         events = self.tape.events
@@ -438,7 +442,8 @@ def chain(read: ast.expr) -> Iterator[ast.expr]:
 
 def carried_by_text(code: Code, read: ast.expr, text: str) -> bool:
     """Return whether the text says that a value lives on: assigned at or behind its read within a loop, or an attribute
-    that methods other than the constructor assign."""
+    that methods other than the constructor assign.
+    """
     function = code.function(read)
     if isinstance(read, ast.Name):
         for loop in code.loops(read):

@@ -185,7 +185,8 @@ class Verifier:
 
     def _untrained(self, after: Report) -> int | None:
         """Return how many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
-        optimizers has nothing left to train."""
+        optimizers has nothing left to train.
+        """
         before = self._trained_before
         if before is None:
             before = self._trained_before = _trained(self.report.interpretation.tapes)

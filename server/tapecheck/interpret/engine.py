@@ -86,9 +86,7 @@ class Engine(Protocol):
     def stream(self, value: Value, node: ast.AST) -> Stream: ...
     def elements(self, value: Value, node: ast.AST) -> Iterator[Value]: ...
     def gathered(self, value: Value, node: ast.AST) -> tuple[list[Value], bool]: ...
-    def trained(
-        self, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
-    ) -> Iterator[Value]: ...
+    def trained(self, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent) -> Iterator[Value]: ...
 
     # -- conditions -----------------------------------------------------------------------------------------
 
@@ -152,13 +150,13 @@ class Library(Protocol):
         """Note that code nobody can look into got values, and the leaves in them."""
 
     def constant(self, value: Value) -> Value:
-        """What a name of a library stands for: its value where it is a constant."""
+        """Return what a name of a library stands for: its value where it is a constant."""
 
     def star_import(self, library: str, name: str) -> Value:
-        """What a name stands for after `from library import *`; None where the library has none such."""
+        """Return what a name stands for after `from library import *`; None where the library has none such."""
 
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
-        """What a decorator makes of a function; None where it is not known."""
+        """Return what a decorator makes of a function; None where it is not known."""
 
     def is_instance(self, value: Value, kind: Value) -> bool | None:
         """`isinstance`; None where nobody knows."""
@@ -167,7 +165,7 @@ class Library(Protocol):
         """Call a function under a decorator that changes what it does to graphs."""
 
     def decorated(self, manager: Instance, function: Value) -> Value:
-        """A function under a context manager used as decorator."""
+        """Return a function under a context manager used as decorator."""
 
     def expecting(self) -> Context:
         """`pytest.raises` and its like: the exception is wanted, whatever it is."""
@@ -198,7 +196,7 @@ class Library(Protocol):
         """Run the constructor of the library base of a user's class."""
 
     def instantiate_special(self, cls: Class, bases: list[str], args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """An object of a class whose objects are something else, as of enums; None for the usual ones."""
+        """Return an object of a class whose objects are something else, as of enums; None for the usual ones."""
 
     def apply_function(self, cls: Class, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """`apply` of a class made from `torch.autograd.Function`."""
@@ -207,7 +205,7 @@ class Library(Protocol):
         """Name the parameters of a module by what it is stored under first."""
 
     def object_attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
-        """What the library part of an object has under a name; None where it has nothing."""
+        """Return what the library part of an object has under a name; None where it has nothing."""
 
     def object_item(self, owner: Instance, index: Value, node: ast.AST) -> Value: ...
     def object_stream(self, owner: Instance, node: ast.AST) -> Stream | None: ...

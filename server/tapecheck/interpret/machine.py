@@ -125,7 +125,7 @@ class Machine:
             env.sent[node] = result
 
     def wrong(self, kind: str, node: ast.AST) -> None:
-        """An exception of Python's own: raised where the program looks out for one, noted where it does not.
+        """Return an exception of Python's own: raised where the program looks out for one, noted where it does not.
 
         What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects.
         """
@@ -139,11 +139,11 @@ class Machine:
         return module
 
     def import_module(self, name: str, node: ast.AST, level: int) -> Value:
-        """A user's module run from its source, or the library name."""
+        """Return a user's module run from its source, or the library name."""
         return self.imports.import_module(self, name, level, self.world.frames[-1].file)
 
     def submodule(self, package: Module, name: str) -> Value | None:
-        """A submodule of a user's package, run from its source; None where it has none of that name."""
+        """Return a submodule of a user's package, run from its source; None where it has none of that name."""
         return self.imports.submodule(self, package, name)
 
     def forget_module(self, path: str) -> None:

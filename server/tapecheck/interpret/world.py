@@ -360,7 +360,7 @@ class World:
         return self._ids
 
     def data(self, name: str = "", cuts: tuple[int, ...] = (), dtype: str = "float") -> Tensor:
-        """A tensor without graph: data, constants, results of ops on such."""
+        """Return a tensor without graph: data, constants, results of ops on such."""
         return Tensor(self.new_storage(), cuts=cuts, dtype=dtype, name=name)
 
     def make_leaf(
@@ -402,7 +402,7 @@ class World:
         return merge_cuts((self._cuts,), wanted)
 
     def _call_in_block(self) -> Site | None:
-        """The call, in the block that has switched recording off, that led here; None where none did."""
+        """Return the call, in the block that has switched recording off, that led here; None where none did."""
         stack = self.call_stack
         calls = len(stack) - self.block_calls if self.block_calls is not None else 0
         if calls <= 0:
@@ -417,7 +417,7 @@ class World:
         self.emit(Cut(self._cuts, how, self.site(node)))
 
     def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
-        """A further cut of a value that is cut already; answers the cuts of the result."""
+        """Cut a value further that is cut already; return the cuts of the result."""
         self._cuts += 1
         self.emit(Cut(self._cuts, how, self.site(node), (), (), name, sources))
         return (self._cuts,)
@@ -435,7 +435,7 @@ class World:
         cuts: tuple[int, ...] = (),
         exists: Fact = "yes",
     ) -> Tensor:
-        """A node with the tensor it produces. `exists` is "may" where its inputs may carry no graph."""
+        """Return a node with the tensor it produces. `exists` is "may" where its inputs may carry no graph."""
         sources: list[int] = []
         oldest: int | None = None
         for value in inputs:
@@ -459,7 +459,7 @@ class World:
         )
 
     def unknown_source(self, at: ast.AST) -> Tensor:
-        """What stands for the graphs that unknown operands may have; it holds nothing that a backward frees."""
+        """Return what stands for the graphs that unknown operands may have; it holds nothing that a backward frees."""
         if self._unknown_source is None:
             number = self.new_id()
             self.emit(Node(number, UNKNOWN_SOURCE, self.site(at), (), (), "no", "may"))
@@ -467,7 +467,7 @@ class World:
         return self._unknown_source
 
     def save(self, value: Value, name: str, fact: Fact) -> Saved:
-        """A saved tensor entry for a tensor as it is now."""
+        """Return a saved tensor entry for a tensor as it is now."""
         storage: Storage | None = value.storage
         if storage is None:
             storage = value.storage = self.new_storage()
@@ -505,7 +505,7 @@ class World:
         return event
 
     def _lost(self, written: Iterable[Value]) -> tuple[int, ...]:
-        """The nodes of values that are written past autograd, or that they were cut from under `no_grad`."""
+        """Return the nodes of values that are written past autograd, or that they were cut from under `no_grad`."""
         found: list[int] = []
         for value in written:
             if isinstance(value, Tensor):
@@ -530,7 +530,7 @@ class World:
 
 
 def storage_of(world: World, value: Value) -> Storage:
-    """The storage of a tensor, or of an unknown value that is used as one."""
+    """Return the storage of a tensor, or of an unknown value that is used as one."""
     if value.storage is None:
         value.storage = world.new_storage()
     storage: Storage = value.storage
@@ -538,7 +538,7 @@ def storage_of(world: World, value: Value) -> Storage:
 
 
 def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
-    """The union of cuts, newest kept where there are too many."""
+    """Return the union of cuts, newest kept where there are too many."""
     filled = [group for group in groups if group]
     if len(filled) < 2:
         return filled[0] if filled else ()
@@ -549,6 +549,6 @@ def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def cuts_of(*values: Value) -> tuple[int, ...]:
-    """The cuts that tensors and unknown numbers came through."""
+    """Return the cuts that tensors and unknown numbers came through."""
     groups = [value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts]
     return merge_cuts(*groups) if groups else ()

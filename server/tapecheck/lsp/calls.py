@@ -117,7 +117,8 @@ def training_loops(telling: Telling) -> list[Loop]:
 
 def walked_lines(telling: Telling, line: int, column: int) -> tuple[Span, tuple[Span, ...]] | None:
     """Return the `backward` or `grad` that a call at a place calls, and the text that built what it walks; None at any
-    other place: an editor's own highlights of a variable must stay."""
+    other place: an editor's own highlights of a variable must stay.
+    """
     for call in calls(telling):
         # The place behind the last letter still belongs to the name.
         if not (inside(call.span, line, column) or inside(call.span, line, column - 1)):

@@ -56,9 +56,7 @@ async def _record(ls: Server, path: str, under_way: RecordedRun, own: Mapping[st
         summary = outcome.text if outcome.text.startswith(f"{name} ") else f"{name}: {outcome.text}"
         if ls.session.edited_since(path, recording):
             summary += "; the file has changes that were not run"
-        answer = _answer(
-            recording.exit, summary, recording.counts(), outcome.next, backwards=recording.backwards
-        )
+        answer = _answer(recording.exit, summary, recording.counts(), outcome.next, backwards=recording.backwards)
     except RunRefused as error:
         answer = _answer(2, str(error), help_by=ls.session.refused(path, error).next)
     except Exception as error:
@@ -209,7 +207,8 @@ async def apply_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
 
 async def run_report(ls: Server, *arguments: Any) -> dict[str, Any] | None:
     """Return the last run of a file as an HTML page, `[{"uri": …}]`: its text, for clients that show files opened
-    there."""
+    there.
+    """
     asked = arguments[0] if arguments else None
     uri = asked if isinstance(asked, str) else _member(asked, "uri")
     text = await ls.off_loop(ls.session.run_report, path_of(str(uri)))

@@ -116,7 +116,8 @@ class Evidences:
 
     def is_stale(self, recording: Recording, source: Source) -> bool:
         """Return whether the code that was run has changed: comments and empty lines are no code, imported files
-        are."""
+        are.
+        """
         if recording.others_changed():
             return True
         if recording.is_of(source.text):
@@ -223,7 +224,8 @@ def _line_map(old: str, new: str) -> Callable[[int], int | None]:
 
 def _moved(finding: Finding, moved: Callable[[int], int | None]) -> Finding:
     """Return a finding where its lines are now, without labels on lines that are gone; facts hold spans of the old
-    text, so they are left out."""
+    text, so they are left out.
+    """
 
     def place(span: Span) -> Span | None:
         if span.file != finding.span.file:

@@ -179,9 +179,7 @@ class Explainer(Telling):
             if optimizer.at.span in sites
         ]
         # The way through the program with the most steps has the most to tell.
-        reading, optimizer = max(
-            told, key=lambda pair: sum(step.optimizer == pair[1].id for _, step in pair[0].steps)
-        )
+        reading, optimizer = max(told, key=lambda pair: sum(step.optimizer == pair[1].id for _, step in pair[0].steps))
         return self._explain_optimizer(name.removesuffix(".step"), reading, optimizer)
 
     def _explain_optimizer(self, name: str, reading: Reading, optimizer: Optimizer) -> str:

@@ -72,7 +72,7 @@ class Protocol(LanguageServerProtocol):
             return
         method = message["method"]
         if message.get("jsonrpc") != self.VERSION or not isinstance(method, str) or (asks and number is None):
-            raise JsonRpcInvalidRequest("a request has the members jsonrpc: \"2.0\", id and method")
+            raise JsonRpcInvalidRequest('a request has the members jsonrpc: "2.0", id and method')
         if method != t.EXIT:
             if self._shutdown:
                 raise JsonRpcInvalidRequest("the server is shutting down")

@@ -488,9 +488,7 @@ def _recording(order: RunOrder, report: Report, result: RunResult, findings: lis
     others = _others(result.tape, order)
     if order.program and not order.module:
         others[order.program] = _state(order.program)
-    recording = Recording(
-        order.text, findings, others=others, iterations=result.iterations, backwards=result.backwards
-    )
+    recording = Recording(order.text, findings, others=others, iterations=result.iterations, backwards=result.backwards)
     counts = recording.counts()
     if result.backwards or counts["confirmed"] or counts["found"] or counts["refuted"]:
         recording.inconclusive = 0 if result.how_ended == "cancelled" else inconclusive

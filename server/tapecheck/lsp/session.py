@@ -312,9 +312,7 @@ class Session:
             return known
         try:
             open_files = self._open_files(snapshot)
-            report = self._run_check(
-                snapshot.source(), snapshot.settings, lambda: self.outdated(snapshot), open_files
-            )
+            report = self._run_check(snapshot.source(), snapshot.settings, lambda: self.outdated(snapshot), open_files)
         except Exception:
             if self.outdated(snapshot):
                 return None
@@ -463,9 +461,7 @@ class Session:
         others = [one for _, other in self._present() if other is not analysis for one in other.report.elsewhere]
         hidden = [one for one in others if one.span.file == report.source.path]
         hidden += [told for one in report.elsewhere if (told := across.at_call(report, one)) is not None]
-        return unused_ignores(
-            report, select=settings.select, ignore=settings.ignore, shown_by_run=[*recorded, *hidden]
-        )
+        return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=[*recorded, *hidden])
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """Return what stands above training loops and backward calls of which there is something to tell."""
@@ -495,9 +491,7 @@ class Session:
         if not analysis.snapshot.settings.inlay_hints:
             return []
         words = {"freed": "graph freed", "kept": "graph kept"}
-        return [
-            (call.span, words.get(call.fate, call.fate), call.text) for call in calls(analysis.explainer)
-        ]
+        return [(call.span, words.get(call.fate, call.fate), call.text) for call in calls(analysis.explainer)]
 
     def highlights(self, analysis: Analysis, line: int, column: int) -> list[tuple[Span, bool]]:
         """Return the `backward` or `grad` at a place (True) and the text that built what it walks (False)."""

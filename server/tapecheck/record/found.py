@@ -121,7 +121,8 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
 
 def _starved(story: Story) -> Finding | None:
     """Return parameters that an optimizer stepped and that never had a gradient, where one place can have cut it
-    off."""
+    off.
+    """
     leaves = story.reading.ledger.leaves
     never = [number for number, steps in story.without_gradient.items() if number in leaves and steps >= _MIN_STEPS]
     if not story.whole or not never:

@@ -157,4 +157,3 @@ def _root(root: Any, by: int) -> Any:
         ("constant_terms", tuple(number + by for number in root.constant_terms)),
     )
     return dataclasses.replace(root, **dict(moved))
-

@@ -683,9 +683,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _ending(
-    end: End | None, stopped: _Stopped, killed: int | None, code: int, request: RunRequest
-) -> tuple[How, str]:
+def _ending(end: End | None, stopped: _Stopped, killed: int | None, code: int, request: RunRequest) -> tuple[How, str]:
     if stopped == "timeout":
         return "timeout", f"killed after {request.timeout:g} seconds"
     if stopped == "cancelled":

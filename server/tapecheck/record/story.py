@@ -62,7 +62,8 @@ class Series:
     @property
     def grows_in_steps(self) -> bool:
         """Return whether more is kept again and again, up to the last sample, and never less: it is stored now and
-        then."""
+        then.
+        """
         counts = self._later
         pairs = list(zip(counts, counts[1:], strict=False))
         return all(a <= b for a, b in pairs) and sum(a < b for a, b in pairs) >= 2 and pairs[-1][0] < pairs[-1][1]
@@ -282,7 +283,8 @@ class Story:
 
 def _told_once(events: list[Event]) -> list[Event]:
     """Return the events with each exception once: one that seemed caught, by a `with` or a `finally`, may end the
-    program."""
+    program.
+    """
     raised = [event for event in events if isinstance(event, Raised) and event.backward is not None]
     again: set[int] = set()
     settled: dict[int, Event] = {}
@@ -303,8 +305,10 @@ def raised_text(story: Story, raised: Raised) -> str:
     problem = failed.traversal.problem if failed is not None else None
     node = story.failing_node(raised, failed)
     index, home = iteration(raised.at), raised.at.span
-    text = "raised" + (f" in iteration {index}" if index is not None else "") + (
-        " and caught" if raised.caught and not raised.left else ""
+    text = (
+        "raised"
+        + (f" in iteration {index}" if index is not None else "")
+        + (" and caught" if raised.caught and not raised.left else "")
     )
     text += f": {short(raised.message)}"
     if node is not None:

@@ -37,9 +37,7 @@ _ESSENTIAL = frozenset({"built", "cut", "kept", "changed", "freed"})
 _LINK = re.compile(r"\[([^\]]*)\](?=\()")
 
 
-def render(
-    files: Iterable[Checked], sources: Sources, *, places: Places | None = None, evidence: bool = False
-) -> str:
+def render(files: Iterable[Checked], sources: Sources, *, places: Places | None = None, evidence: bool = False) -> str:
     """Return a SARIF log with one run; ends with a newline.
 
     `evidence` adds what a recorded run shows about each finding to its properties.
@@ -139,9 +137,7 @@ def _result(finding: Finding, fixes: list[Fix], places: Places, *, evidence: boo
         row["relatedLocations"] = related
         row["codeFlows"] = [_flow(finding, places)]
     # Edits of a notebook are in the text of its cells, which its file holds as JSON.
-    changes = [
-        _fix(fix, places) for fix in fixes if all(split_cell(edit.span.file)[1] is None for edit in fix.edits)
-    ]
+    changes = [_fix(fix, places) for fix in fixes if all(split_cell(edit.span.file)[1] is None for edit in fix.edits)]
     if changes:
         row["fixes"] = changes
     return row

@@ -264,9 +264,7 @@ def _first_needs_no_gradient(reading: Reading, origin: Origin, freeing: Run, ste
     return not below & set(optimizer.params)
 
 
-def _help(
-    reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool
-) -> str:
+def _help(reading: Reading, origin: Origin, freeing: Run, run: Run, step: Step | None, detach_first: bool) -> str:
     home = run.at.span
     if origin.kind == "carried":
         if origin.elements == "list":

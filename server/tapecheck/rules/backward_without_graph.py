@@ -160,9 +160,7 @@ optimizer.step()
                 findings.append(self._finding(readings, reading, run, root, list(cuts.values())))
         return findings
 
-    def _finding(
-        self, readings: Sequence[Reading], reading: Reading, run: Run, root: Root, cuts: list[Cut]
-    ) -> Finding:
+    def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, root: Root, cuts: list[Cut]) -> Finding:
         home = run.at.span
         certain = always(readings, reading, run)
         notes = [] if cuts else [f"no recorded operation computed {root_text(root)} from a tensor that requires grad"]

@@ -37,7 +37,8 @@ class CheckpointWithoutGradient(Rule):
 
     - All parameters inside are frozen: the hover says that the warning is harmless there.
     - Parameters that another backward trains, or that no optimizer has.
-    - Checkpoints under `torch.no_grad()`."""
+    - Checkpoints under `torch.no_grad()`.
+    """
 
     code = "TAPE406"
     name = "checkpoint-without-gradient"
@@ -165,7 +166,8 @@ for step in range(3):
 @dataclass(slots=True)
 class _Lost:
     """A reentrant checkpoint whose result went as a constant into the graph of a backward, and the parameters
-    inside that no backward comes to."""
+    inside that no backward comes to.
+    """
 
     cut: Cut
     run: Run

@@ -37,7 +37,8 @@ class CreateGraphCycle(Rule):
     - One model for the whole loop whose gradients are set to None in every iteration: one cycle lives at a
       time.
     - A single `backward(create_graph=True)` outside any loop.
-    - `autograd.grad(..., create_graph=True)`."""
+    - `autograd.grad(..., create_graph=True)`.
+    """
 
     code = "TAPE203"
     name = "create-graph-cycle"
@@ -192,7 +193,8 @@ def _loops(reading: Reading, runs: list[Run]) -> list[LoopRun]:
 
 def _leaking(reading: Reading, loop: LoopRun, runs: list[Run]) -> list[Leaf]:
     """Return leaves whose gradients pile up over the iterations of a loop; none where fewer than two whole
-    iterations leave any behind."""
+    iterations leave any behind.
+    """
     by_iteration: dict[int, Run] = {}
     for run in runs:
         index = iteration_in(run.at, loop)

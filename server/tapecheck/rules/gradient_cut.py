@@ -357,9 +357,7 @@ for step in range(3):
             others = [causes[0] for causes in story if causes is not told]
             yield self._finding(reading, told, owner, others)
 
-    def _finding(
-        self, reading: Reading, causes: list[_Cause], owner: dict[int, str], others: list[_Cause]
-    ) -> Finding:
+    def _finding(self, reading: Reading, causes: list[_Cause], owner: dict[int, str], others: list[_Cause]) -> Finding:
         cut = causes[0]
         home = cut.at.span
         lost = sorted({leaf for cause in causes for leaf in cause.lost})
@@ -454,7 +452,8 @@ class _Cause:
     """A cut value that a backward's graph was built with, and the parameters behind it.
 
     `how` and `name` are the cut's, `at` its place, `before` the cuts that came before a value was made a leaf
-    again. `copied` is where the deep copy was made that took the update instead of the parameters."""
+    again. `copied` is where the deep copy was made that took the update instead of the parameters.
+    """
 
     how: str
     name: str
@@ -468,7 +467,8 @@ class _Cause:
 
 def _identity(reading: Reading, leaf: Leaf) -> _Identity:
     """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
-    change."""
+    change.
+    """
     return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
 
 

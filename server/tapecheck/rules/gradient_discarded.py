@@ -223,9 +223,7 @@ def _fates(reading: Reading) -> dict[Span, _Story]:
     return found
 
 
-def _fate(
-    reading: Reading, gradients: Gradients, run: Run, starved: set[int]
-) -> tuple[_Fate, Moment | None, set[int]]:
+def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -> tuple[_Fate, Moment | None, set[int]]:
     """Return what becomes of the gradients of a backward, with the first clearing and the leaves that it clears."""
     if run.failed or any(fact != "yes" for fact in run.traversal.executed.values()):
         return "unknown", None, set()

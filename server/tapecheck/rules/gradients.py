@@ -113,7 +113,8 @@ def gradients_of(reading: Reading) -> Gradients:
 
 def identity(reading: Reading, leaf: Leaf) -> Identity:
     """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
-    change."""
+    change.
+    """
     return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
 
 

@@ -49,7 +49,8 @@ class GraphKeptAcrossIterations(Rule):
     - One value overwritten in each iteration (`self.last = out`): one graph stays alive, not one more each
       time. Where nothing ever walks it, that is [TAPE302](tape302-needless-graph.md).
     - A container with a small bound, such as `deque(maxlen=10)`.
-    - Loops within a forward pass: they are parts of one graph."""
+    - Loops within a forward pass: they are parts of one graph.
+    """
 
     code = "TAPE201"
     name = "graph-kept-across-iterations"
@@ -262,7 +263,8 @@ for step in range(5):
 
 def said_at(store: Site, loop: LoopRun) -> Span:
     """Return where it is said that a store keeps graphs: where it lies in another file than the loop, at the loop's
-    call that leads to it, which is what its reader sees and can mend."""
+    call that leads to it, which is what its reader sees and can mend.
+    """
     here = loop.event.at
     if store.file == here.file:
         return store.span
@@ -278,7 +280,8 @@ def _headline(holder: str, certain: bool) -> str:
 
 def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_Place]:
     """Return the stores that, on some way, hand on the graph at which a backward fails: cut there, they keep none
-    either."""
+    either.
+    """
     told: set[_Place] = set()
     for reading in readings:
         for run in reading.runs:
@@ -295,7 +298,8 @@ def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_
 @dataclass(slots=True)
 class _Growth:
     """A holder that keeps more at the end of each iteration. `chain` says that its value is computed from its
-    value in the iteration before, `steps` are the iterations at which it grew."""
+    value in the iteration before, `steps` are the iterations at which it grew.
+    """
 
     held: Held
     chain: bool
@@ -363,7 +367,8 @@ def _bounded(held: Held) -> bool:
 
 def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[int]:
     """Return the iterations at which the graphs of more iterations were kept than before, those of `older` nodes left
-    out; none where it lets go of any."""
+    out; none where it lets go of any.
+    """
     steps: list[int] = []
     before = 0
     for index in sorted(held.nodes):
@@ -378,20 +383,19 @@ def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[i
 
 def _from_before(reading: Reading, held: Held) -> frozenset[int]:
     """Return the graphs of unknown values in what was stored before the loop: they are as old as it is, though the
-    dry run learned of each of them in an iteration, from the first backward that reached it."""
+    dry run learned of each of them in an iteration, from the first backward that reached it.
+    """
     if iteration_in(held.last.at, held.loop):
         return frozenset()
     return frozenset(
-        number
-        for nodes in held.nodes.values()
-        for number in nodes
-        if reading.ledger.leads_anywhere(number)
+        number for nodes in held.nodes.values() for number in nodes if reading.ledger.leads_anywhere(number)
     )
 
 
 def _lets_go_later(held: Held, group: list[Held], reached: dict[int, int]) -> bool:
     """Return whether the same holder, stored by another line from then on, lets go of what it held: a ring that was
-    filled."""
+    filled.
+    """
     last = max(held.nodes)
     kept = _iterations(held.nodes[last], reached)
     return any(
@@ -508,7 +512,8 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
     """Return whether what was held is there for a later backward.
 
     That is so where a backward runs through it and the holder then lets it go, where it is used as a constant
-    in a later loss, and where it is handed to somebody who may still call backward."""
+    in a later loss, and where it is handed to somebody who may still call backward.
+    """
     loop = held.loop
     indexes = sorted(held.nodes)
     # Long loops are judged by their beginning and their end.
@@ -579,7 +584,8 @@ def _constant_later(reading: Reading, direct: set[int], position: int) -> bool:
 
 def _store(reading: Reading, growth: _Growth) -> Site:
     """Return the line that stores, or, where a value is computed from its own old value in several lines, the
-    first."""
+    first.
+    """
     held = growth.held
     index = growth.steps[-1]
     before = held.nodes.get(_previous(held, index), set())
@@ -596,7 +602,8 @@ def _store(reading: Reading, growth: _Growth) -> Site:
 
 def _changed_in_place(reading: Reading, growth: _Growth) -> bool:
     """Return whether the statement that stores is an op that writes into the held tensor, and nothing is bound
-    there."""
+    there.
+    """
     place = growth.held.last.at.span
     binds = reading.binds_in(growth.held.holder, 0, len(reading.tape.events))
     bound = any(bind.at.span.line == place.line for bind in binds)
@@ -635,9 +642,7 @@ def _scalars(reading: Reading, growth: _Growth) -> set[int]:
 
     Such a root is a single number, and so is what arithmetic makes of it: what its nodes save is a few bytes.
     """
-    roots = {
-        root.node for run in reading.runs if run.backward.call == "backward" for root in run.backward.roots
-    }
+    roots = {root.node for run in reading.runs if run.backward.call == "backward" for root in run.backward.roots}
     scalars: set[int] = set()
     for number in sorted(growth.reached):
         sources = reading.ledger.nodes[number].inputs

@@ -35,7 +35,8 @@ class GrowingChain(Rule):
 
     - Several losses on one forward pass, each backwarded with `retain_graph=True`: all of them walk that one
       pass.
-    - A chain that fails: then TAPE101 or TAPE102 tells the story."""
+    - A chain that fails: then TAPE101 or TAPE102 tells the story.
+    """
 
     code = "TAPE202"
     name = "growing-chain"
@@ -202,7 +203,8 @@ def _cutting(name: str, elements: Literal["", "tuple", "list"]) -> str:
 
 def _carrier(reading: Reading, chain: Chain) -> tuple[str, Site, int] | None:
     """Return the value that leads from the last backward's own iteration to the one before: its name, place and
-    node."""
+    node.
+    """
     last = chain.runs[-1]
     now = iteration_in(last.at, chain.loop)
     roots = [root.node for root in last.backward.roots if root.node is not None]

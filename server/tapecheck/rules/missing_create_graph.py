@@ -37,7 +37,8 @@ class MissingCreateGraph(Rule):
     - A gradient that only scales or moves something: an adversarial step, a loss weight computed from
       gradient norms, a sign, a mask. There it is meant as a number.
     - A gradient that is detached, printed or logged.
-    - The outermost derivative, when nothing differentiates it again."""
+    - The outermost derivative, when nothing differentiates it again.
+    """
 
     code = "TAPE401"
     name = "missing-create-graph"
@@ -276,7 +277,8 @@ def _silent_headline(reading: Reading, run: Run, meeting: Node) -> str:
 
 def undifferentiable(reading: Reading, numbers: Iterable[int]) -> list[Cut]:
     """Return the gradients without graph that values with some cuts come from, where nothing else cut them
-    afterwards."""
+    afterwards.
+    """
     found: dict[int, Cut] = {}
     stack = list(numbers)
     while stack:

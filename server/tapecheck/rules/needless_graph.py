@@ -44,7 +44,8 @@ class NeedlessGraph(Rule):
       without caller in the file is not judged unless it trains, too: whoever calls it may have done so.
     - Graphs that outlive their iteration: those are
       [TAPE201](tape201-graph-kept-across-iterations.md).
-    - Evaluation by a framework (Lightning, the Transformers Trainer, fastai): it switches recording off itself."""
+    - Evaluation by a framework (Lightning, the Transformers Trainer, fastai): it switches recording off itself.
+    """
 
     code = "TAPE302"
     name = "needless-graph"
@@ -219,9 +220,7 @@ class _Unused:
     node: Node
 
 
-def _unused(
-    reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]
-) -> _Unused | None:
+def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
     """Return what a run of a loop builds in vain; None where it builds nothing, or something of it may be used."""
     if loop.end is None or loop.iterations < 2 or not reading.complete or not _recording(reading):
         return None
@@ -251,7 +250,8 @@ def _within_another(
 
 def _forward(reading: Reading, node: Node) -> bool:
     """Return whether an operation runs data through a parameter and saves it, as layers do: arithmetic on parameters
-    alone, such as an average or a norm of them, saves no activations."""
+    alone, such as an average or a norm of them, saves no activations.
+    """
     leaves = reading.ledger.leaves
     if node.keeps != "yes":
         return False

@@ -1,5 +1,6 @@
 """How a backward came to an old graph: carried over iterations, built before the loop, or shared by two
-losses."""
+losses.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class Origin:
     carried: `name`, stored at `at`, refers to the graph of an earlier `iteration`. outside: `name`, set at
     `at`, was computed before the loop. shared: `name` is part of what both were computed from in one
     iteration. same: both start from one tensor. `node` is the node of that value; `summed` says that the way
-    to it leads through sums alone, `elements` of what the value is one, where the name is that of a tuple or list."""
+    to it leads through sums alone, `elements` of what the value is one, where the name is that of a tuple or list.
+    """
 
     kind: Literal["carried", "outside", "shared", "same"]
     name: str = ""

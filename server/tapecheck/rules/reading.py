@@ -254,7 +254,8 @@ class Reading:
         """Return, for each node built in a loop's run, the iterations whose nodes it reaches, as bits.
 
         Only nodes and ways that certainly exist count. Blocked nodes count as if their values had been
-        detached: neither they nor nodes computed from such values alone."""
+        detached: neither they nor nodes computed from such values alone.
+        """
         depth, identity = loop.depth, loop.id
         reached: dict[int, int] = {}
         dead = set(blocked)
@@ -281,7 +282,8 @@ class Reading:
     def grounded(self) -> set[int]:
         """Return the nodes that certainly exist: they lead to a leaf, certainly hold something for a backward, or a
         backward that did not fail started from them. What such a backward must have come through exists too, and so
-        does what was computed from it."""
+        does what was computed from it.
+        """
         found: set[int] = set()
         provisional = self.ledger.provisional
         for run in self.runs:
@@ -306,7 +308,8 @@ class Reading:
     @cached_property
     def used(self) -> set[int]:
         """Return the nodes that something can walk or look at: below the root of a backward, in unknown code's hands,
-        or read as `grad_fn`."""
+        or read as `grad_fn`.
+        """
         starts = [root.node for run in self.runs for root in run.backward.roots if root.node is not None]
         starts += [node for _, escape in self.escapes for node in escape.nodes]
         return self.graph_nodes(self.ledger.ancestry([*starts, *self.looked_at]))
@@ -374,7 +377,8 @@ class Reading:
     ) -> tuple[str, Site] | None:
         """Return who still refers to a node after the iteration that built it: the holder, and where it stored.
 
-        `reader` is where the value was used again: a function cannot read the local names of another."""
+        `reader` is where the value was used again: a function cannot read the local names of another.
+        """
         for position, hold in self._holds:
             if position < before and hold.loop == loop.id and hold.index >= iteration and node in hold.nodes:
                 return self.written(hold.holder, hold.at), hold.at
@@ -415,7 +419,8 @@ class Reading:
 
     def written(self, holder: str, site: Site) -> str:
         """Return a holder as the line that stores to it writes it: `self.h`, though the dry run came to it by
-        `net.h`."""
+        `net.h`.
+        """
         last = holder.rsplit(".", 1)[-1]
         if last == holder:
             return holder
@@ -499,7 +504,8 @@ class Reading:
     @cached_property
     def constants(self) -> list[tuple[int, set[int]]]:
         """Return for each backward its position and the cuts whose values went as constants into the graph that it
-        ran."""
+        ran.
+        """
         found = []
         for run in self.runs:
             cuts: set[int] = set()

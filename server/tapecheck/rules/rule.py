@@ -42,5 +42,6 @@ class Rule:
 
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         """Return the findings of this rule over all ways through one program; several of one place are merged
-        later."""
+        later.
+        """
         raise NotImplementedError

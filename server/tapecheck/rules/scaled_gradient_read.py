@@ -38,7 +38,8 @@ class ScaledGradientRead(Rule):
     - Gradients that the program divides itself, and thresholds that are multiplied by `scaler.get_scale()`.
     - Asking whether gradients are finite, or there at all.
     - What is read after `scaler.step(optimizer)`, which has unscaled them.
-    - Frameworks that unscale by themselves (accelerate, Lightning)."""
+    - Frameworks that unscale by themselves (accelerate, Lightning).
+    """
 
     code = "TAPE501"
     name = "scaled-gradient-read"
@@ -168,7 +169,8 @@ class _Read:
     """Something that hangs on how large a leaf's gradient is.
 
     `scaled` is the backward that filled it with a scaled one, None where it is as it should be, `fact` whether the
-    scaler is known to be switched on."""
+    scaler is known to be switched on.
+    """
 
     event: GradientRead
     scaled: Run | None

@@ -213,7 +213,8 @@ def _clearing_call(step: Step) -> str:
 class _Story:
     """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
 
-    `cleared` is where the program clears one of the leaves at another time."""
+    `cleared` is where the program clears one of the leaves at another time.
+    """
 
     reading: Reading
     run: Run
@@ -261,7 +262,8 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
 
 def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Step | None, Step | None]]:
     """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
-    or with None for the first where those were cleared."""
+    or with None for the first where those were cleared.
+    """
     used: Step | None = None
     stepped = sure = False
     pending: tuple[Run, Step] | None = None

@@ -48,7 +48,8 @@ class StaleSavedTensor(Rule):
 
     - A change of a tensor that no node saved. One `nn.Linear` on data does not save its weight (the gradient
       of the weight needs only the input), so retain, step, backward is legal there.
-    - Writes through `.data`: PyTorch does not see them. The gradient may be wrong, but nothing raises."""
+    - Writes through `.data`: PyTorch does not see them. The gradient may be wrong, but nothing raises.
+    """
 
     code = "TAPE102"
     name = "stale-saved-tensor"

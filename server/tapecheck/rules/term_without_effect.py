@@ -42,7 +42,8 @@ class TermWithoutEffect(Rule):
     - A term that is detached where it is added: it says itself that it is a constant.
     - Sums that no backward starts from, and sums within a forward pass: only the terms of the loss itself count.
     - A gradient penalty without `create_graph=True`: that is
-      [TAPE401](tape401-missing-create-graph.md)."""
+      [TAPE401](tape401-missing-create-graph.md).
+    """
 
     code = "TAPE407"
     name = "term-without-effect"
@@ -201,7 +202,8 @@ class Term:
 
 def terms_of(reading: Reading, run: Run) -> Iterator[Term]:
     """Yield the terms of the sum that a backward starts from, where the step after it is seen and all that it may reach
-    is known."""
+    is known.
+    """
     backward = run.backward
     if len(backward.roots) != 1 or not backward.accumulates or backward.inputs is not None or backward.create != "no":
         return

@@ -107,7 +107,7 @@ def prefix_for(folder: str, root: str | None) -> str:
 
 
 def _interpreter_for(folder: str) -> str | None:
-    """The prefix of the interpreter chosen for a folder; links are not followed, a virtual environment is one."""
+    """Return the prefix of the interpreter chosen for a folder; links are not followed, since a venv is one."""
     best = ""
     for chosen in _chosen:
         if len(chosen) > len(best) and (folder == chosen or folder.startswith(chosen.rstrip(os.sep) + os.sep)):
@@ -158,7 +158,7 @@ def read_environment(prefix: str, view: View) -> Environment:
 
 
 def _sites(prefix: str, view: View) -> list[str]:
-    """The folders of an environment that packages are installed in."""
+    """Return the folders of an environment that packages are installed in."""
     sites = []
     if prefix == sys.prefix:
         paths = sysconfig.get_paths()
@@ -176,7 +176,7 @@ def _sites(prefix: str, view: View) -> list[str]:
 
 
 def _library_folders(prefix: str, view: View) -> list[str]:
-    """The folders of installed packages under a prefix, those of its newest Python where it has several."""
+    """Return the folders of installed packages under a prefix, those of its newest Python where it has several."""
     found = []
     for lib in ("lib", "lib64"):
         under = os.path.join(prefix, lib)
@@ -287,7 +287,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def _text(path: str) -> str | None:
-    """The text of a small file; None where there is none that can be read."""
+    """Return the text of a small file; None where there is none that can be read."""
     try:
         data = read_regular(path, _MOST_TEXT)
     except (OSError, ValueError):

@@ -40,9 +40,7 @@ class Choice:
         else:
             first = False
         return (
-            first
-            or matches(self.extend_exclude, path, here)
-            or matches(project.extend_exclude, path, project.folder)
+            first or matches(self.extend_exclude, path, here) or matches(project.extend_exclude, path, project.folder)
         )
 
     def skipped(self, project: Configuration) -> frozenset[str]:
@@ -70,7 +68,8 @@ class _Ignored:
 
     def begin(self, top: str) -> None:
         """Enter the folders from the root of the repository down to `top`; a `top` that is ignored itself is asked
-        for, so what ignores it does not hold."""
+        for, so what ignores it does not hold.
+        """
         absolute = _absolute(top)
         around = [Path(absolute), *Path(absolute).parents]
         root = next((index for index, folder in enumerate(around) if _is_repository(str(folder))), 0)
@@ -81,7 +80,8 @@ class _Ignored:
 
     def leaves_out(self, path: str, folder: str) -> bool:
         """Return whether a file or folder (with a slash at its end) in `folder` is ignored; the innermost file that
-        says anything decides."""
+        says anything decides.
+        """
         for base, patterns in reversed(self.enter(folder)):
             said = verdict(patterns, path, base)
             if said is not None:
@@ -89,9 +89,7 @@ class _Ignored:
         return False
 
 
-def walk(
-    top: str, on_error: Callable[[OSError], object] | None = None, choice: Choice | None = None
-) -> Iterator[str]:
+def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: Choice | None = None) -> Iterator[str]:
     """Yield the Python files and notebooks under a folder, in the order of names.
 
     Left out are folders that hold no code of the project (hidden ones, virtual environments, build outputs), what the

@@ -106,7 +106,7 @@ class Sources:
         self._lock = threading.Lock()
 
     def get(self, path: str) -> Source | None:
-        """The source of a file; None where it cannot be read."""
+        """Return the source of a file; None where it cannot be read."""
         try:
             stat = Path(path).stat()
             stamp = (stat.st_mtime_ns, stat.st_size)

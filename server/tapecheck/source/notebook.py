@@ -54,12 +54,12 @@ class Cells:
     parts: tuple[Cell, ...]
 
     def at(self, line: int) -> Cell:
-        """The cell that a line of the program is in."""
+        """Return the cell that a line of the program is in."""
         index = bisect_right([cell.first for cell in self.parts], line) - 1
         return self.parts[max(index, 0)]
 
     def within(self, span: Span) -> tuple[Cell, Span]:
-        """A span of the program as one of its cell, cut off at the end of that cell."""
+        """Return a span of the program as one of its cell, cut off at the end of that cell."""
         cell = self.at(span.line)
         last = len(cell.lines)
         start, end, column = span.line - cell.first + 1, span.end_line - cell.first + 1, span.end_column
@@ -73,7 +73,7 @@ class Cells:
         return self.at(span.line) is not last and (span.end_line, span.end_column) > (last.first, 1)
 
     def words(self, text: str) -> str:
-        """A message that speaks of lines of the program, speaking of lines of cells."""
+        """Return a message that speaks of lines of the program, speaking of lines of cells."""
         if not self.parts:
             return text
         return _LINES.sub(self._place, text)
@@ -96,13 +96,13 @@ def cell_name(path: str, number: int) -> str:
 
 
 def split_cell(name: str) -> tuple[str, int | None]:
-    """A file's name and the number of the cell in it, None where the name is that of a whole file."""
+    """Return a file's name and the number of the cell in it, None where the name is that of a whole file."""
     path, separator, number = name.rpartition(":cell ")
     return (path, int(number)) if separator and path.endswith(SUFFIX) and number.isdecimal() else (name, None)
 
 
 def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
-    """The program of a notebook from its Python cells: number, text and key of each."""
+    """Return the program of a notebook from its Python cells: number, text and key of each."""
     parts: list[Cell] = []
     lines: list[str] = []
     first_error: tuple[str, int] | None = None
@@ -125,7 +125,7 @@ def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
 
 
 def read_notebook(path: str) -> Source:
-    """The program of a notebook file; raises SourceError where it is none or not one of Python."""
+    """Return the program of a notebook file; raises SourceError where it is none or not one of Python."""
     try:
         data = read_regular(path, MAX_NOTEBOOK_BYTES)
     except (OSError, ValueError) as error:
@@ -134,7 +134,7 @@ def read_notebook(path: str) -> Source:
 
 
 def parse_notebook(data: bytes, path: str) -> Source:
-    """The program of a notebook in the JSON of Jupyter, format 4; raises SourceError where it is none."""
+    """Return the program of a notebook in the JSON of Jupyter, format 4; raises SourceError where it is none."""
     if len(data) > MAX_NOTEBOOK_BYTES:
         raise SourceError(f"{path}: larger than {MAX_NOTEBOOK_BYTES // 1_000_000} MB, not analysed")
     try:
@@ -182,7 +182,7 @@ def _cell_language(cell: dict[str, Any]) -> str:
 
 
 def _without_magics(lines: Sequence[str]) -> list[str]:
-    """A cell's lines as Python: as many, with columns of what stays Python unmoved."""
+    """Return a cell's lines as Python: as many, with columns of what stays Python unmoved."""
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
         return list(lines)

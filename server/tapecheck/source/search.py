@@ -155,13 +155,13 @@ class Search:
         return found
 
     def _dotted(self, folder: str, place: str) -> list[str]:
-        """The name of the package that a folder below a place on the path is; empty where it is none."""
+        """Return the name of the package that a folder below a place on the path is; empty where it is none."""
         start = place.rstrip(os.sep) + os.sep
         parts = folder[len(start) :].split(os.sep) if folder.startswith(start) else []
         return parts if all(part.isidentifier() for part in parts) else []
 
     def _package(self, folder: str) -> Found | None:
-        """What a folder is as a package."""
+        """Return what a folder is as a package."""
         if self.view.is_file(folder, _INIT):
             return Found(folder + os.sep + _INIT, (folder,))
         return Found(None, (folder,)) if os.path.isdir(folder) or self.view.listing(folder).names else None
@@ -232,7 +232,7 @@ class Search:
         return found
 
     def _next(self, places: Sequence[Place], part: str, name: str, trail: _Trail) -> Found | None:
-        """The module `part` in the first place that has one; `name` is its whole name, "" where that is not known.
+        """Return the module `part` in the first place that has one; `name` is its whole name, "" if unknown.
 
         A package goes before a module, and each before a namespace package, whose folders may lie in several places.
         """
@@ -275,7 +275,7 @@ class Search:
         return Found(None, tuple(spaces)) if own else _LIBRARY
 
     def _judged(self, found: Found, place: Place) -> Found:
-        """What was found, or a library where it is an installed package other than the program's own."""
+        """Return what was found, or a library where it is an installed package other than the program's own."""
         path = found.folders[0] if found.folders else found.file or ""
         if not place.own:
             return _LIBRARY
@@ -328,14 +328,14 @@ class Search:
         return result
 
     def _root_of(self, file: str) -> str:
-        """The place that a file was found from, or would be."""
+        """Return the place that a file was found from, or would be."""
         root = self._roots.get(file)
         if root is None:
             root = self._roots[file] = self._base(file)
         return root
 
     def _base(self, file: str) -> str:
-        """The folder that holds the outermost package of a file, by the `__init__.py` files above it."""
+        """Return the folder that holds the outermost package of a file, by the `__init__.py` files above it."""
         folder = os.path.dirname(file)
         while self.view.is_file(folder, _INIT) and os.path.basename(folder).isidentifier():
             if os.path.dirname(folder) == folder:
@@ -344,7 +344,7 @@ class Search:
         return folder
 
     def _conftest_roots(self, folder: str) -> Iterator[str]:
-        """The folders that pytest puts on the path for the `conftest.py` files above a file, the innermost first."""
+        """Yield the folders that pytest puts on the path for `conftest.py` files above a file, innermost first."""
         for _ in range(_MOST_UP):
             if self.view.is_file(folder, "conftest.py"):
                 yield self._base(folder + os.sep + "conftest.py")
@@ -353,7 +353,7 @@ class Search:
             folder = os.path.dirname(folder)
 
     def _project_root(self, folder: str) -> str | None:
-        """The nearest folder, from one upwards, that looks like the root of a project."""
+        """Return the nearest folder, from one upwards, that looks like the root of a project."""
         for _ in range(_MOST_UP):
             names = self.view.listing(folder).names
             if any(mark in names for mark in MARKS):
@@ -366,7 +366,7 @@ class Search:
     # -- guesses ----------------------------------------------------------------------------------------------
 
     def _guessed(self, parts: list[str], importer: str) -> Found | None:
-        """What lies above the importing file, else the one nearest to it in the project; None in doubt."""
+        """Return what lies above the importing file, else the one nearest to it in the project; None in doubt."""
         folder = os.path.dirname(importer)
         trail = _Trail()
         for _ in range(_MOST_ABOVE):
@@ -448,7 +448,7 @@ class Search:
         return path if os.path.isabs(path) else os.path.normpath(os.path.join(self._here or _working_directory(), path))
 
     def _as_given(self, found: Found | None) -> Found | None:
-        """What was found, with its file written as the program's file was given: relative where that was."""
+        """Return what was found, with its file written as the program's file was given: relative where that was."""
         if found is None or found is _LIBRARY or found.file is None:
             return None if found is _LIBRARY else found
         if found.file == self._root_file:

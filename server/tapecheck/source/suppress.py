@@ -65,7 +65,7 @@ def names_rule(names: Iterable[str], code: str, name: str) -> bool:
 
 
 def suppressions(source: Source) -> Suppressions:
-    """What the comments of a file switch off."""
+    """Return what the comments of a file switch off."""
     expected = tuple(_expecting(source.tree)) if any(f"{name}(" in source.text for name in EXPECTING) else ()
     if "tapecheck:" not in source.text:
         return Suppressions(expected=expected)
@@ -108,7 +108,7 @@ class Hidden:
 
 
 def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, str]]) -> list[Unused]:
-    """The comments of a file that hide none of `hidden`; `known` are the codes and names of all rules.
+    """Return the comments of a file that hide none of `hidden`; `known` are the codes and names of all rules.
 
     A comment is only judged as far as what it could hide is known: the caller says nothing of unknown programs.
     """
@@ -141,14 +141,14 @@ def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, 
 
 
 def _rows(finding: Hidden, statements: list[tuple[int, int]]) -> range:
-    """The lines on which a comment hides a finding."""
+    """Return the lines on which a comment hides a finding."""
     around = [one for one in statements if one[0] <= finding.line and finding.end_line <= one[1]]
     first, last = min(around, key=lambda one: one[1] - one[0], default=(finding.line, finding.end_line))
     return range(min(first, finding.line), max(last, finding.end_line) + 1)
 
 
 def rules_at(source: Source, line: int, column: int) -> tuple[str, ...] | None:
-    """The rules that the comment at a place switches off; None where there is no such comment."""
+    """Return the rules that the comment at a place switches off; None where there is no such comment."""
     if "tapecheck:" not in source.text:
         return None
     for row, comment in _comments(source.text, source.lines):
@@ -185,7 +185,7 @@ def _expecting(tree: ast.Module) -> Iterator[tuple[int, int]]:
 
 
 def ignore_line(source: Source, code: str, line: int, end_line: int) -> tuple[int, int, int, str] | None:
-    """The edit that switches a rule off for what is reported on some lines: line, columns from and to, text.
+    """Return the edit that switches a rule off for what is reported on some lines: line, columns from and to, text.
 
     A comment that is there already gets the rule added. None where no line of the statement can carry a comment
     (all of them end inside a text or with a backslash).
@@ -207,7 +207,7 @@ def ignore_line(source: Source, code: str, line: int, end_line: int) -> tuple[in
 
 
 def ignore_file(source: Source, code: str) -> tuple[int, int, int, str] | None:
-    """The edit that switches a rule off in a whole file: line, columns from and to, text.
+    """Return the edit that switches a rule off in a whole file: line, columns from and to, text.
 
     None for a notebook all of whose cells begin with a magic that must stay first.
     """
@@ -236,7 +236,7 @@ def ignore_file(source: Source, code: str) -> tuple[int, int, int, str] | None:
 def _add_to(
     lines: list[str], comments: dict[int, str], row: int, what: str, code: str
 ) -> tuple[int, int, int, str] | None:
-    """The edit that adds a rule to the brackets of a comment, where there is one with brackets."""
+    """Return the edit that adds a rule to the brackets of a comment, where there is one with brackets."""
     if row not in comments:
         return None
     start = lines[row - 1].rfind(comments[row])
@@ -254,7 +254,7 @@ def _names(rules: str | None) -> frozenset[str]:
 
 
 def _comments(text: str, lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The comments of a text by line; behind a place that Python cannot read, whatever looks like one of ours."""
+    """Return the comments of a text by line; behind what Python cannot read, whatever looks like one of ours."""
     last = 0
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline):
@@ -270,7 +270,7 @@ def _comments(text: str, lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _inside_texts(text: str) -> set[int]:
-    """The lines that end inside a string."""
+    """Return the lines that end inside a string."""
     inside: set[int] = set()
     opened: list[int] = []
     starts = {getattr(tokenize, name, -1) for name in ("FSTRING_START", "TSTRING_START")}

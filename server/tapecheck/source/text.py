@@ -45,12 +45,12 @@ class Source:
     cells: Cells | None = None
 
     def column(self, line: int, byte_offset: int) -> int:
-        """The column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
+        """Return the column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
         return column_in(self.lines, line, byte_offset)
 
 
 def column_in(lines: list[str], line: int, byte_offset: int) -> int:
-    """The column in characters, from 1, of a UTF-8 byte offset in one of several lines."""
+    """Return the column in characters, from 1, of a UTF-8 byte offset in one of several lines."""
     if not 0 < line <= len(lines):
         return byte_offset + 1
     text = lines[line - 1]
@@ -95,7 +95,7 @@ def parse_source(data: bytes, path: str) -> Source:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without their line ends; only `\\r\\n`, `\\n` and `\\r` end one, as editors have it."""
+    r"""Return the lines of a text without their line ends; `\r\n`, `\n` and `\r` end one, as in editors."""
     return _NEWLINE.split(text)
 
 

@@ -47,7 +47,8 @@ class Span:
     @property
     def is_unknown(self) -> bool:
         """Return whether a recorder did not see the place: it then writes an empty one at the beginning of the
-        script."""
+        script.
+        """
         return self.line == self.column == self.end_line == self.end_column == 1
 
 
@@ -437,7 +438,8 @@ class Escape:
 @dataclass(frozen=True, slots=True)
 class GraphRead:
     """Something else than a backward used a graph: `grad_fn` of the tensor that `node` computed was read, or torch.func
-    differentiated it."""
+    differentiated it.
+    """
 
     at: Site
     node: int
@@ -535,6 +537,7 @@ class Tape:
     @property
     def left_over(self) -> bool:
         """Return whether the way was cut short because earlier ones had used the budget up, as others were not
-        begun."""
+        begun.
+        """
         last = self.events[-1] if self.events else None
         return isinstance(last, End) and last.how == "budget" and last.detail == LEFT_OVER

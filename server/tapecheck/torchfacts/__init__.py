@@ -92,7 +92,7 @@ class Facts:
         self._built: dict[tuple[str, str], Any] = {}
 
     def op(self, name: str) -> OpFact | None:
-        """The fact for a canonical op name, an alias of one, or an in-place method; None if unknown."""
+        """Return the fact for a canonical op name, an alias of one, or an in-place method; None if unknown."""
         key = ("op", name)
         if key not in self._built:
             row = _row(self._ops, name)
@@ -101,7 +101,7 @@ class Facts:
         return found
 
     def module(self, name: str) -> ModuleFact | None:
-        """The fact for a class of torch.nn, by class name; None if unknown."""
+        """Return the fact for a class of torch.nn, by class name; None if unknown."""
         key = ("module", name)
         if key not in self._built:
             row = _row(self._modules, name)
@@ -110,7 +110,7 @@ class Facts:
         return found
 
     def optimizer(self, name: str) -> OptimizerFact | None:
-        """The fact for a class of torch.optim, by class name; None if unknown."""
+        """Return the fact for a class of torch.optim, by class name; None if unknown."""
         row = self._optimizers.get(name)
         return None if row is None else read_optimizer(name, row)
 

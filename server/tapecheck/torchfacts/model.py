@@ -197,7 +197,7 @@ class OpFact:
 
     @cached_property
     def narrowed(self) -> dict[Any, OpFact]:
-        """This fact for calls that were met, by the kinds of their arguments."""
+        """What this fact was narrowed to for calls that were met, by the kinds of their arguments."""
         return {}
 
     @cached_property
@@ -216,7 +216,7 @@ class OpFact:
         return bool(self.params) and self.params[0] in self.mutates
 
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> OpFact:
-        """The fact for calls with arguments of these kinds (see the module's docstring).
+        """Return the fact for calls with arguments of these kinds (see the module's docstring).
 
         Where the kinds do not decide, the possible facts are joined; an argument list that fits no overload
         gets this fact, the join of all.
@@ -295,7 +295,7 @@ class Overload:
         )
 
     def select(self, bound: Mapping[str, str]) -> list[OpFact]:
-        """The facts whose conditions the bound kinds can meet; all of them if none does."""
+        """Return the facts whose conditions the bound kinds can meet; all of them if none does."""
         # One is a number other than zero, unless it was measured to be a case of its own.
         own = {name for conditions, _ in self.cases for name, wanted in conditions.items() if wanted == "1"}
         chosen = [
@@ -368,7 +368,7 @@ class ModuleFact:
         return {}
 
     def for_call(self, args: Sequence[str] = (), kwargs: Mapping[str, str] | None = None) -> ModuleFact:
-        """The fact for a module constructed with arguments of these kinds.
+        """Return the fact for a module constructed with arguments of these kinds.
 
         Where the call of the module is known too, pass the kind of each of forward's optional parameters as
         ``"forward.NAME"`` (``{"forward.need_weights": "False"}``; not passed: its kind in `forward_defaults`).
@@ -409,7 +409,7 @@ class OptimizerFact:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a Python constant; "other" for what is no constant."""
+    """Return the kind of a Python constant; "other" for what is no constant."""
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, (int, float, complex)):
@@ -431,7 +431,7 @@ _COARSE = {
 
 
 def coarse(kind: str) -> str:
-    """A kind without what seldom decides: whether a number is zero or one, whether a tensor is a matrix."""
+    """Return a kind without what seldom decides: whether a number is zero or one, whether a tensor is a matrix."""
     return _COARSE.get(kind, kind)
 
 
@@ -473,7 +473,8 @@ def _join_tables(
     leaves: Sequence[Any], inputs: Sequence[frozenset[str]], able: Sequence[frozenset[str]]
 ) -> tuple[Saves, Saves]:
     """Certain and possible saves over leaves; an entry about a tensor that a leaf did not have, or that could not
-    require grad there, says nothing."""
+    require grad there, says nothing.
+    """
     entries: set[tuple[str, str]] = set()
     for leaf in leaves:
         for table in (leaf.saves, leaf.may_save):

@@ -23,7 +23,7 @@ def _default(entry: Any) -> Any:
 
 
 def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, Any]:
-    """The fields of a fact that differ from their defaults, as JSON takes them."""
+    """Return the fields of a fact that differ from their defaults, as JSON takes them."""
     row: dict[str, Any] = {}
     for entry in fields(fact):
         if entry.name in _NOT_STORED:
@@ -35,7 +35,7 @@ def write_fact(fact: OpFact | ModuleFact | OptimizerFact) -> dict[str, Any]:
 
 
 def _triggers(row: Mapping[str, Any], inputs: Sequence[str]) -> set[str]:
-    """Inputs that a row says have something saved."""
+    """Return the inputs that a row says have something saved."""
     found: set[str] = set()
     for names in row.get("saves", {}).values():
         every = row.get("carries", inputs) if isinstance(names, str) else names
@@ -127,7 +127,7 @@ def _frozen(value: Any) -> Any:
 
 
 def write_op(overloads: tuple[Overload, ...]) -> list[dict[str, Any]]:
-    """The row of an op: one entry per overload."""
+    """Return the row of an op: one entry per overload."""
     rows = []
     for overload in overloads:
         row: dict[str, Any] = {"params": overload.params}
@@ -150,7 +150,7 @@ def write_op(overloads: tuple[Overload, ...]) -> list[dict[str, Any]]:
 
 
 def read_op(name: str, rows: list[dict[str, Any]], params: tuple[str, ...] | None = None) -> OpFact:
-    """The fact of an op from its row; `params` are the facts' parameters where they are not the overload's.
+    """Return the fact of an op from its row; `params` are the facts' parameters where they are not the overload's.
 
     Raises:
         KeyError, TypeError: the row is not one that `write_op` wrote.
@@ -179,7 +179,7 @@ def read_op(name: str, rows: list[dict[str, Any]], params: tuple[str, ...] | Non
 
 
 def read_module(name: str, row: Mapping[str, Any]) -> ModuleFact:
-    """The fact of a module class from its row."""
+    """Return the fact of a module class from its row."""
     fact: ModuleFact = _read(ModuleFact, name, row)
     for mode in ("train", "eval"):
         rows = row.get(mode) or (row.get("train") if mode == "eval" else None)
@@ -190,6 +190,6 @@ def read_module(name: str, row: Mapping[str, Any]) -> ModuleFact:
 
 
 def read_optimizer(name: str, row: Mapping[str, Any]) -> OptimizerFact:
-    """The fact of an optimizer class from its row."""
+    """Return the fact of an optimizer class from its row."""
     fact: OptimizerFact = _read(OptimizerFact, name, row)
     return fact

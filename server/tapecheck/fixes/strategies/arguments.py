@@ -185,7 +185,8 @@ def _clearing(code: Code, node: ast.Attribute) -> ast.stmt | None:
 
 def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
     """Return the changes that make a backward a grad call and every `.grad` behind it the gradient; none where one of
-    them is more than read."""
+    them is more than read.
+    """
     assert isinstance(call.func, ast.Attribute)
     function = code.function(statement)
     every = [
@@ -258,7 +259,8 @@ def _taken(code: Code, statement: ast.stmt, call: ast.Call) -> list[Change]:
 
 def _known_before(code: Code, statement: ast.stmt, iterable: ast.Call | ast.Name) -> str | None:
     """Return what is run over, in words that mean the same before a statement: a name set behind it by what it is set
-    to."""
+    to.
+    """
     if isinstance(iterable, ast.Call):
         return code.segment(iterable)
     stores = code.stores(code.function(statement), iterable.id)
@@ -367,7 +369,8 @@ def clear_gradients(context: Context) -> Iterator[Candidate]:
 
 def _dropped_anyway(tape: Tape, backward: Backward, leaves: set[int]) -> bool:
     """Return whether no later iteration adds to, or steps by, what this backward left in the gradients of these
-    leaves."""
+    leaves.
+    """
     ledger, _ = replay(tape)
     params = {event.id: set(event.params) for event in tape.events if isinstance(event, Optimizer)}
     for run in (event for event in tape.events if isinstance(event, Backward) and event.at.span == backward.at.span):
@@ -457,7 +460,8 @@ def _clear_parameters(code: Code, function: ast.AST) -> list[str]:
 
 def _last_use(code: Code, statement: ast.stmt, backward: Backward) -> tuple[ast.stmt, bool] | None:
     """Return where gradients are used no more in the block of a backward: behind its last statement that may use them,
-    or before the return that ends it."""
+    or before the return that ends it.
+    """
     block = code.block(statement)
     last = block[-1]
     if isinstance(last, (ast.Return, ast.Continue, ast.Break, ast.Raise)):

@@ -186,7 +186,8 @@ def _shapes(context: Context, group: list[Carrier]) -> list[str]:
 
 def shape_of(context: Context, carrier: Carrier) -> list[str]:
     """tensor, tuple, list, dict, or what is done to an object that keeps tensors in attributes: `.h.c` sets them,
-    `_replace.h.c` and `replace.h.c` make a named tuple or a frozen dataclass anew."""
+    `_replace.h.c` and `replace.h.c` make a named tuple or a frozen dataclass anew.
+    """
     code = context.code
     if carrier.tensor:
         return ["tensor"]
@@ -285,7 +286,8 @@ def detached(text: str, shape: str) -> str:
 
 def after_backward(code: Code, backward: Backward, function: ast.AST) -> ast.stmt | None:
     """Return the last statement of the run of backward, clipping and step calls that a backward begins, in a
-    function."""
+    function.
+    """
     for frame in frames(backward.at):
         statement = code.statement_at(frame)
         if statement is None or code.function(statement) is not function:

@@ -292,7 +292,8 @@ def change_copy(context: Context) -> Iterator[Candidate]:
 def _moved(code: Code, statement: ast.stmt, collision: Collision) -> tuple[ast.stmt, ast.stmt] | None:
     """Return what to move, and what behind: where the change comes before the backward in one block, and nothing
     between
-    the two reads or writes what is changed but the forward's own ops."""
+    the two reads or writes what is changed but the forward's own ops.
+    """
     for frame in frames(collision.second.at):
         target = code.statement_at(frame)
         if target is None or code.function(target) is not code.function(statement):

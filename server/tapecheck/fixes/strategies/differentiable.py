@@ -165,7 +165,8 @@ def _makes_leaf(statement: ast.stmt) -> bool:
 
 def _take_out(code: Code, node: ast.Call | ast.Attribute, carries: object) -> list[Change] | None:
     """Return the changes that take one conversion out, none where it is no conversion; None where that cannot be
-    done."""
+    done.
+    """
     assert callable(carries)
     if isinstance(node, ast.Attribute):
         return [_without_suffix(code, node, node)] if node.attr == "data" and carries(node.value) else []
@@ -296,9 +297,7 @@ def train_on_scores(context: Context) -> Iterator[Candidate]:
                     continue
                 changes += [place, code.replace(scores, name)]
                 text = name
-            changes.append(
-                code.replace(store.value, f"{torch}.nn.functional.{_LOGIT_LOSS}({text}, {classes}.long())")
-            )
+            changes.append(code.replace(store.value, f"{torch}.nn.functional.{_LOGIT_LOSS}({text}, {classes}.long())"))
             yield Candidate(
                 f"Train on the scores: `{_LOGIT_LOSS}({text}, {classes}.long())`",
                 "Cross entropy says how far the scores are from the classes, and has a gradient; `argmax` has none.",
@@ -329,7 +328,8 @@ def _picking(context: Context) -> Iterator[ast.Call]:
 
 def _scores(code: Code, picked: ast.Call) -> ast.expr | None:
     """Return the scores that `argmax` or `max` picks the classes of, along a dimension that can be that of the
-    classes."""
+    classes.
+    """
     if not isinstance(picked.func, ast.Attribute) or picked.func.attr not in ("argmax", "max"):
         return None
     module = isinstance(picked.func.value, ast.Name) and picked.func.value.id in code.imported()
@@ -373,7 +373,8 @@ def _loss_calls(context: Context) -> Iterator[ast.expr]:
 
 def _classes(code: Code, store: ast.Assign, picked: ast.Call) -> str | None:
     """Return what the predictions are held against: the other argument of the loss, or the other side of a
-    comparison."""
+    comparison.
+    """
     names = {name for part in targets(code.statement(picked) or store) if (name := dotted(part)) is not None}
     value: ast.expr = store.value
     seen: set[str] = set()
@@ -466,7 +467,5 @@ def _made_of(code: Code, statement: ast.stmt, function: Function) -> list[str]:
                 if root_name(part) in code.imported():
                     continue
                 found.append(part.id)
-                open_nodes += [
-                    store.value for store in code.stores(function, part.id) if isinstance(store, ast.Assign)
-                ]
+                open_nodes += [store.value for store in code.stores(function, part.id) if isinstance(store, ast.Assign)]
     return found

@@ -42,9 +42,7 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
                     before = code.statement_at(frame)
                     change = code.insert_before(before, [line]) if before is not None else None
                     if change is not None:
-                        yield Candidate(
-                            f"Clear before the backward: `{line}`", _EFFECT, [change], group="clear"
-                        )
+                        yield Candidate(f"Clear before the backward: `{line}`", _EFFECT, [change], group="clear")
             for span in frames(step.at):
                 statement = code.statement_at(span)
                 if statement is None or not _steps_here(code, statement, span):

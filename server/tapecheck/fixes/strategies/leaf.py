@@ -60,7 +60,8 @@ def _run(code: Code, statement: ast.stmt) -> list[ast.stmt]:
 def _changes_leaf(code: Code, statement: ast.stmt) -> bool:
     """Return whether a statement changes in place what may be a leaf: `x[i] = y`, `x.mul_(y)`, or `x -= y` where the
     text
-    shows that `x` has a gradient or belongs to an object."""
+    shows that `x` has a gradient or belongs to an object.
+    """
     target: ast.expr | None = None
     if isinstance(statement, ast.AugAssign):
         target = statement.target

@@ -108,7 +108,7 @@ class Body:
 
 
 def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = False) -> Facts:
-    """What a piece of code does by itself, in one walk over it.
+    """Return what a piece of code does by itself, in one walk over it.
 
     `making` says that it makes an object: what it stores as attributes of that is new, as the object is.
     """
@@ -385,7 +385,7 @@ class Index:
         """The shapes of its conditions, see `watch`."""
 
     def _facts(self, node: FunctionNode) -> Facts:
-        """The facts of a function: by its text, as that of an earlier state of the file may be the same."""
+        """Return the facts of a function: by its text, as that of an earlier state of the file may be the same."""
         text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
         known = _FACTS.get(text)
         if known is None:
@@ -407,7 +407,7 @@ class Index:
                 self.methods.setdefault(member.name, []).append(body)
 
     def family(self, name: str) -> tuple[str, ...]:
-        """A class of the file with its bases and the classes made from it, as far as they stand in the file."""
+        """Return a class of the file with its bases and the classes made from it, as far as they stand in the file."""
         known = self._families.get(name)
         if known is None:
             known = self._families[name] = (*_closed(name, self._bases), *_closed(name, self._made_from)[1:])
@@ -422,7 +422,7 @@ class Index:
         )
 
     def callees(self, facts: Facts, owner: str | None) -> Iterable[Body]:
-        """The bodies of this file that a piece of code may run."""
+        """Return the bodies of this file that a piece of code may run."""
         if id(facts) not in self._lasting:
             return self._called(facts, owner)
         known = self._callees.get((id(facts), owner))
@@ -458,7 +458,7 @@ class Index:
                     yield from mine.get(name, ())
 
     def reach(self, facts: Facts, owner: str | None = None) -> tuple[Effect, frozenset[str]]:
-        """The effects of a piece of code with all that it calls, and the names of attributes stored on the way."""
+        """Return the effects of a piece of code with all that it calls, and the attributes stored on the way."""
         effects = facts.effects
         attributes = {name.rsplit(".", 1)[1] for name in facts.stored if "." in name}
         seen: set[int] = set()
@@ -479,7 +479,7 @@ class Index:
         return effects, frozenset(attributes)
 
     def closure(self, body: Body) -> Effect:
-        """The effects of a function with all that it calls."""
+        """Return the effects of a function with all that it calls."""
         if body.closed is None:
             body.closed, _ = self.reach(body.facts, body.owner.name if body.owner is not None else None)
         return body.closed
@@ -503,7 +503,7 @@ class Index:
         return self._steering
 
     def leads_to(self, name: str) -> frozenset[str]:
-        """The names whose values a name goes into, itself among them; all by their last parts."""
+        """Return the names whose values a name goes into, itself among them; all by their last parts."""
         if self._leads is None:
             self._leads = {}
             for facts in self._parts():
@@ -523,7 +523,7 @@ class Index:
 
 
 def _closed(name: str, led_to: Mapping[str, list[str]]) -> list[str]:
-    """A name with all that it leads to, each once."""
+    """Return a name with all that it leads to, each once."""
     found = {name: None}
     queue = [name]
     for one in queue:
@@ -542,7 +542,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
-    """The last parts of the names that an assignment stores."""
+    """Yield the last parts of the names that an assignment stores."""
     for target in targets:
         if isinstance(target, (ast.Tuple, ast.List)):
             yield from _parts_of(target.elts)
@@ -571,7 +571,7 @@ def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
 
 
 def names_in(node: ast.AST) -> frozenset[str]:
-    """The bare names and the attributes that an expression mentions."""
+    """Return the bare names and the attributes that an expression mentions."""
     kind = type(node)
     if kind is ast.Constant:
         return _NO_NAMES
@@ -605,7 +605,7 @@ _MOST_FACTS = 4_000
 
 
 def index_of(source: Source) -> Index:
-    """The index of a parsed file, made once for each tree."""
+    """Return the index of a parsed file, made once for each tree."""
     # Kept on the tree: an index and its shapes refer to nodes, and would keep the tree alive from anywhere else.
     known: Index | None = getattr(source.tree, "_tapecheck_index", None)
     if known is None:

@@ -71,7 +71,7 @@ def lived(owner: Instance, tree: ast.Module | None = None) -> None:
 
 
 def outlives(owner: Instance, called: set[int], entry: ast.AST) -> list[Value]:
-    """What an object keeps that a later call of one of its methods may run a backward through.
+    """Return what an object keeps that a later call of one of its methods may run a backward through.
 
     Args:
         owner: the object whose method was the entry.
@@ -107,7 +107,7 @@ def _join(owner: Instance, cls: Class) -> None:
 
 
 def _joined(name: str, value: Value, changed: bool) -> Value:
-    """What an attribute may have become; containers are changed themselves."""
+    """Return what an attribute may have become; containers are changed themselves."""
     if isinstance(value, (List, Set)):
         value.more = True
         if isinstance(value, List):
@@ -163,7 +163,7 @@ def lived_globals(variables: dict[str, Value], tree: ast.Module) -> dict[str, Va
 
 
 def _open_flags(owner: Instance, cls: Class) -> None:
-    """A flag that the constructor was not given is as its default says, as far as anybody knows."""
+    """Return a flag that the constructor was not given: its default is likelier."""
     tested = {name for method in _methods(cls) for name in _uses(method).tested}
     for maker in _functions(cls):
         if maker.name != "__init__":
@@ -187,7 +187,7 @@ def _open_flags(owner: Instance, cls: Class) -> None:
 
 
 def _functions(cls: Class) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The functions that a class and those it is made from define."""
+    """Yield the functions that a class and those it is made from define."""
     for base in cls.mro():
         for value in base.namespace.values():
             while isinstance(value, Wrapped):
@@ -197,12 +197,12 @@ def _functions(cls: Class) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def _methods(cls: Class) -> Iterable[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The methods of a class but its constructors."""
+    """Return the methods of a class but its constructors."""
     return (node for node in _functions(cls) if node.name not in _MAKERS)
 
 
 def _own(node: ast.AST) -> str | None:
-    """The attribute of the method's own object that an expression names."""
+    """Return the attribute of the method's own object that an expression names."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return node.attr
     return None
@@ -273,7 +273,7 @@ def _targets(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _within(node: ast.AST) -> set[str]:
-    """The attribute whose items an expression names: `self.rows[i]`, `self.users[name][key]`."""
+    """Return the attribute whose items an expression names: `self.rows[i]`, `self.users[name][key]`."""
     inside = False
     while isinstance(node, ast.Subscript):
         node, inside = node.value, True

@@ -46,7 +46,7 @@ class Liveness:
             self.entry = frozenset(self._block(body, set(self._always)))
 
     def behind(self, node: ast.AST) -> Names | None:
-        """The names that may be read once a statement is through, None for one that was not come to."""
+        """Return the names that may be read once a statement is through, None for one that was not come to."""
         names = self._behind.get(id(node))
         return frozenset(names | self._always) if names is not None else None
 
@@ -152,7 +152,7 @@ class Liveness:
 
 
 def exposed(nodes: Iterable[ast.AST]) -> Names:
-    """The names that a piece of code reads before it stores them."""
+    """Return the names that a piece of code reads before it stores them."""
     nodes = list(nodes)
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
     found: set[str] = set()
@@ -165,7 +165,7 @@ def exposed(nodes: Iterable[ast.AST]) -> Names:
 
 
 def free_names(node: ast.AST) -> set[str]:
-    """The names that a function reads and does not store itself."""
+    """Return the names that a function reads and does not store itself."""
     given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
     own: set[str] = set()
     if given is not None:
@@ -182,7 +182,7 @@ def free_names(node: ast.AST) -> set[str]:
 
 
 def _stores(targets: Iterable[ast.AST]) -> set[str]:
-    """The names that are stored for certain."""
+    """Return the names that are stored for certain."""
     found: set[str] = set()
     stack = list(targets)
     while stack:
@@ -197,7 +197,7 @@ def _stores(targets: Iterable[ast.AST]) -> set[str]:
 
 
 def _reads(node: ast.AST) -> set[str]:
-    """The names that an expression reads where a graph may matter to what it does."""
+    """Return the names that an expression reads where a graph may matter to what it does."""
     found: set[str] = set()
     stack = [node]
     while stack:

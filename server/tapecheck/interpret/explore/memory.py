@@ -70,7 +70,7 @@ class Reach:
         self._defined.setdefault(node.name, []).append(_Statement(frozenset(names), text))
 
     def key(self, start: str | None) -> Hashable:
-        """What the result of a start depends on in its own file; None stands for the module itself."""
+        """Return what the result of a start depends on in its own file; None stands for the module itself."""
         found: dict[str, None] = {}
         queue: list[str] = [start] if start is not None else []
         run = self._always if start is not None else [*self._always, *self._main]
@@ -89,9 +89,7 @@ class Reach:
         # Methods are called by name on what nobody knows: of those that are not reached their effects matter.
         effects = tuple(
             sorted(
-                (name, int(self._index.closure(body)))
-                for name in found
-                for body in self._index.methods.get(name, ())
+                (name, int(self._index.closure(body))) for name in found for body in self._index.methods.get(name, ())
             )
         )
         lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
@@ -115,6 +113,8 @@ def _mentioned(facts: Facts) -> set[str]:
 
 @dataclass(slots=True)
 class Kept(Generic[Part]):
+    """A result with the key and the files that it hangs on."""
+
     key: Hashable
     part: Part
     events: int
@@ -134,7 +134,7 @@ def _text(project: Project, path: str) -> str | None:
 
 
 def kept(key: Hashable, part: Part, events: int, project: Project) -> Kept[Part]:
-    """A result with what it was worked out from."""
+    """Return a result with what it was worked out from."""
     return Kept(key, part, events, dict(project.asked), {path: _text(project, path) for path in project.read})
 
 
@@ -148,7 +148,7 @@ class Starts(Generic[Part]):
         self._lock = threading.Lock()
 
     def find(self, path: str, start: str | None, asked: Hashable, key: Hashable, project: Project) -> Part | None:
-        """The result kept for a start under this key, None where something it was worked out from has changed."""
+        """Return the result kept for a start under this key, None where what it came from has changed."""
         place = (path, start, asked)
         with self._lock:
             known = self._kept.get(place)
@@ -167,4 +167,3 @@ class Starts(Generic[Part]):
             while self._events > self._most and len(self._kept) > 1:
                 _, oldest = self._kept.popitem(last=False)
                 self._events -= oldest.events
-

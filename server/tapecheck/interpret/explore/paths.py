@@ -478,7 +478,7 @@ def _explore(
 
 
 def _conditions(world: World, watcher: Watcher, tried: Collection[Place | None]) -> Iterator[Condition]:
-    """The undecided conditions that a way came to, each with its first answer, in order."""
+    """Yield the undecided conditions that a way came to, each with its first answer, in order."""
     seen: set[Place] = set()
     for event in world.tape.events:
         if isinstance(event, Decision):
@@ -492,7 +492,7 @@ def _conditions(world: World, watcher: Watcher, tried: Collection[Place | None])
 
 
 def _last_place(tape: Tape) -> tuple[str, int]:
-    """The file and line of the last event that has a place."""
+    """Return the file and line of the last event that has a place."""
     for event in reversed(tape.events):
         at = getattr(event, "at", None)
         if at is not None:
@@ -518,7 +518,7 @@ class _Way:
 
 
 def _following(way: _Way, world: World, dull: set[Place], names: set[str]) -> list[_Way]:
-    """The ways to try after one that showed something new."""
+    """Return the ways to try after one that showed something new."""
     patterns = way.policy.patterns
     found: list[_Way] = []
     if way.turned is not None and way.repeated and len(patterns[way.turned]) == 1:
@@ -576,7 +576,7 @@ def _only_says(node: ast.expr) -> bool:
 
 
 def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What of a tape the rules can see, and what of it other conditions can matter to.
+    """Return what of a tape the rules can see, and what of it other conditions can matter to.
 
     The first is everything but the decisions, the second the graphs without the values taken out of them.
     """
@@ -682,7 +682,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
 
 
 def _in_its_mode(started: Value, function: Function) -> Value:
-    """A function within the grad modes that its decorators set; other wrappers want arguments of their own."""
+    """Return a function within the grad modes that its decorators set; other wrappers want arguments of their own."""
     modes = []
     while isinstance(started, Wrapped):
         if started.kind in ("no_grad", "enable_grad", "inference_mode"):

@@ -154,7 +154,7 @@ class Shapes:
         self._mentioned: dict[int, frozenset[str]] = {}
 
     def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
-        """The function around a condition, and the class around that."""
+        """Return the function around a condition, and the class around that."""
         if self._homes is None:
             self._homes = {}
             stack: list[tuple[ast.AST, ast.AST, str | None]] = [(self.tree, self.tree, None)]
@@ -174,7 +174,7 @@ class Shapes:
         return self._homes.get(id(node), (self.tree, None))
 
     def targets(self, node: ast.AST) -> tuple[str, ...]:
-        """The names that an expression is assigned to as it is; ("",) where it is used otherwise."""
+        """Return the names that an expression is assigned to as it is; ("",) where it is used otherwise."""
         self._home(node)
         return self._targets.get(id(node), ("",))
 
@@ -211,7 +211,7 @@ class Shapes:
         return Side(facts, read, plain, unknowable, effects, attributes, jumps_of(nodes), not nodes)
 
     def behind(self, node: ast.AST) -> Names | None:
-        """The names that are read behind a condition, None where that is not known."""
+        """Return the names that are read behind a condition, None where that is not known."""
         home = self._home(node)[0]
         known = self._liveness.get(id(home))
         if known is None:
@@ -223,7 +223,7 @@ class Shapes:
         return self._home(node)[0] is self.tree
 
     def mentioned(self, node: ast.AST) -> frozenset[str]:
-        """The last parts of the names that a condition asks."""
+        """Return the last parts of the names that a condition asks."""
         known = self._mentioned.get(id(node))
         if known is None:
             known = self._mentioned[id(node)] = names_in(node.test) if isinstance(node, (ast.If, ast.IfExp)) else _NONE
@@ -267,7 +267,7 @@ class Shapes:
 
 
 def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]:
-    """The outermost statements of a function that begin after a line and end by another."""
+    """Return the outermost statements of a function that begin after a line and end by another."""
     found: list[ast.stmt] = []
     stack: list[ast.AST] = [home]
     while stack:
@@ -309,7 +309,7 @@ class Watcher:
     # -- statements ---------------------------------------------------------------------------------------------
 
     def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> _Open | None:
-        """An `if` was decided by answers of the policy: look at what the other side would meet."""
+        """Return an `if` was decided by answers of the policy: look at what the other side would meet."""
         shapes = self._shapes_of(world)
         if shapes is None:
             for place in places:
@@ -320,12 +320,16 @@ class Watcher:
         first = world.before_iteration
         stake = self._other_side(world, shapes, shape, here, other, env, first)
         before = {name: _lookup(env, name) for name in shape.live}
-        objects = [
-            (owner, attribute, owner.attrs.get(attribute, _ABSENT))
-            for owner in _objects(env)
-            for attribute in here.attributes
-            if attribute in owner.attrs
-        ] if here.attributes else []
+        objects = (
+            [
+                (owner, attribute, owner.attrs.get(attribute, _ABSENT))
+                for owner in _objects(env)
+                for attribute in here.attributes
+                if attribute in owner.attrs
+            ]
+            if here.attributes
+            else []
+        )
         # No collection of data has None among its elements.
         most = Stake.CERTAINTY if _asks_data_for_none(node.test, env) else Stake.VERDICT
         stake = min(stake, most)
@@ -388,12 +392,12 @@ class Watcher:
         return stake
 
     def broken(self, open_: _Open | None) -> None:
-        """An exception ended the side that was taken: what lies beyond has not been seen."""
+        """Note that an exception ended the side taken: what lies beyond has not been seen."""
         for watched in open_.watched if open_ is not None else ():
             watched.stake = Stake.VERDICT
 
     def left(self, world: World, open_: _Open | None) -> None:
-        """The side that was taken is done: look at what it did."""
+        """Look at what the side that was taken did, now that it is done."""
         if open_ is None:
             return
         stake = Stake.NOTHING
@@ -433,7 +437,7 @@ class Watcher:
             watched.lines |= lines
 
     def _stored(self, world: World, open_: _Open, name: str, before: Value, now: Value) -> Stake:
-        """What hangs on a name that this side has stored: the other way it is what it was, or what that side stores."""
+        """Return what hangs on a name that this side stored: else it is what it was, or what that side stores."""
         if before is now:
             return Stake.NOTHING
         if (_plain(before) or _plain(now)) and not _same(before, now):
@@ -473,7 +477,7 @@ class Watcher:
     def chosen(
         self, world: World, node: ast.expr, other: Iterable[ast.expr], value: Value, places: Sequence[Place], env: Env
     ) -> None:
-        """An expression took one of its parts as its value; `other` are those that were not evaluated."""
+        """Note which part an expression took as its value; `other` are those that were not evaluated."""
         stake, effects = self._of_expression(world, node, other, value, places, env)
         for place in places:
             watched = self.watched.setdefault(place, Watched())
@@ -517,7 +521,7 @@ class Watcher:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
-        """A condition gives names another number: what hangs on that are the conditions which read them."""
+        """Return a condition gives names another number: what hangs on that are the conditions which read them."""
         tested = [name for name in names if name in shapes.index.tested]
         if any(name in shapes.index.steering for name in tested):
             return Stake.VERDICT
@@ -532,7 +536,7 @@ class Watcher:
         return watched is None or bool(watched.effects & effect)
 
     def settle(self, world: World) -> None:
-        """The way is at its end: see what hangs on the conditions that only gave names other numbers."""
+        """Return the way is at its end: see what hangs on the conditions that only gave names other numbers."""
         for watched in self.watched.values():
             for file, name in watched.names:
                 if watched.stake is Stake.VERDICT:
@@ -566,9 +570,7 @@ class Watcher:
             if side.effects & (Effect.START | Effect.DROP if inert else _MATTERING | Effect.CUT):
                 return Stake.VERDICT
             if side.jumps - {"raise"} and (
-                side.jumps & {"yield", "value"}
-                or shape.rest_effects & (_MATTERING | Effect.CUT)
-                or shape.rest.stored
+                side.jumps & {"yield", "value"} or shape.rest_effects & (_MATTERING | Effect.CUT) or shape.rest.stored
             ):
                 return Stake.VERDICT
             for name in side.facts.stored & shape.live:
@@ -621,7 +623,7 @@ def _asks_data_for_none(test: ast.expr, env: Env) -> bool:
 
 
 def _lookup(env: Env, name: str) -> Value:
-    """The value of a name, or of an attribute of one ("self.h"), without asking anything of the program."""
+    """Return the value of a name, or of an attribute of one ("self.h"), without asking anything of the program."""
     base, _, attr = name.partition(".")
     scope: Env | None = env
     while scope is not None and base not in scope.vars:
@@ -639,7 +641,7 @@ def _lookup(env: Env, name: str) -> Value:
 
 
 def _graph(world: World, value: Value, first: int) -> Graph:
-    """What is known of the graphs that a value holds."""
+    """Return what is known of the graphs that a value holds."""
     kind = type(value)
     if value is _ABSENT or kind in _WITHOUT or isinstance(value, CONSTANTS):
         return Graph.NONE
@@ -721,7 +723,7 @@ def _builds_nothing(function: Function, seen: set[int]) -> bool:
 
 
 def _objects(env: Env) -> list[Instance]:
-    """The objects that the names of a function refer to, and those that its own object does."""
+    """Return the objects that the names of a function refer to, and those that its own object does."""
     found = [value for value in env.vars.values() if isinstance(value, Instance)]
     owner = env.vars.get("self")
     if isinstance(owner, Instance):
@@ -730,7 +732,7 @@ def _objects(env: Env) -> list[Instance]:
 
 
 def shapes_of(source: Source) -> Shapes:
-    """The shapes of a file's conditions, made once for each tree."""
+    """Return the shapes of a file's conditions, made once for each tree."""
     index = index_of(source)
     if not isinstance(index.shapes, Shapes):
         index.shapes = Shapes(index, source.tree)

@@ -45,7 +45,7 @@ class Parser(Unknown):
 
 
 def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """The call of argparse.ArgumentParser itself."""
+    """Return the call of argparse.ArgumentParser itself."""
     made = Parser()
     if args or set(kwargs) - {"description", "prog", "usage", "epilog", "formatter_class", "add_help"}:
         made.arguments.append(None)
@@ -53,7 +53,7 @@ def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """A method of a parser; NotImplemented where it is answered as that of any unknown value."""
+    """Return a method of a parser; NotImplemented where it is answered as that of any unknown value."""
     if name == "add_argument":
         owner.arguments.append((list(args), dict(kwargs)))
         return Unknown("argument")
@@ -79,7 +79,7 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
 
 
 def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, Any]:
-    """What argparse makes of the words; raises what it raises, and _Refused."""
+    """Return what argparse makes of the words; raises what it raises, and _Refused."""
     declared = _Declared(add_help=False)
     for argument in owner.arguments:
         if argument is None:
@@ -108,7 +108,7 @@ def _value(torch: Torch, parsed: Any, node: ast.AST) -> Value:
 
 
 def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
-    """What the program's own function makes of a word, or of a default that is text."""
+    """Return what the program's own function makes of a word, or of a default that is text."""
     try:
         return _default(torch.machine.call(kind, [text], {}, node))
     except Signal as signal:

@@ -76,6 +76,8 @@ class _Gradient:
 
 
 class Autograd:
+    """torch.autograd for one machine."""
+
     def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.machine = torch.machine
@@ -102,9 +104,7 @@ class Autograd:
             }
             self._gradient_graph[node] = (fact, sources, result)
 
-    def gradient_graph(
-        self, traversal: Traversal, given: list[Value], at: ast.AST
-    ) -> dict[int, tuple[int, Fact]]:
+    def gradient_graph(self, traversal: Traversal, given: list[Value], at: ast.AST) -> dict[int, tuple[int, Fact]]:
         """Build the graph that create_graph=True gives the gradients of a backward, as the engine builds it.
 
         `given` are the gradients that the backward starts with. The answer has the gradient's node, and whether it
@@ -140,7 +140,7 @@ class Autograd:
     def _one_gradient(
         self, number: int, known: _Known, name: str, position: int, chain: tuple[int, Fact] | None, at: ast.AST
     ) -> tuple[int, Fact] | None:
-        """The gradient of one input of a node: its own graph's node, None where it has no graph."""
+        """Return the gradient of one input of a node: its own graph's node, None where it has no graph."""
         fact, sources, result = known
         if name in fact.grad_chain_ends and name not in fact.grad_graph:
             return None
@@ -187,7 +187,7 @@ class Autograd:
         self, number: int, traversal: Traversal, chain: tuple[int, Fact] | None,
         arriving: dict[int, list[tuple[int, Fact]]], at: ast.AST,
     ) -> None:  # fmt: skip
-        """The gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
+        """Return the gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
         node = self.world.ledger.nodes[number]
         inputs = [chain[0]] if chain is not None else []
         if node.op in _REWRITES:
@@ -268,7 +268,7 @@ class Autograd:
         self._fire_hooks(traversal, node)
 
     def _give_graphs(self, roots: list[Value], node: ast.AST) -> None:
-        """What a backward is called on has a graph, wherever it comes from."""
+        """Note that what a backward is called on has a graph, wherever it comes from."""
         for root in roots:
             unknown = isinstance(root, Unknown) and not root.data and root.concrete is None
             if root.node is None and (unknown or (isinstance(root, Tensor) and root.graph == "may")):
@@ -335,7 +335,7 @@ class Autograd:
         return world.data("grad", (cut[0],))
 
     def _unknown_gradient(self, node: ast.AST) -> Tensor:
-        """The gradient of what nobody knows: there may be a graph to it."""
+        """Return the gradient of what nobody knows: there may be a graph to it."""
         source = [self.world.unknown_source(node)]
         return self.world.build("GradientBackward", node, source, keeps="may", linked="may", exists="may")
 
@@ -419,7 +419,7 @@ class Autograd:
         return []
 
     def _argument(self, node: ast.AST, name: str, position: int) -> Span | None:
-        """The text of an argument at a call: keyword and value, or the value alone."""
+        """Return the text of an argument at a call: keyword and value, or the value alone."""
         if not isinstance(node, ast.Call):
             return None
         for keyword in node.keywords:
@@ -482,7 +482,7 @@ class Autograd:
                 self.machine.call(hook, [module, (self.world.data("grad"),), (self.world.data("grad"),)], {}, node)
 
     def gradient_of(self, tensor: Tensor, node: ast.AST) -> Value:
-        """Reading `.grad`."""
+        """Read `.grad`."""
         if not getattr(node, UNREAD, False):
             self.read(tensor, node)
         grad = tensor.grad
@@ -503,7 +503,7 @@ class Autograd:
             self.world.emit(GradientRead(self.world.site(node), tensor.node, how))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
-        """A gradient changes in place; of one that the program never looked at nothing can be saved."""
+        """Return a gradient changes in place; of one that the program never looked at nothing can be saved."""
         grad = tensor.grad.tensor if isinstance(tensor.grad, _Gradient) else tensor.grad
         if isinstance(grad, Tensor):
             self.world.change(grad, node, how, grad_mode="no")

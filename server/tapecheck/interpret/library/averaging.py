@@ -23,7 +23,7 @@ def averaged_model(modules: Modules, args: Args, kwargs: Kwargs, node: ast.AST) 
 
 
 def update_parameters(modules: Modules, owner: Instance, node: ast.AST) -> None:
-    """The copies are written to in place, buffers and the first time included."""
+    """Write to the copies in place, buffers and the first time included."""
     for _, tensor in modules.named_parameters(owner):
         modules.world.change(tensor, node, "update_parameters", grad_mode="no")
     for _, module in modules.modules(owner):

@@ -59,7 +59,7 @@ def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def length_of(owner: Instance) -> Value:
-    """The length of an object nobody knows the length of; while it is gone over, that of the loop."""
+    """Return the length of an object nobody knows the length of; while it is gone over, that of the loop."""
     if owner.length is None:
         owner.length = Unknown.whole("len")
     if isinstance(owner.state, LoaderState) and owner.state.iterated:
@@ -143,7 +143,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def following(inner: Stream) -> Callable[[int], Value]:
-    """The elements of a stream from where it stands, by their number; an iterator is used up by it."""
+    """Return the elements of a stream from where it stands, by their number; an iterator is used up by it."""
     start = inner.next
 
     def item(index: int) -> Value:
@@ -354,7 +354,7 @@ def _format(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _computed(function: Callable[..., Any]) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
-    """A function that is run itself where its arguments are known."""
+    """Return a function that is run itself where its arguments are known."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         try:

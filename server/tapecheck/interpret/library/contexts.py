@@ -90,7 +90,7 @@ def _within(m: Engine, manager: Value, function: Value, args: Args, kwargs: Kwar
 
 
 def decorated(manager: Instance, function: Value) -> Native:
-    """A function under a context manager used as decorator (ContextDecorator)."""
+    """Return a function under a context manager used as decorator (ContextDecorator)."""
     return Native(
         "decorated", lambda m, args, kwargs, node: _within(m, manager, function, args, kwargs, node), method=True
     )

@@ -53,10 +53,10 @@ class Torch(Protocol):
         """Whether a tensor-like value carries a graph or is a leaf that requires grad."""
 
     def tensors(self, value: Value) -> list[Value]:
-        """The tensors and unknown values in an argument, lists and tuples opened."""
+        """Return the tensors and unknown values in an argument, lists and tuples opened."""
 
     def kind(self, value: Value) -> str:
-        """The kind of an argument as `torchfacts` names kinds."""
+        """Return the kind of an argument as `torchfacts` names kinds."""
 
     # -- ops ------------------------------------------------------------------------------------------------
 

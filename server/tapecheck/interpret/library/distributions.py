@@ -25,7 +25,7 @@ class Distributions:
         self.facts = load()
 
     def construct(self, path: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """A distribution: its parameters by name, and what the constructor computes, which its methods share."""
+        """Return a distribution: its parameters by name, and what the constructor computes, which its methods share."""
         owner = Instance(None, path)
         self.construct_into(owner, path, args, kwargs, node)
         return owner
@@ -48,9 +48,7 @@ class Distributions:
                 for key, value in given.items():
                     if isinstance(value, Tensor) and value.node is not None:
                         given[key] = torch.alias(made)
-        parameters = [
-            tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)
-        ]
+        parameters = [tensor for value in (*given.values(), *spare) for tensor in torch.distribution_parameters(value)]
         owner.state = DistributionState(parameters, node, given if fact is not None else None)
 
     def attribute(self, owner: Instance, name: str) -> Value:
@@ -81,7 +79,7 @@ class Distributions:
         return self.world.data("sample", cuts)
 
     def density(self, owner: Instance, name: str, args: Args, node: ast.AST, sure: Fact = "yes") -> Value:
-        """What a distribution computes of its parameters; `sure` says whether that needs all of them."""
+        """Return what a distribution computes of its parameters; `sure` says whether that needs all of them."""
         torch = self.torch
         op = f"distributions.{owner.lib.rsplit('.', 1)[-1]}.{name}"
         state: DistributionState = owner.state

@@ -62,7 +62,7 @@ def _length(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node:
 
 
 def _gather(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """What other processes have too: of one process the tensor itself, of several a copy without graph."""
+    """Return what other processes have too: of one process the tensor itself, of several a copy without graph."""
     return modules.torch.opaque_result("gather", args, kwargs, node)
 
 
@@ -89,7 +89,7 @@ def _handler_decorator(modules: Modules, owner: Instance, args: Args, kwargs: Kw
 
 
 def metric(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """An object of torchmetrics: what it keeps has no graph."""
+    """Return an object of torchmetrics: what it keeps has no graph."""
     return Instance(None, "torchmetrics.Metric")
 
 
@@ -102,7 +102,7 @@ def _self(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
 
 
 def no_sync() -> Context:
-    """A context in which gradients are only added up: graphs are as ever."""
+    """Return a context in which gradients are only added up: graphs are as ever."""
     return Context(lambda machine: None, lambda machine, raised: None)
 
 

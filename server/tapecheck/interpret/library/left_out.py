@@ -64,9 +64,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
 
 def _tell(torch: Torch, state: OptimizerState, node: ast.AST, leaves: list[int], whole: bool, registered: bool) -> None:
     if leaves:
-        torch.world.emit(
-            LeftOut(torch.world.site(node), state.number, tuple(dict.fromkeys(leaves)), whole, registered)
-        )
+        torch.world.emit(LeftOut(torch.world.site(node), state.number, tuple(dict.fromkeys(leaves)), whole, registered))
 
 
 def _prefix(torch: Torch, owner: Instance) -> str:

@@ -49,7 +49,7 @@ def evaluate(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node
 
 
 def fit(modules: Modules, model: Instance) -> None:
-    """What Lightning's `Trainer.fit` does with a module: steps, their backward and the optimizers', validation.
+    """Run what Lightning's `Trainer.fit` does with a module: steps, their backward and the optimizers', validation.
 
     In automatic optimisation what `training_step` returns (or its "loss") is run backward; see the `Closure` of
     Lightning's `loops/optimization/automatic.py` for the order.
@@ -87,7 +87,7 @@ class _Steps:
         self.machine.envs.pop()
 
     def definition(self, name: str) -> ast.AST | None:
-        """The statement that defines a method in the user's classes."""
+        """Return the statement that defines a method in the user's classes."""
         for cls in self.cls.mro():
             value = cls.namespace.get(name)
             while isinstance(value, Wrapped):
@@ -157,7 +157,7 @@ class _Steps:
                 machine.call(machine.get_attribute(optimizer, "step", node), [], {}, at)
 
     def evaluate(self, name: str) -> None:
-        """Validation or test: under no_grad, in eval mode."""
+        """Run validation or test: under no_grad, in eval mode."""
         node = self.definition(name)
         if node is None:
             return
@@ -181,6 +181,6 @@ def _in_steps(modules: Modules, model: Instance) -> _Steps:
 
 
 def _last_return(node: ast.AST) -> ast.AST:
-    """The statement whose value the framework runs backward."""
+    """Return the statement whose value the framework runs backward."""
     found = [child for child in ast.walk(node) if isinstance(child, ast.Return) and child.value is not None]
     return max(found, key=lambda child: child.lineno) if found else node

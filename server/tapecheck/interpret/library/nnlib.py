@@ -173,7 +173,7 @@ class Modules:
                     owner.attrs[key] = self.machine.call(Lib("torch.nn.Parameter"), [value], {}, node)
 
     def children_names(self, owner: Instance) -> list[str]:
-        """The names of a container's own entries, in order; other attributes that were set on it are none."""
+        """Return the names of a container's own entries, in order; other attributes that were set on it are none."""
         parameters = _layer(owner).container.startswith("Parameter")
         return [
             name
@@ -182,7 +182,7 @@ class Modules:
         ]
 
     def library_model(self, path: str, node: ast.AST) -> Value | None:
-        """A model out of a library of models: one opaque differentiable module."""
+        """Return a model out of a library of models: one opaque differentiable module."""
         if path.startswith(_MODELS):
             name = path.rsplit(".", 1)[-1]
             if name.endswith(_NO_MODELS) or name.startswith(("get_", "set_", "is_")):
@@ -197,7 +197,7 @@ class Modules:
         return None
 
     def replaced_parameters(self, model: Unknown, depth: int = 4) -> list[Value]:
-        """The parameters of modules that the program put into a model nobody can look into (`model.fc = ...`)."""
+        """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
         found: list[Value] = []
         for value in (model.attrs or {}).values() if depth else ():
             if isinstance(value, Instance) and value.module:
@@ -211,7 +211,7 @@ class Modules:
     def named_parameters(
         self, owner: Value, prefix: str = "", seen: set[int] | None = None
     ) -> list[tuple[str, Tensor]]:
-        """The parameters of a module and its children, each once."""
+        """Return the parameters of a module and its children, each once."""
         found: list[tuple[str, Tensor]] = []
         _gather_parameters(owner, prefix, set() if seen is None else seen, found)
         return found
@@ -242,14 +242,13 @@ class Modules:
     def open_ended(self, owner: Instance) -> bool:
         """Whether a module may have parameters that nobody knows."""
         return any(
-            _layer(module).more or (module.cls is not None and module.cls.opaque)
-            for _, module in self.modules(owner)
+            _layer(module).more or (module.cls is not None and module.cls.opaque) for _, module in self.modules(owner)
         )
 
     # -- attributes and methods -------------------------------------------------------------------------------
 
     def attribute(self, owner: Instance, name: str, node: ast.AST) -> Value:
-        """What the library side of an object answers for a name; None where it has none."""
+        """Return what the library side of an object answers for a name; None where it has none."""
         layer = owner.layer
         if layer is not None:
             if name in layer.parametrized:
@@ -535,7 +534,7 @@ class Modules:
         return result
 
     def _collated(self, sample: Value) -> Value:
-        """A batch as the default collate function makes it: new tensors, no graph."""
+        """Return a batch as the default collate function makes it: new tensors, no graph."""
         if isinstance(sample, tuple):
             return tuple(self._collated(item) for item in sample)
         if isinstance(sample, Dict):
@@ -640,7 +639,7 @@ class Modules:
         return torch.apply(what, bound, node, target)
 
     def _of_call(self, owner: Instance, fact: ModuleFact, bound: Kwargs) -> ModuleFact:
-        """The fact for one call of a module, by what decides besides the constructor's arguments."""
+        """Return the fact for one call of a module, by what decides besides the constructor's arguments."""
         layer = _layer(owner)
         kinds = layer.kinds or ([], {})
         given, named = kinds
@@ -696,7 +695,7 @@ class Modules:
         return self.world.make_leaf(magnitude, node, "original0", parameter=True)
 
     def computed_weight(self, owner: Instance, name: str, node: ast.AST) -> Value:
-        """A parametrized weight as a forward sees it."""
+        """Return a parametrized weight as a forward sees it."""
         how = _layer(owner).parametrized[name]
         holder = owner.attrs["parametrizations"].attrs[name]
         if isinstance(how, str):
@@ -716,7 +715,7 @@ class Modules:
         return owner
 
     def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        """A class of torch.nn without facts: differentiable in its inputs and parameters."""
+        """Return a class of torch.nn without facts: differentiable in its inputs and parameters."""
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.torch.tensors(arg)]
         return self.torch.opaque(
@@ -764,14 +763,14 @@ _LAYER = re.compile(r"_l\d+(_reverse)?$")
 
 
 def _layer(owner: Instance) -> Layer:
-    """What torch.nn keeps in a module."""
+    """Return what torch.nn keeps in a module."""
     assert owner.layer is not None
     return owner.layer
 
 
 @lru_cache(maxsize=4_096)
 def _without_layer(name: str) -> str:
-    """The name of a parameter as the facts have it, which speak of all layers of a recurrent module at once.
+    """Return the name of a parameter as the facts have it, which speak of all layers of a recurrent module at once.
 
     It is weight_ih for weight_ih_l0, weight_ih_l1 ...
     """
@@ -799,7 +798,7 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
 
 
 def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
-    """The parameter names of a module, with as many layers and directions as it was built with."""
+    """Return the parameter names of a module, with as many layers and directions as it was built with."""
     bases = dict.fromkeys(_LAYER.sub("", name) for name in names if _LAYER.search(name))
     plain = [name for name in names if not _LAYER.search(name)]
     layers = flags.get("num_layers", 1)
@@ -809,7 +808,7 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
 
 
 def _defaults(fact: ModuleFact | None) -> dict[str, Value]:
-    """The flags that a constructor has when they are not passed."""
+    """Return the flags that a constructor has when they are not passed."""
     known: dict[str, Value] = {"True": True, "False": False, "None": None}
     overloads = fact.train.overloads if fact is not None else ()
     return {name: known[kind] for each in overloads for name, kind in each.defaults.items() if kind in known}

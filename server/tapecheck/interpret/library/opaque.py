@@ -37,7 +37,7 @@ _PURE = frozenset((
 
 
 def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
-    """An operator on unknown values: an op where one of them carries a graph, else unknown."""
+    """Return an operator on unknown values: an op where one of them carries a graph, else unknown."""
     unknowns = [value for value in (left, right) if isinstance(value, Unknown)]
     if any(value.node is not None for value in unknowns):
         return torch.operator(op, left, right, node)
@@ -50,7 +50,7 @@ def unknown_operator(torch: Torch, op: str, left: Value, right: Value, node: ast
 
 
 def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) -> Value:
-    """An attribute of an unknown value; those that never carry a graph carry none here either."""
+    """Return an attribute of an unknown value; those that never carry a graph carry none here either."""
     if owner.node is not None and (owner.attrs is None or name not in owner.attrs):
         if name == "data":
             result = Unknown(owner.name, None, torch.world.cut("data", node, owner, name=owner.name))
@@ -67,7 +67,7 @@ def unknown_attribute(torch: Torch, owner: Unknown, name: str, node: ast.AST) ->
 
 
 def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """The result of a call that cannot be looked into: it may carry the graph of what went in."""
+    """Return the result of a call that cannot be looked into: it may carry the graph of what went in."""
     leaves.escape(torch, (*args, *kwargs.values()), node, name)
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
     if node is torch.world.discarded and not tells(name.rpartition(".")[2]):
@@ -181,8 +181,7 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
     ):
         return owner
     if name in ("item", "tolist", "numpy"):
-        result = Unknown.number(world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name)
-        )
+        result = Unknown.number(world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name))
         result.data = True
         return result
     if name in ("detach", "detach_"):

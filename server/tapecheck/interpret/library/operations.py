@@ -283,7 +283,7 @@ def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
 
 
 def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
-    """A tensor changed in place stands at the end of a new graph, and so do its base and all its views."""
+    """Return a tensor changed in place stands at the end of a new graph, and so do its base and all its views."""
     world = torch.world
     whole = target.base
     if whole is not None and whole is not target and not whole.is_leaf:
@@ -312,7 +312,7 @@ def _adopt(torch: Torch, tensor: Tensor, built: Tensor) -> None:
 
 
 def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
-    """A differentiable view follows the history of what it is a view of."""
+    """Have a differentiable view follow the history of what it is a view of."""
     if isinstance(viewed, Tensor):
         view.base = viewed.base or viewed
         views = view.base.storage.views
@@ -324,12 +324,12 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
 
 
 def _views_alive(tensor: Tensor) -> list[Tensor]:
-    """The views of a tensor's memory that are still alive, in the order in which they were made."""
+    """Return the views of a tensor's memory that are still alive, in the order in which they were made."""
     return [view for known in tensor.storage.views or () if (view := known()) is not None]
 
 
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
-    """What a view must know of how it was made: a view of one of several views is no better than that."""
+    """Return what a view must know of how it was made: a view of one of several views is no better than that."""
     if name == "permute" or (name in _ACROSS) != lies_across(viewed):
         view.extra = {**(view.extra or {}), "lies across": True}
     if torch.world.grad_mode == "no":
@@ -350,7 +350,7 @@ def lies_across(value: Value) -> bool:
 
 
 def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
-    """An in-place change; raises as torch does for a leaf that requires grad."""
+    """Change a tensor in place; raises as torch does for a leaf that requires grad."""
     event = torch.world.change(target, node, how, written=written)
     if isinstance(target, Tensor) and event.leaf is not None and event.grad_mode == "yes":
         view = "a view of a leaf Variable" if event.on_view or how.startswith("setitem") else "a leaf Variable"
@@ -467,7 +467,7 @@ class _Plan:
 
 
 def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]]) -> list[str]:
-    """What a plan depends on: which arguments hold tensors, what each of these carries, and which are numbers."""
+    """Return what a plan depends on: the arguments with tensors, what each carries, and which are numbers."""
     shape: list[str] = []
     for name, values in inputs.items():
         shape.append(name)
@@ -478,7 +478,7 @@ def _shape(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]]) -> list[
 
 
 def _planned(fact: OpFact, bound: Kwargs, inputs: dict[str, list[Value]], key: tuple[str, ...]) -> _Plan:
-    """The plan for a call, worked out once for each fact and for what its arguments carry."""
+    """Return the plan for a call, worked out once for each fact and for what its arguments carry."""
     plan: _Plan | None = fact.plans.get(key)
     if plan is None:
         carried = {
@@ -497,7 +497,7 @@ def _borne(value: Unknown) -> Fact | Literal["open"]:
 
 
 def _saves(torch: Torch, fact: OpFact, plan: _Plan, every: list[Value], target: Value, storage: Any) -> list[Saved]:
-    """What the node saves."""
+    """Return what the node saves."""
     world = torch.world
     saved: list[Saved] = []
     if world.recomputed:
@@ -529,7 +529,7 @@ def _saves(torch: Torch, fact: OpFact, plan: _Plan, every: list[Value], target: 
 
 
 def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: ast.AST) -> Value:
-    """The value an op returns, in the structure the fact says."""
+    """Return the value an op returns, in the structure the fact says."""
     others = torch.pending_others
     if others:
         torch.pending_others = {}
@@ -588,7 +588,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
 
 
 def _structured(outputs: str, output: Callable[[int], Tensor]) -> Value:
-    """A result by its description: "(tensor, (tensor, none))"."""
+    """Return a result by its description: "(tensor, (tensor, none))"."""
     numbers = itertools.count()
 
     def build(shape: ast.expr) -> Value:
@@ -610,7 +610,7 @@ def alias(torch: Torch, tensor: Tensor) -> Tensor:
 
 
 def _rank(torch: Torch, name: str, args: Args) -> int | None:
-    """The number of dimensions of a result, for the ops where it follows from the arguments."""
+    """Return the number of dimensions of a result, for the ops where it follows from the arguments."""
     ranks = [arg.rank for arg in args if isinstance(arg, Tensor)]
     if name in _SAME_RANK:
         return max((rank for rank in ranks if rank is not None), default=None) if None not in ranks else None
@@ -670,7 +670,7 @@ def _weighted(value: Value) -> bool:
 
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:
-    """The gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
+    """Return the gradient cuts that only add to the result's value (see `Root.constant_terms`)."""
     if not _elementwise(name) or not torch.world.gradients_cut:
         return ()
     terms: tuple[int, ...] = ()
@@ -693,7 +693,7 @@ def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, 
 
 
 def operator(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) -> Value:
-    """A Python operator with a tensor on at least one side."""
+    """Return a Python operator with a tensor on at least one side."""
     if right is None and op in ("USub", "UAdd", "Invert"):
         return torch.op(OPERATORS[op], [left], {}, node)
     if isinstance(left, (Tensor, Unknown)) and not (
@@ -720,7 +720,7 @@ def comparison(torch: Torch, op: str, left: Value, right: Value, node: ast.AST) 
 
 
 def augmented(torch: Torch, op: str, current: Tensor, value: Value, node: ast.AST) -> Value:
-    """`a += b` on a tensor: in place; `a @= b` is not."""
+    """Run `a += b` on a tensor: in place; `a @= b` is not."""
     name = IN_PLACE.get(op)
     if name is None:
         return operator(torch, op, current, value, node)

@@ -104,7 +104,7 @@ class Optimizers:
         return None
 
     def _frozen(self, groups: list[list[Tensor]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The leaves that are given while they are frozen, and those of groups that stay so."""
+        """Return the leaves that are given while they are frozen, and those of groups that stay so."""
         frozen: list[int] = []
         idle: list[int] = []
         for tensors in groups:
@@ -219,12 +219,12 @@ class Optimizers:
 
 
 def _state(owner: Instance) -> OptimizerState:
-    """What is known of an optimizer; nothing of one whose constructor was not run."""
+    """Return what is known of an optimizer; nothing of one whose constructor was not run."""
     return owner.state if isinstance(owner.state, OptimizerState) else OptimizerState(0, [])
 
 
 def _called(node: ast.AST) -> str:
-    """The name that a call calls, as it is written."""
+    """Return the name that a call calls, as it is written."""
     if not isinstance(node, ast.Call):
         return ""
     called = node.func

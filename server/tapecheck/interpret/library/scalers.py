@@ -35,7 +35,7 @@ def scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: a
 
 
 def scaled_by(torch: Torch, value: Value, factor: Value, enabled: Fact, node: ast.AST) -> Value:
-    """The product of a loss with the scale of a scaler that is switched on, or may be."""
+    """Return the product of a loss with the scale of a scaler that is switched on, or may be."""
     product = torch.op("mul", [value, factor], {}, node)
     number = getattr(product, "node", None)
     if number is not None and enabled != "no":
@@ -83,7 +83,7 @@ def of_scale(value: Value) -> bool:
 
 
 def leaf_of(value: Value) -> Tensor | None:
-    """The leaf that a value is the gradient of, a view or a copy of it included."""
+    """Return the leaf that a value is the gradient of, a view or a copy of it included."""
     extra = value.extra if isinstance(value, Tensor) else None
     if not extra:
         return None

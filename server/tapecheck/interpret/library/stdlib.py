@@ -164,7 +164,7 @@ def _method_caller(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Valu
 
 
 def _operator(name: str) -> Value:
-    """A function of the operator module as the operator it stands for; NotImplemented where it stands for none."""
+    """Return a function of the operator module as its operator; NotImplemented where it stands for none."""
     if name in _OPERATORS:
         op = _OPERATORS[name]
         if isinstance(op, ast.operator):
@@ -203,7 +203,7 @@ def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """The elements of one iterable after the other, each asked for when it is needed."""
+    """Return the elements of one iterable after the other, each asked for when it is needed."""
     streams = [m.stream(arg, node) for arg in args]
     if all(stream.length() is not None and not stream.sequential for stream in streams):
         items = [item for arg in args for item in m.elements(arg, node)]
@@ -265,7 +265,7 @@ def _islice(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
-    """A function of itertools that only rearranges elements; `counts` of its last arguments are numbers."""
+    """Return a function of itertools that only rearranges elements; `counts` of its last arguments are numbers."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         numbers = [concrete(arg) for arg in args[len(args) - counts :]] if len(args) > counts else []
@@ -303,7 +303,7 @@ def _accumulate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _while_true(dropping: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
-    """takewhile and dropwhile."""
+    """Model `takewhile` and `dropwhile`."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items, whole = m.gathered(args[1], node)
@@ -329,7 +329,7 @@ def _starmap(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _selected(kept: bool) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
-    """filterfalse and compress: the elements that a function, or a list beside them, is true or false for."""
+    """Model `filterfalse` and `compress`: elements that a function, or a list beside them, selects."""
 
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items, whole = m.gathered(args[0] if kept else args[1], node)

@@ -118,7 +118,7 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
 
 
 def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """A method call on a tensor."""
+    """Return a method call on a tensor."""
     world = torch.world
     if name == "backward":
         return torch.autograd.backward_method(owner, args, kwargs, node)
@@ -207,7 +207,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 
 def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
-    """A write through `.data`: no version moves, no graph is built."""
+    """Write through `.data`: no version moves, no graph is built."""
     target = (owner.extra or {}).get("data_of")
     if torch.world.scaled and (leaf := scalers.leaf_of(owner)) is not None:
         scalers.used(torch, leaf, how, [owner, *args], node)
@@ -222,7 +222,7 @@ def _to_integer(torch: Torch, owner: Tensor, node: ast.AST) -> Tensor:
 
 
 def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
-    """Iterating a tensor: one view for each row."""
+    """Iterate a tensor: one view for each row."""
     items: dict[int, Value] = {}
 
     def item(index: int) -> Value:
@@ -332,7 +332,7 @@ def initialise(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AS
 
 
 def distribution_parameters(torch: Torch, value: Value) -> list[Value]:
-    """The tensors that a distribution is made of, those of the distributions in it included."""
+    """Return the tensors that a distribution is made of, those of the distributions in it included."""
     if isinstance(value, Instance) and value.lib.startswith("torch.distributions."):
         state: DistributionState = value.state
         return state.parameters

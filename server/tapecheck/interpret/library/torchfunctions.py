@@ -33,7 +33,7 @@ from tapecheck.tape import Fact, Span, either
 
 
 def grad_mode(mode: Fact, kind: str) -> Context:
-    """A context manager that sets the grad mode."""
+    """Return a context manager that sets the grad mode."""
     before: list[tuple[Fact, Span | None, int | None]] = []
 
     def enter(machine: Engine) -> None:
@@ -90,7 +90,7 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
 
 
 def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
-    """A context manager whose argument `enabled` stands at `place`."""
+    """Return a context manager whose argument `enabled` stands at `place`."""
 
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         given = args[place] if place is not None and len(args) > place else kwargs.get("enabled", True)
@@ -101,7 +101,7 @@ def _autocast(place: int | None) -> Callable[[Torch, Args, Kwargs, ast.AST], Val
 
 
 def autocast(mode: Fact) -> Context:
-    """A context manager under which ops compute with copies of lower precision."""
+    """Return a context manager under which ops compute with copies of lower precision."""
     before: list[Fact] = []
 
     def enter(machine: Engine) -> Value:
@@ -211,7 +211,7 @@ def _through(torch: Torch, layers: list[Value], value: Value, node: ast.AST) -> 
 
 
 def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """What a checkpointed function saves is thrown away and computed anew in backward.
+    """Have what a checkpointed function saves thrown away and computed anew in backward.
 
     The reentrant kind is one node that saves the inputs; over inputs that need no grad its result has no graph.
     """
@@ -247,9 +247,7 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
             if value.node is None:
                 return value
             kept = [world.save(each, each.name, value.graph) for each in own]
-            return world.build(
-                "CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph
-            )
+            return world.build("CheckpointBackward", node, [value], saved=kept, keeps=value.graph, exists=value.graph)
         if needed == "no":
             if value.node is None:
                 if world.span(node) not in world.checkpointed:
@@ -285,7 +283,7 @@ def _unparametrized(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
 
 
 def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
-    """A function that gives one tensor back for each, by an op on it alone."""
+    """Return a function that gives one tensor back for each, by an op on it alone."""
 
     def run(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return tuple(torch.op(name, [tensor], {}, node) for arg in args for tensor in torch.tensors(arg))
@@ -322,7 +320,7 @@ def _loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _scaler(place: int) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
-    """A GradScaler whose argument `enabled` stands at `place`."""
+    """Return a GradScaler whose argument `enabled` stands at `place`."""
 
     def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         truth = torch.machine.known_truth(args[place] if len(args) > place else kwargs.get("enabled", True))
@@ -398,7 +396,7 @@ _AUTOCASTS: dict[str, Fact] = {"autocast": "yes", "perhaps autocast": "may", "no
 
 
 def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) -> PyGenerator[Value, Value, Value]:
-    """The steps of a generator, each in a grad mode of its own."""
+    """Yield the steps of a generator, each in a grad mode of its own."""
     sent: Value = None
     thrown: Signal | None = None
     while True:

@@ -70,7 +70,7 @@ class Torch:
         return "no"
 
     def tensors(self, value: Value) -> list[Value]:
-        """The tensors and unknown values in an argument, lists and tuples opened."""
+        """Return the tensors and unknown values in an argument, lists and tuples opened."""
         kind = type(value)
         if kind is Tensor or kind is Unknown:
             return [value]
@@ -89,7 +89,7 @@ class Torch:
         return []
 
     def kind(self, value: Value) -> str:
-        """The kind of an argument as `torchfacts` names kinds."""
+        """Return the kind of an argument as `torchfacts` names kinds."""
         kind = type(value)
         if kind is Tensor:
             return "tensor"
@@ -174,7 +174,7 @@ class Torch:
         return NotImplemented
 
     def star_import(self, path: str) -> Value:
-        """A name of a module of torch, where torch has it; else None."""
+        """Return a name of a module of torch, where torch has it; else None."""
         if self.nn.is_class(path) or self.facts.op(path[6:]) is not None:
             return Lib(path)
         return None

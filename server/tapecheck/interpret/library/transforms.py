@@ -45,7 +45,7 @@ def _transformed(torch: Torch, short: str, function: Value, args: Args, kwargs: 
 
 
 def _derivative(torch: Torch, short: str, computed: list[Value], wanted: Value, node: ast.AST) -> Value:
-    """A derivative in the structure of what it is taken by; a constant where nothing of the function had a graph."""
+    """Return a derivative in the structure of what it is taken by; a constant where nothing had a graph."""
     exists: Fact = "no"
     for value in computed:
         exists = either(exists, torch.requires(value))

@@ -109,7 +109,7 @@ def _is_keys(value: Value) -> bool:
 
 
 def _as_set(value: Value) -> dict[Any, Value] | None:
-    """The elements of a set or dict's keys by their hashable selves; None where they are not all known."""
+    """Return the elements of a set or dict's keys by their hashable selves; None where they are not all known."""
     if isinstance(value, Set):
         return None if value.more or unsure_items(value) else {hashable(item): item for item in value.items}
     if isinstance(value, List) and not value.more and not any(isinstance(item, Unknown) for item in value.items):
@@ -187,7 +187,7 @@ def ordering(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: as
 
 
 def ordered(machine: Engine, items: list[Value], kwargs: Kwargs, node: ast.AST) -> list[int] | None:
-    """The places of elements in sorted order by `key` and `reverse`; None where nobody knows."""
+    """Return the places of elements in sorted order by `key` and `reverse`; None where nobody knows."""
     key = kwargs.get("key")
     keys = [machine.call(key, [item], {}, node) if key is not None else item for item in items]
     reverse = machine.known_truth(kwargs.get("reverse", False))

@@ -142,7 +142,7 @@ class _Scan:
             env = env.parent
 
     def entry(self, value: Value, path: str, owner: Any, key: Any) -> bool:
-        """A value kept under a name, attribute or key, which may be stored anew in every iteration.
+        """Return a value kept under a name, attribute or key, which may be stored anew in every iteration.
 
         Answers whether no graph can be there before something else is stored.
         """
@@ -179,7 +179,7 @@ class _Scan:
         return self.object(value, path)
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
-        """What a comprehension or call that is still running has taken in so far."""
+        """Return what a comprehension or call that is still running has taken in so far."""
         target = syntax.target_of(self.machine, node)
         if not target:
             # What no variable gets is gone once it is computed.
@@ -298,7 +298,7 @@ class _Scan:
         return False
 
     def numbered(self, value: Instance, path: str) -> None:
-        """The attributes of an object whose names the program works out: `setattr(log, f"loss_{step}", loss)`."""
+        """Return the attributes of an object with computed names: `setattr(log, f"loss_{step}", loss)`."""
         numbered = value.numbered or ()
         names = [name for name in value.attrs if name in numbered and name in value.slots]
         tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]
@@ -322,7 +322,7 @@ class _Scan:
         return last if changed and max(when for when, _ in changed) >= self.clock else stored
 
     def bound_of(self, value: Value) -> int | None:
-        """The most elements that a container keeps: by its own nature, or since this iteration cut it back."""
+        """Return the most elements that a container keeps: by its own nature, or since this iteration cut it back."""
         window = getattr(value, "window", None)
         if window is not None and window[0] >= self.clock:
             cut_to: int = window[1]
@@ -360,7 +360,7 @@ def _linked(value: Instance) -> bool:
 
 
 def _recorded(value: Instance) -> list[Value]:
-    """What an object has held since the iteration that made it; not what is set anew, or fills, while it lives."""
+    """Return what an object has held since its iteration; not what is set anew, or fills, while it lives."""
     if value.lib == "functools.partial":
         return [value.attrs["args"], value.attrs["keywords"]]
     return [
@@ -419,7 +419,7 @@ def _keeps(value: Value) -> bool:
 
 
 def _watched(env: Env) -> tuple[str, ...]:
-    """The names of a module that has been run whose values can come to hold a graph: `touched` says when others do."""
+    """Return the names of a run module whose values can come to hold a graph; `touched` says when others do."""
     known = env.watched
     if known is None or known[0] != len(env.vars):
         known = len(env.vars), tuple(name for name, value in env.vars.items() if not _settled(value, env))
@@ -480,7 +480,7 @@ def _collect(value: Value, depth: int, into_objects: bool, found: list[Any]) -> 
 
 
 def _defaults_of(function: Function) -> list[tuple[str, Value]]:
-    """The parameters that have a default, with the object that every call without the argument gets."""
+    """Return the parameters that have a default, with the object that every call without the argument gets."""
     arguments = function.node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     found = [(one.arg, value) for one, value in zip(positional[-len(function.defaults) :], function.defaults)]

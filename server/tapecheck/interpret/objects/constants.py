@@ -42,7 +42,7 @@ class NotPlain(Exception):
 
 
 def plain(value: Value, depth: int = _MAX_DEPTH) -> Any:
-    """A value as Python's own; raises NotPlain where anything in it is no known constant."""
+    """Return a value as Python's own; raises NotPlain where anything in it is no known constant."""
     value = concrete(value)
     if isinstance(value, CONSTANTS):
         return value
@@ -63,7 +63,7 @@ def plain(value: Value, depth: int = _MAX_DEPTH) -> Any:
 
 
 def lifted(value: Any) -> Value:
-    """A value of Python's own as a value of the dry run."""
+    """Return a value of Python's own as a value of the dry run."""
     if isinstance(value, CONSTANTS):
         return value
     if isinstance(value, tuple):
@@ -79,10 +79,8 @@ def lifted(value: Any) -> Value:
     return Unknown("value")
 
 
-def computed(
-    machine: Engine, kind: Kind, function: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> Value:
-    """What a function of Python's own gives for known arguments; `kind` is what is known of it where it raises.
+def computed(machine: Engine, kind: Kind, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value:
+    """Return what a function of Python's own gives for known arguments; `kind` is what is known of it where it raises.
 
     Where it raises, the program raises if it looks out for exceptions; else nothing is known: an argument may only
     have been settled on.
@@ -98,7 +96,7 @@ def computed(
 def arithmetic(
     machine: Engine, op: ast.operator, function: Callable[[Any, Any], Any] | None, left: Value, right: Value
 ) -> Value:
-    """An operator on Python constants, guarded against results too large to be worth computing."""
+    """Return an operator on Python constants, guarded against results too large to be worth computing."""
     if function is None:
         return Unknown("result")
     if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > 1_000:
@@ -126,7 +124,7 @@ def arithmetic(
 
 
 def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """A method of a number or text, run where all its arguments are known."""
+    """Return a method of a number or text, run where all its arguments are known."""
     if name == "join" and args and isinstance(args[0], (Generator, Stream)):
         args = [List(list(machine.elements(args[0], ast.Pass())))]
     try:

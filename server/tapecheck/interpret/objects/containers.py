@@ -42,7 +42,7 @@ from tapecheck.interpret.world import merge_cuts
 
 
 def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | None:
-    """The elements of a value whose length is known; None otherwise."""
+    """Return the elements of a value whose length is known; None otherwise."""
     value = concrete(value)
     if isinstance(value, Instance) and value.inner is not None and machine.find_method(value, "__iter__") is None:
         value = value.inner
@@ -103,7 +103,7 @@ def guessed_items(machine: Engine, value: Value, count: int, node: ast.AST) -> l
 
 
 def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
-    """A container or unknown value as a stream of elements."""
+    """Return a container or unknown value as a stream of elements."""
     value_now = concrete(value) if not isinstance(value, Unknown) else value
     if isinstance(value_now, View):
         # Python does not let a dict grow while it is gone over.
@@ -166,7 +166,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
 
 
 def _further(machine: Engine, items: list[Value]) -> Value:
-    """An element nobody knows of a list: like the last known one where that is data."""
+    """Return an element nobody knows of a list: like the last known one where that is data."""
     return items[-1] if items and isinstance(items[-1], (Function, Class, Lib, Instance)) else Unknown("item")
 
 
@@ -233,12 +233,11 @@ MOST_KEPT = 4_096
 """The most elements that a container is followed with as it grows; one that is written out larger has unknown ones."""
 
 
-
 MAX_DRAINED = 256
 
 
 def exception_signal(args: Args, node: ast.AST) -> Signal:
-    """The exception that `generator.throw(...)` raises."""
+    """Return the exception that `generator.throw(...)` raises."""
     value = args[1] if len(args) > 1 else (args[0] if args else None)
     cls = args[0] if args else None
     name = value.cls.name if isinstance(value, Instance) and value.cls is not None else ""
@@ -410,7 +409,7 @@ def _unsure(key: Any) -> bool:
 
 
 def rotates(machine: Engine, before: Value, value: Value) -> None:
-    """A place that held no graph gets one: only when the places come round again a ring shows that it is one."""
+    """Note that a place gets its first graph: only when the places come round again a ring shows as one."""
     if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
         if not isinstance(before, (Tensor, Unknown)) or before.node is None:
             machine.world.varying += 1

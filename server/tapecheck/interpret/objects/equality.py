@@ -112,7 +112,7 @@ def equal(left: Value, right: Value, machine: Engine | None = None) -> bool | No
 
 
 def _as_container(value: Value) -> Value:
-    """What an object made from dict, list or set is compared as, where its class has no `__eq__` of its own."""
+    """Return what an object made from dict, list or set is compared as, where its class has no `__eq__` of its own."""
     if isinstance(value, Instance) and value.inner is not None and not (value.cls and value.cls.defines("__eq__")):
         return value.inner
     return value
@@ -267,7 +267,7 @@ class _Fields(_Identity):
 
 
 def unkey(key: Any) -> Value:
-    """The value that a dict key stands for."""
+    """Return the value that a dict key stands for."""
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "?":
         return key[1].value if isinstance(key[1], _Identity) else Unknown.plain("key")
     if isinstance(key, tuple) and len(key) == 2 and key[0] == "lib":

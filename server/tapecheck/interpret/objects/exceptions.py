@@ -25,7 +25,7 @@ def name_of(value: Value, node: ast.AST) -> str:
 
 
 def object_of(raised: Signal) -> Value:
-    """The object that `except ... as` binds, made where the exception came from torch or Python itself."""
+    """Return the object that `except ... as` binds, made where the exception came from torch or Python itself."""
     if raised.value is None:
         made = Instance(None, f"builtins.{raised.kind}")
         made.args = [raised.message] if raised.message else [Unknown.text()]
@@ -44,7 +44,7 @@ def class_of(raised: Signal) -> Value:
 
 
 def stop_iteration(result: Value) -> Instance:
-    """The StopIteration that a generator ends with; its value is what the generator returned."""
+    """Return the StopIteration that a generator ends with; its value is what the generator returned."""
     made = Instance(None, "builtins.StopIteration")
     made.args = [] if result is None else [result]
     made.attrs["value"] = result

@@ -53,7 +53,7 @@ from tapecheck.interpret.values import (
 
 
 def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
-    """A method of a list, dict, set, tuple, text or number."""
+    """Return a method of a list, dict, set, tuple, text or number."""
     if isinstance(owner, Record):
         found = records.record_attribute(machine, owner, name, node)
         if found is not None:
@@ -109,7 +109,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 
 
 def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
-    """A tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
+    """Return a tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
     if name in _OF_TENSORS:
         machine.world.mistake("AttributeError", node, missed=syntax.missed(node, machine.world.guesses))
 
@@ -135,7 +135,7 @@ _HARMLESS = (
 
 
 def _unmodelled(owner: List | Set | Dict, name: str) -> Value:
-    """A method that is not modelled: what the container holds afterwards is not known."""
+    """Return a method that is not modelled: what the container holds afterwards is not known."""
     if not name.startswith(_HARMLESS):
         owner.more = True
     return Unknown.named(name)
@@ -167,7 +167,7 @@ def _set_pop(m: Engine, owner: Set, args: Args, kwargs: Kwargs, node: ast.AST) -
 
 
 def distinct(items: list[Value]) -> list[Value]:
-    """The elements of a set made of these."""
+    """Return the elements of a set made of these."""
     return list({hashable(item): item for item in items}.values())
 
 

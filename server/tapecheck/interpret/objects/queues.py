@@ -16,7 +16,7 @@ _THREADS = ("threading", "concurrent", "multiprocessing")
 
 
 def made(order: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
-    """What makes a queue; one that other threads may know is not modelled."""
+    """Return what makes a queue; one that other threads may know is not modelled."""
 
     def make(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         own = m.module_of(m.envs[-1])
@@ -58,7 +58,7 @@ def full(m: Engine, owner: Queue, args: Args, kwargs: Kwargs, node: ast.AST) -> 
 
 
 def inside(owner: Queue) -> Value:
-    """The container behind a queue: who reaches into it may take everything out."""
+    """Return the container behind a queue: who reaches into it may take everything out."""
     owner.items.clear()
     owner.more = True
     return Unknown("queue")

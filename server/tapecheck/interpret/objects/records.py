@@ -64,7 +64,7 @@ def finish(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) -> N
 
 
 def _merged(fields: list[Field]) -> list[Field]:
-    """A field given again keeps its place."""
+    """Put a field in its place; one that is given again keeps the place it had."""
     return list({field.name: field for field in fields}.values())
 
 
@@ -118,7 +118,7 @@ def _dataclass_options(node: ast.ClassDef) -> dict[str, bool] | None:
 
 
 def values_of(machine: Engine, fields: list[Field], args: Args, kwargs: Kwargs, node: ast.AST) -> dict[str, Value]:
-    """The value of each field that a call of the class gives it."""
+    """Return the value of each field that a call of the class gives it."""
     values: dict[str, Value] = {}
     given = list(args)
     for field in fields:
@@ -160,7 +160,7 @@ def frozen(cls: Class) -> bool:
 
 
 def compared(owner: Instance) -> tuple[Value, ...] | None:
-    """What a dataclass object is compared by; None where it is compared as the object it is."""
+    """Return what a dataclass object is compared by; None where it is compared as the object it is."""
     cls = owner.cls
     if cls is None or cls.kind != "dataclass" or cls.options.get("eq") is False:
         return None
@@ -168,7 +168,7 @@ def compared(owner: Instance) -> tuple[Value, ...] | None:
 
 
 def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -> Value:
-    """A field or method of a named tuple; None where it has none of that name."""
+    """Return a field or method of a named tuple; None where it has none of that name."""
     names = [field.name for field in owner.cls.fields or ()]
     if name in names:
         place = names.index(name)
@@ -187,14 +187,12 @@ def record_attribute(machine: Engine, owner: Record, name: str, node: ast.AST) -
 
 
 def class_attribute(machine: Engine, cls: Class, name: str) -> Value:
-    """What classes of these kinds have of themselves; None where nothing."""
+    """Return what classes of these kinds have of themselves; None where nothing."""
     if cls.kind == "namedtuple":
         if name == "_fields":
             return tuple(field.name for field in cls.fields or ())
         if name == "_make":
-            return Native(
-                name, lambda m, args, kwargs, at: Record(cls, list(m.elements(args[0], at)) if args else [])
-            )
+            return Native(name, lambda m, args, kwargs, at: Record(cls, list(m.elements(args[0], at)) if args else []))
     if cls.members is not None and name == "__members__":
         return Dict(dict(cls.members), born=machine.world.clock)
     if name == "__dataclass_fields__" and cls.kind == "dataclass":
@@ -216,15 +214,11 @@ def _as_dict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     def convert(value: Value) -> Value:
         if isinstance(value, Instance) and value.cls is not None and value.cls.kind == "dataclass":
             fields = value.cls.fields or ()
-            return Dict(
-                {field.name: convert(value.attrs.get(field.name)) for field in fields}, born=m.world.clock
-            )
+            return Dict({field.name: convert(value.attrs.get(field.name)) for field in fields}, born=m.world.clock)
         if isinstance(value, List):
             return List([convert(item) for item in value.items], value.more, born=m.world.clock)
         if isinstance(value, Dict):
-            return Dict(
-                {key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.clock
-            )
+            return Dict({key: convert(item) for key, item in value.items.items()}, value.more, born=m.world.clock)
         return m.library.deep_copy(value, node)
 
     return convert(args[0]) if args else Unknown("dict")

@@ -10,7 +10,7 @@ from tapecheck.interpret.engine import Engine
 
 
 def default_branch(node: ast.AST) -> bool:
-    """The likelier answer of an undecided `if`: not the one that only leaves."""
+    """Return the likelier answer of an undecided `if`: not the one that only leaves."""
     if isinstance(node, ast.If):
         last = node.body[-1]
         if isinstance(last, (ast.Raise, ast.Continue, ast.Break)):
@@ -25,7 +25,7 @@ def default_branch(node: ast.AST) -> bool:
 
 
 def counted_names(node: ast.AST) -> set[str]:
-    """The names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
+    """Return the names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
     known: set[str] | None = getattr(node, "_tapecheck_counted", None)
     if known is None:
         known = set()
@@ -40,8 +40,9 @@ def counted_names(node: ast.AST) -> set[str]:
 
 
 def target_of(machine: Engine, node: ast.AST) -> str:
-    """What the program calls the value of an expression: the target of the assignment that it is the value of, or
-    the list that it extends."""
+    """Return what the program calls the value of an expression: the target of its assignment, or
+    the list that it extends.
+    """
     known: str | None = getattr(node, "_tapecheck_target", None)
     if known is None:
         known = _target_of(machine, node)
@@ -61,7 +62,7 @@ def _target_of(machine: Engine, node: ast.AST) -> str:
 
 
 def _operands(value: ast.expr | None) -> list[ast.AST]:
-    """A value and what it is computed of by operators."""
+    """Return a value and what it is computed of by operators."""
     found: list[ast.AST] = [] if value is None else [value]
     for node in found:
         if isinstance(node, ast.BinOp):
@@ -102,7 +103,7 @@ def _looks_for_yield(node: ast.AST) -> bool:
 
 
 def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
-    """The yields that a statement comes to before its blocks, in the order in which they are evaluated."""
+    """Return the yields that a statement comes to before its blocks, in the order in which they are evaluated."""
     known: tuple[ast.Yield | ast.YieldFrom, ...] | None = getattr(node, "_tapecheck_yields", None)
     if known is None:
         heads: list[ast.AST]
@@ -118,7 +119,7 @@ def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
 
 
 def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
-    """The yields in an expression, inner ones first."""
+    """Return the yields in an expression, inner ones first."""
     if isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
         return []
     found = [inner for child in ast.iter_child_nodes(node) for inner in yields_in(child)]

@@ -19,7 +19,7 @@ LOOP_BOUND = 3
 
 
 def attribute_of_unknown(owner: Unknown, name: str) -> Value:
-    """An attribute of an unknown value: asked twice it is the same unknown. It shares the owner's graph."""
+    """Return an attribute of an unknown value: asked twice it is the same unknown. It shares the owner's graph."""
     if owner.attrs is None:
         owner.attrs = {}
     if name not in owner.attrs:
@@ -33,7 +33,7 @@ def attribute_of_unknown(owner: Unknown, name: str) -> Value:
 
 
 def length_of_unknown(owner: Unknown) -> Unknown:
-    """The length of an unknown value, the same whenever it is asked for."""
+    """Return the length of an unknown value, the same whenever it is asked for."""
     if owner.length is None:
         owner.length = Unknown(f"len({owner.name})", None, owner.cuts, Kind.WHOLE)
         owner.length.parts = ("len", owner)
@@ -41,7 +41,7 @@ def length_of_unknown(owner: Unknown) -> Unknown:
 
 
 def item_of_unknown(owner: Unknown, index: Value) -> Value:
-    """An item of an unknown value; the same for the same constant index."""
+    """Return an item of an unknown value; the same for the same constant index."""
     key = hashable(index)
     if owner.items is None:
         owner.items = {}
@@ -57,7 +57,7 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
 
 
 def place_of_unknown(owner: Value, index: Value) -> int:
-    """The place of a list that an unknown index stands for: each index has one of its own as long as there are any.
+    """Return the place of a list that an unknown index stands for: its own as long as there are any.
 
     Two indices that nobody knows are two elements rather than one that is asked for again.
     """
@@ -96,7 +96,7 @@ def settle_on(value: Unknown, constant: Value) -> None:
 
 
 def expression(value: Value) -> Hashable:
-    """What a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
+    """Return what a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
     if isinstance(value, Unknown):
         if value.concrete is not None:
             return ("=", hashable(value.concrete))
@@ -128,7 +128,7 @@ def _steady(part: Value) -> bool:
 
 
 def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
-    """An unknown that is worked out from other values: `what` says how."""
+    """Return an unknown that is worked out from other values: `what` says how."""
     result = Unknown(name, None, (), kind)
     result.parts = (what, *parts)
     result.data = True
@@ -136,7 +136,7 @@ def derived(kind: Kind, name: str, what: str, *parts: Value) -> Unknown:
 
 
 def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) -> Unknown:
-    """The unknown that stands for something outside the program, the same whenever it is asked for."""
+    """Return the unknown that stands for something outside the program, the same whenever it is asked for."""
     value = world.known.get(key)
     if value is None:
         value = world.known[key] = Unknown(name, None, (), kind)
@@ -144,7 +144,7 @@ def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) 
 
 
 def settled(value: Unknown, answer: bool) -> None:
-    """A test came out one way: what is known of the unknown that was tested from now on."""
+    """Note how a test came out: what is known of the unknown that was tested from now on."""
     if value.compared is None:
         return
     kind, owner, constant = value.compared
@@ -165,12 +165,12 @@ def settled(value: Unknown, answer: bool) -> None:
 
 
 def _next(constant: float, direction: int, whole: bool) -> float:
-    """The number that follows a constant in a direction."""
+    """Return the number that follows a constant in a direction."""
     return constant + direction if whole else math.nextafter(constant, direction * math.inf)
 
 
 def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
-    """The answer of a test that follows from what earlier tests of the same unknown came out as."""
+    """Return the answer of a test that follows from what earlier tests of the same unknown came out as."""
     if owner.bounds is None or not isinstance(constant, (int, float)):
         return None
     low, high = owner.bounds
@@ -196,7 +196,7 @@ def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
 
 
 def resolved(machine: Engine, value: Value, node: ast.AST) -> Value:
-    """The constant that an unknown has been settled on, or that follows from what its parts were settled on."""
+    """Return the constant that an unknown has been settled on, or that follows from what its parts were settled on."""
     if not isinstance(value, Unknown):
         return value
     if value.concrete is None and value.parts is not None and len(value.parts) == 3:

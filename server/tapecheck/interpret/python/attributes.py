@@ -197,7 +197,7 @@ def _keep_arguments(raised: Instance, args: Args) -> None:
 
 
 def find_method(machine: Engine, owner: Instance, name: str) -> Value:
-    """A method that the user's classes define, bound; None where they do not."""
+    """Return a method that the user's classes define, bound; None where they do not."""
     if owner.cls is None:
         return None
     for candidate in owner.cls.mro():
@@ -207,7 +207,7 @@ def find_method(machine: Engine, owner: Instance, name: str) -> Value:
 
 
 def special(machine: Engine, owner: Instance, name: str) -> Value:
-    """A special method: of the user's class, or one that the dry run gave a library's object."""
+    """Return a special method: of the user's class, or one that the dry run gave a library's object."""
     return owner.attrs.get(name) if owner.cls is None else find_method(machine, owner, name)
 
 

@@ -67,7 +67,7 @@ def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast
 
 
 def call_cached(machine: Engine, function: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """A function under `lru_cache`: what it gave for the same arguments."""
+    """Return a function under `lru_cache`: what it gave for the same arguments."""
     key = (tuple(equality.hashable(arg) for arg in args), *((k, equality.hashable(v)) for k, v in kwargs.items()))
     memory: Dict = function.extra
     if key in memory.items:
@@ -136,7 +136,8 @@ def call_function(
 
 def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     """Whether a function calls itself too often to go on: further where a known number may count down
-    or a known container be gone through."""
+    or a known container be gone through.
+    """
     running = machine.running.count(id(body))
     if running < MAX_RECURSION:
         return False
@@ -179,7 +180,7 @@ def _run_generator(machine: Engine, function: Function, env: Env, frame: Frame) 
 
 
 def resume(machine: Engine, generator: Generator, sent: Value = None, thrown: Signal | None = None) -> Value:
-    """The next value of a generator; raises the program's StopIteration at its end."""
+    """Return the next value of a generator; raises the program's StopIteration at its end."""
     if generator.pending and sent is None and thrown is None:
         return generator.pending.pop(0)
     if generator.done:
@@ -241,7 +242,7 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
 
 
 def new_object(machine: Engine, cls: Class) -> Instance:
-    """What `object.__new__` gives: an object nothing was set on."""
+    """Return what `object.__new__` gives: an object nothing was set on."""
     owner = Instance(cls, module=machine.library.is_module_class(cls), born=machine.world.clock)
     machine.library.prepare_object(owner, cls.library_bases())
     return owner

@@ -47,7 +47,7 @@ def dict_comprehension(machine: Engine, node: ast.DictComp, env: Env) -> Value:
 
 
 def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
-    """The elements of an iterable that a call takes in, and whether they are known to be all."""
+    """Return the elements of an iterable that a call takes in, and whether they are known to be all."""
     if not isinstance(value, (Generator, Stream)):
         known = containers.known_items(machine, value, node)
         return (list(machine.elements(value, node)), False) if known is None else (known, True)
@@ -59,7 +59,7 @@ def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value],
 
 
 def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iterator[Value]:
-    """The elements of a stream, one after the other: all of them where their number is known."""
+    """Yield the elements of a stream, one after the other: all of them where their number is known."""
     stream = machine.stream(value, node)
     length = stream.length()
     if length is not None and not stream.sequential and length - stream.next > containers.MAX_ITEMS:
@@ -86,7 +86,7 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
 def trained(
     machine: Engine, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
 ) -> Iterator[Value]:
-    """Rounds as iterations of a loop, from the second on, where the first runs a backward; `kept` is what they fill."""
+    """Run rounds as iterations of a loop, from the second on, where the first runs a backward; they fill `kept`."""
     world = machine.world
     entry = (node, kept)
     machine.gathering.append(entry)
@@ -128,7 +128,7 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
 
 
 def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
-    """The values of a generator expression, each worked out when it is asked for."""
+    """Yield the values of a generator expression, each worked out when it is asked for."""
     home = machine.world.frames[-1]
     while True:
         away = machine.world.frames[-1] is not home
@@ -146,7 +146,7 @@ def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
 
 
 def _rounds(machine: Engine, generators: list[ast.comprehension], env: Env, extent: Extent, lazy: bool) -> Run:
-    """The rounds of a comprehension's loops, with its names bound; `extent` says how far they go."""
+    """Yield the rounds of a comprehension's loops, with its names bound; `extent` says how far they go."""
     first, *others = generators
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
     yield from _over(machine, stream, first, others, env, extent, lazy)

@@ -86,7 +86,7 @@ def _recurses(node: ast.If, name: str) -> bool:
 
 
 def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AST, default: bool) -> bool:
-    """`a <= b < c`: one test after the other, each operand evaluated once."""
+    """Evaluate `a <= b < c`: one test after the other, each operand once."""
     for comparator, value in pairs(machine, expression, env):
         answer = known_truth(machine, value)
         if answer is None:
@@ -149,7 +149,7 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
 
 
 def pairs(machine: Engine, node: ast.Compare, env: Env) -> Iterator[tuple[ast.expr, Value]]:
-    """What each pair of a chain of comparisons comes to, with its right side; an operand is evaluated once."""
+    """Yield what each pair of a chain of comparisons comes to, with its right side; an operand is evaluated once."""
     left = machine.eval(node.left, env)
     for op, comparator in zip(node.ops, node.comparators):
         right = machine.eval(comparator, env)
@@ -200,7 +200,7 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
 
 
 def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
-    """A comparison that an object's class sees to; None where it does not."""
+    """Return a comparison that an object's class sees to; None where it does not."""
     name, reflected = _RICH[type(op)]
     for owner, other, wanted in ((left, right, name), (right, left, reflected)):
         if not isinstance(owner, Instance) or owner.cls is None:
@@ -223,7 +223,7 @@ def _compare_objects(machine: Engine, op: ast.cmpop, left: Value, right: Value, 
 
 
 def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> Value:
-    """An undecided comparison; the same question about the same unknown is the same value."""
+    """Return an undecided comparison; the same question about the same unknown is the same value."""
     kind: type[ast.cmpop] = type(op)
     if not isinstance(left, Unknown) and kind in _MIRRORED:
         left, right, kind = right, left, _MIRRORED[kind]

@@ -71,7 +71,7 @@ def _stuck() -> Any:
 
 
 def consequence(machine: Engine, value: Unknown) -> bool | None:
-    """The only answer to a test that fits those which were given before; None where both do, or nobody can say."""
+    """Return the only answer to a test that fits those given before; None where both do, or it is unknown."""
     world = machine.world
     if not world.facts and value.parts is None:
         return None
@@ -111,7 +111,7 @@ def answered(machine: Engine, value: Unknown, answer: bool) -> None:
 
 
 def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact]:
-    """The answered tests that speak of some unknowns, or of others that these hang together with; extends `atoms`.
+    """Return the answered tests that speak of some unknowns, or of ones that these depend on; extends `atoms`.
 
     Stops as soon as they are more than are looked at.
     """
@@ -159,7 +159,7 @@ def _tried(world: World, value: Unknown, facts: list[Fact], atoms: dict[int, Unk
 
 
 def _size(values: Iterable[Value], most: int) -> int:
-    """The parts of expressions, each as often as it is worked out; counted up to a bound."""
+    """Return the parts of expressions, each as often as it is worked out; counted up to a bound."""
     found = 0
     stack = list(values)
     while stack and found < most:
@@ -181,7 +181,7 @@ def _all_hold(facts: list[Fact], given: dict[int, Any]) -> bool:
 
 
 def _atoms(value: Value) -> dict[int, Unknown]:
-    """The unknowns that a test is about in the end, by id."""
+    """Return the unknowns that a test is about in the end, by id."""
     found: dict[int, Unknown] = {}
     opened: set[int] = set()
     stack = [value]
@@ -212,7 +212,7 @@ def _atoms(value: Value) -> dict[int, Unknown]:
 
 
 def _worked_out(value: Value, given: dict[int, Any]) -> Any:
-    """What an expression comes to for examples of the unknowns in it."""
+    """Return what an expression comes to for examples of the unknowns in it."""
     if isinstance(value, (tuple, List)):
         return tuple(_worked_out(item, given) for item in (value if isinstance(value, tuple) else value.items))
     if not isinstance(value, Unknown):
@@ -374,4 +374,3 @@ def _is_layer(name: str) -> bool:
     from tapecheck.torchfacts import load
 
     return not name.startswith("Lazy") and load().module(name) is not None
-

@@ -139,5 +139,3 @@ def _match_class(machine: Engine, pattern: ast.MatchClass, subject: Value, env: 
     for name, part in zip(pattern.kwd_attrs, pattern.kwd_patterns):
         results.append(match_pattern(machine, part, machine.get_attribute(subject, name, pattern), env))
     return _all_match(results)
-
-

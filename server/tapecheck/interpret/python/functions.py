@@ -40,7 +40,7 @@ def property_part(owner: Wrapped, name: str) -> Native:
 
 
 def data_descriptor(cls: Class, name: str) -> Value:
-    """The property, or object with a `__set__`, that a class has under a name; None where it has neither."""
+    """Return the property, or object with a `__set__`, that a class has under a name; None where it has neither."""
     for candidate in cls.mro():
         if name in candidate.namespace:
             value = candidate.namespace[name]

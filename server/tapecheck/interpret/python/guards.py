@@ -74,7 +74,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
 
 
 def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int) -> Guard | None:
-    """The condition of a `while` itself as a guard, where it compares numbers: it says when the loop ends."""
+    """Return the condition of a `while` itself as a guard, where it compares numbers: it says when the loop ends."""
     operands = machine.world.operands.get(id(node.test))
     if not isinstance(node.test, ast.Compare) or operands is None:
         return None

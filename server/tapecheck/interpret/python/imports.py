@@ -29,7 +29,7 @@ class Imports:
     settled: dict[str, Module] = field(default_factory=dict)
 
     def import_module(self, machine: Engine, name: str, level: int, from_file: str) -> Value:
-        """The module of that name: run from its source where it is the user's, else a library name."""
+        """Return the module of that name: run from its source where it is the user's, else a library name."""
         top = name.split(".")[0]
         if level == 0 and top in _KNOWN:
             return Lib(name)
@@ -56,7 +56,7 @@ class Imports:
         return ".".join(["torch", *reversed(names)])
 
     def submodule(self, machine: Engine, package: Module, name: str) -> Value | None:
-        """A submodule of a user's package, run from its source; None where the package has none of that name."""
+        """Return a submodule of a user's package, run from its source; None where the package has none of that name."""
         found = self.project.inside(package.folders, name) if package.folders else None
         return self._load(machine, f"{package.name}.{name}".lstrip("."), found) if found is not None else None
 
@@ -87,7 +87,7 @@ class Imports:
         return frozenset(str(Path(path).absolute()) for path in self.project.found.values() if path is not None)
 
     def settled_module(self, path: str) -> Module | None:
-        """A module that has been run and holds no state of its own; its unknown globals are new again."""
+        """Return a module that has been run and holds no state of its own; its unknown globals are new again."""
         module = self.settled.get(path)
         if module is not None:
             for name, value in module.env.vars.items():
@@ -135,4 +135,3 @@ def _inert(value: Value, module: Module) -> bool:
 
 
 _PLAIN = (int, float, complex, str, bytes, type(None), type(...), Lib, Module)
-

@@ -64,9 +64,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
             extra -= 1
         elif done >= enough and (length is None or length > index):
             short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_parameter(element)))
-            go_on = length is not None and (
-                world.varying > varying or (short and work - world.work < ITERATION_WORK)
-            )
+            go_on = length is not None and (world.varying > varying or (short and work - world.work < ITERATION_WORK))
             exhausted = (done >= MAX_ITERATIONS and not short) or work - world.work > ITERATION_WORK
             count = 0
             if not go_on or exhausted:
@@ -191,7 +189,7 @@ def _enough_iterations(machine: Engine, key: tuple[int, tuple[Span, ...]]) -> in
 
 
 def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:
-    """A loop was cut short: its variable has the last value that the real loop gives it."""
+    """End a loop that was cut short: its variable has the last value that the real loop gives it."""
     target = node.target
     if not isinstance(target, ast.Name) or not isinstance(env.vars.get(target.id), (int, float)):
         return
@@ -224,7 +222,7 @@ def note_count(machine: Engine, target: ast.expr, value: Value, env: Env) -> Non
 def _forget_counters(
     machine: Engine, node: ast.For | ast.While, env: Env, first: int, done: int, left: int | None
 ) -> None:
-    """A loop was left before its end: what it counted up has another value in the real program.
+    """Note that a loop was left before its end: what it counted up has another value in the real program.
 
     `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run, `left`
     how many more the real program makes where that is known.
@@ -292,7 +290,7 @@ def _next(machine: Engine, method: Value, node: ast.AST) -> Value:
 
 
 def _item_until_end(machine: Engine, getter: Value, index: int, node: ast.AST) -> Value:
-    """An item of an object that is iterated by its `__getitem__`: IndexError is its end."""
+    """Return an item of an object that is iterated by its `__getitem__`: IndexError is its end."""
     try:
         return machine.call(getter, [index], {}, node)
     except Signal as signal:
@@ -302,7 +300,7 @@ def _item_until_end(machine: Engine, getter: Value, index: int, node: ast.AST) -
 
 
 def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
-    """The elements of an iterable; three of one whose length nobody knows."""
+    """Yield the elements of an iterable; three of one whose length nobody knows."""
     stream = machine.stream(value, node)
     start = index = stream.next
     while True:
@@ -319,7 +317,7 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
 
 
 def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
-    """What a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
+    """Return what a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
     steps = {after - before for before, after in zip(values, values[1:])}
     if left is None or done < 2 or len(steps) != 1 or len(values) % done:
         return Unknown.number()

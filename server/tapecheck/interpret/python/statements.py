@@ -131,7 +131,7 @@ def leave(machine: Engine, manager: Value, node: ast.AST, raised: Signal | None 
 
 
 def caught(machine: Engine, raised: Signal, iteration: tuple[tuple[int, int], ...]) -> None:
-    """An exception goes no further: the program is back where the statement that caught it stands."""
+    """Note that an exception goes no further: the program is back at the statement that caught it."""
     machine.world.iteration = iteration
     machine.world.stamp += 1
     _mark_caught(machine, raised)
@@ -154,7 +154,7 @@ def _try(machine: Engine, node: ast.Try, env: Env) -> Run:
 
 
 def _handled(machine: Engine, node: ast.Try, env: Env) -> Run:
-    """The body of a `try` with its handlers and its `else`."""
+    """Yield the body of a `try` with its handlers and its `else`."""
     iteration = machine.world.iteration
     try:
         machine.handlers += 1
@@ -278,7 +278,7 @@ def _class_def(machine: Engine, node: ast.ClassDef, env: Env) -> None:
 
 
 def decorate_class(machine: Engine, decorator: Value, cls: Value, node: ast.AST) -> Value:
-    """What a decorator makes of a class; one that nobody can look into is trusted to give the class back."""
+    """Return what a decorator makes of a class; one that nobody can look into is trusted to give the class back."""
     if isinstance(decorator, (Function, Bound, Wrapped, Class, Native, Instance)):
         result = machine.call(decorator, [cls], {}, node)
         return cls if result is None or isinstance(result, Unknown) else result

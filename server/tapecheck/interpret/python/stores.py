@@ -102,7 +102,7 @@ def store_name(
 
 
 def home_of(machine: Engine, name: str, env: Env) -> Env:
-    """The namespace that a store to a name goes to."""
+    """Return the namespace that a store to a name goes to."""
     if name in env.names_global:
         return env.globals
     if name in env.names_outer:
@@ -227,7 +227,7 @@ def escape(machine: Engine, value: Value, node: ast.AST, to: str) -> None:
 
 
 def touched(machine: Engine, env: Env) -> None:
-    """A module's own state was changed: it can't serve the next run as it is."""
+    """Return a module's own state was changed: it can't serve the next run as it is."""
     env.globals.watched = None
     module = env.globals.module
     if module is not None:

@@ -311,6 +311,8 @@ class Queue(List):
 
 @dataclass(eq=False, slots=True)
 class Set:
+    """A set; `more` where it may hold elements that are not known."""
+
     items: list[Value]
     more: bool = False
     stored_at: Site | None = None
@@ -318,6 +320,8 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Range:
+    """A range of known bounds."""
+
     start: int
     stop: int
     step: int = 1
@@ -479,14 +483,14 @@ class Class:
     """Whether its namespace holds functions, numbers and strings only; None where nobody has looked."""
 
     def mro(self) -> tuple[Class, ...]:
-        """The user classes in lookup order (C3, as Python has it), this class first."""
+        """Return the user classes in lookup order (C3, as Python has it), this class first."""
         if self.order is None:
             bases = [base for base in self.bases if isinstance(base, Class) and base is not self]
             self.order = (self, *_merged([*(list(base.mro()) for base in bases), bases]))
         return self.order
 
     def library_bases(self) -> list[str]:
-        """The dotted paths of the library classes that this class comes from."""
+        """Return the dotted paths of the library classes that this class comes from."""
         if self.library is None:
             self.library = [base.path for cls in self.mro() for base in cls.bases if isinstance(base, Lib)]
         return self.library
@@ -502,7 +506,7 @@ class Class:
 
 
 def _merged(orders: list[list[Class]]) -> list[Class]:
-    """The C3 merge: the first class that is in no other order's tail comes next."""
+    """Return the C3 merge: the first class that is in no other order's tail comes next."""
     result: list[Class] = []
     orders = [order for order in orders if order]
     while orders:
@@ -620,6 +624,8 @@ class Extent:
 
 @dataclass(eq=False, slots=True)
 class Super:
+    """What `super()` returns: the receiver, seen as of the classes after one."""
+
     receiver: Value
     after: Class
 
@@ -656,14 +662,14 @@ HOLDERS = (Tensor, Unknown, List, Dict, tuple, Instance, Generator)
 
 
 def concrete(value: Value) -> Value:
-    """The value settled on for an unknown, or the value itself."""
+    """Return the value settled on for an unknown, or the value itself."""
     if isinstance(value, Unknown) and value.concrete is not None:
         return value.concrete
     return value
 
 
 def unwrapped(value: Value) -> Value:
-    """What an object of a class made from dict, list or set holds as such; any other value itself."""
+    """Return what an object of a class made from dict, list or set holds as such; any other value itself."""
     if isinstance(value, Instance) and value.inner is not None:
         return value.inner
     return value

@@ -369,7 +369,8 @@ class Module(Program):
 
     def _guess(self) -> str:
         """Return the module's file by the names of files alone, so that the recorder knows it before it runs
-        anything."""
+        anything.
+        """
         parts = self.name.split(".")
         for place in sys.path:
             base = os.path.join(place or os.getcwd(), *parts)

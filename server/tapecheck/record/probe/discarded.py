@@ -92,7 +92,7 @@ class Discarded:
                 added[id(parameter)] = (weakref.ref(parameter), version)
         if added:
             self.waiting.append(_Call(where, added))
-            del self.waiting[:-4 * _CALLS]
+            del self.waiting[: -4 * _CALLS]
 
     def _drop_cleared(self) -> None:
         left = []

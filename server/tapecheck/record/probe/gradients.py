@@ -24,7 +24,8 @@ _Where = Tuple[Optional[Place], Tuple[Tuple[int, int], ...]]
 
 class _Used:
     """A gradient as a step used it; `place` is the backward before which it was the same, `added` the one after which
-    it no longer was."""
+    it no longer was.
+    """
 
     __slots__ = ("added", "gradient", "parameter", "place", "value")
 

@@ -172,6 +172,8 @@ MAX_PUT_OFF = 4096 * _ITEMS
 
 
 class SavedTensor(NamedTuple):
+    """A tensor that a node saved: its storage, and the version counter then."""
+
     storage: int
     version: int
     name: str
@@ -193,6 +195,8 @@ class NewNode(NamedTuple):
 
 
 class NewLeaf(NamedTuple):
+    """A leaf that a backward came to for the first time."""
+
     id: int
     tensor: Any
     storage: int
@@ -562,7 +566,8 @@ class Reader:
 
     def is_younger(self, node: Any, began: int) -> bool:
         """Return whether a call that was let pass told that nothing in a node's graph is older than a sequence
-        number."""
+        number.
+        """
         mark = node.metadata.get(self.key)
         return type(mark) is Passed and not mark.put_off and mark.oldest >= began
 
@@ -611,7 +616,8 @@ class Reader:
 
     def _was_freed(self, node: Any) -> bool:
         """Return whether a node that was walked held anything: reading what was freed raises, what never was is
-        None."""
+        None.
+        """
         kind = type(node)
         for name in self._slots(kind):
             attribute = "saved_tensors" if name == "_raw_saved_tensors" else name[len("_raw") :]

@@ -82,7 +82,8 @@ class Changes:
 
     def version_then(self, storage: int, sequence: int) -> int:
         """Return how many in-place changes of a storage the tape has from before the first one after a node was
-        built."""
+        built.
+        """
         history = self.histories.get(storage)
         if not history or history[-1].stamp <= sequence:
             self.awaited[storage] = sequence
@@ -189,7 +190,8 @@ class Changes:
 
     def write(self) -> None:
         """Write the changes in place that matter: statements of the user that changed what some node saved, and the
-        first change of a parameter after a node on the tape saved it."""
+        first change of a parameter after a node on the tape saved it.
+        """
         for watched in self.optimizers.values():
             if watched.steps:
                 self._look_at_steps(watched)

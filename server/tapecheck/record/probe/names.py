@@ -100,7 +100,8 @@ def user_frames(frame: Optional[FrameType], sources: Sources) -> Iterator[FrameT
 
 def members(value: Any) -> Dict[str, Any]:
     """Return an object's attributes as they are stored; parameters, buffers and submodules of a module are among
-    them."""
+    them.
+    """
     found = getattr(value, "__dict__", None) if not isinstance(value, type) else None
     return found if isinstance(found, dict) else {}
 
@@ -128,7 +129,8 @@ def leaf_names(
 ) -> Dict[int, Tuple[str, str]]:
     """Return the names of leaf tensors as seen from a frame (`model.fc.weight`, `x`, `self.scale`), each with the
     function
-    whose variable it is."""
+    whose variable it is.
+    """
     wanted = {id(tensor) for tensor in tensors}
     found: Dict[int, Tuple[str, str]] = {}
     scopes: List[Tuple[Dict[str, Any], str]] = []

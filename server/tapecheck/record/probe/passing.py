@@ -196,7 +196,8 @@ class Passing:
 
     def _depth(self, frame: FrameType, user: FrameType, call: Tuple[Any, int, int]) -> int:
         """Return how many frames lie between the engine and a plain `loss.backward()` of the user's, 0 for any other
-        call."""
+        call.
+        """
         text, _ = self.recorder.call(call)
         if text is None or not text.bare or text.function != "backward":
             return 0

@@ -281,7 +281,8 @@ class Recorder(Listener):
     def all_met(self, lines: ThreadLines) -> bool:
         """Return whether every node built so far was walked by a backward that kept nothing, so that those that live
         can be
-        counted and have no saved tensors."""
+        counted and have no saved tensors.
+        """
         return (
             not self.keeping
             and lines.seen - self.first_sequence == self.reader.met
@@ -491,9 +492,7 @@ class Recorder(Listener):
                 now = time.monotonic()
                 self.ended_at[loop.text] = (counted[0], self.ended_at.get(loop.text, (0, now, 0.0))[1], now)
             if self.limits.iterations and counted[0] >= self.limits.iterations:
-                self.stop_program(
-                    "after %d iterations of the loop on line %d" % (counted[0], loop.text.first)
-                )
+                self.stop_program("after %d iterations of the loop on line %d" % (counted[0], loop.text.first))
             self.on_device = self.on_device or self.torch.cuda.is_initialized()
             if self.on_device and len(self.tracer.threads) == 1:
                 # Begun after all of the above: the device would wait for it.
@@ -507,7 +506,8 @@ class Recorder(Listener):
 
     def _next_look(self, index: int, sample: int) -> int:
         """Return the iteration after which to look next: `sample`, or an earlier one where the run may end by the
-        clock."""
+        clock.
+        """
         if not self.limits.seconds:
             return sample
         before = self.checked
@@ -847,7 +847,8 @@ class Recorder(Listener):
 
     def _learned(self) -> List[Any]:
         """Return the parameters that optimizers stepped, else the leaves that a backward reached, in the order of
-        making."""
+        making.
+        """
         if self.changes.learning:
             return list(self.changes.learning.values())
         leaves = sorted(self.reader.leaves.values(), key=lambda entry: entry[1])

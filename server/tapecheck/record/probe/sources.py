@@ -421,7 +421,8 @@ class Sources:
 
     def name(self, filename: str) -> str:
         """Return the file's name on the tape: the script as the user gave it, others relative to the working
-        directory."""
+        directory.
+        """
         name = self._names.get(filename)
         if name is None:
             path = os.path.abspath(filename)

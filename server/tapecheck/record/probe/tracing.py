@@ -789,9 +789,7 @@ class Tracer:
                     call.settled, call.turning, call.plain = None, None, _NONE_PLAIN
         return text, False
 
-    def begin_hidden(
-        self, lines: ThreadLines, owner: Activation, text: LoopText, line: int, began: int
-    ) -> RunningLoop:
+    def begin_hidden(self, lines: ThreadLines, owner: Activation, text: LoopText, line: int, began: int) -> RunningLoop:
         """Have a loop run that was seen to be one at the end of its second iteration, which began at `began`."""
         place = owner.context.places.get(line) or self.new_place(owner.context, line)
         loop = self._start(lines, owner, text, place)
