@@ -17,6 +17,7 @@ from tapecheck.record.story import Story, real_path
 from tapecheck.record.verdicts import DECIDE
 from tapecheck.rules import (
     BackwardWithoutGraph,
+    CheckpointWithoutGradient,
     CreateGraphCycle,
     Finding,
     GradientCut,
@@ -77,7 +78,7 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         evidence = DECIDE[finding.code](story, finding) if finding.code in DECIDE else None
         judged.append(dataclasses.replace(finding, evidence=evidence))
     confirmed = [item for item in judged if item.evidence is not None and item.evidence.verdict == "confirmed"]
-    telling = (GradientCut.code, GradientDiscarded.code)
+    telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))
     for finding in found_by_run(story):
         if not any(_same(story, item, finding) for item in judged) and not any(

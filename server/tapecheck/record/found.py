@@ -23,6 +23,7 @@ from tapecheck.rules import (
     Evidence,
     Finding,
     GradientCut,
+    GradientDiscarded,
     GraphKeptAcrossIterations,
     Label,
     LeafInplace,
@@ -30,6 +31,7 @@ from tapecheck.rules import (
     NeedlessRetainGraph,
     StaleGradient,
     StaleSavedTensor,
+    UntrainedParameter,
 )
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.finding import Severity
@@ -41,6 +43,8 @@ from tapecheck.tape import Loop, Node, Optimizer, Raised, Span
 
 _MIN_STEPS = 2
 _SHIFTS = ("AddBackward0", "SubBackward0", "AddcmulBackward0", "AddcdivBackward0")
+_OF_READS = (GradientDiscarded.code, UntrainedParameter.code)
+"""Rules that a gradient which somebody reads silences: a recorded tape has no such reads."""
 _NAMES = {rule.code: rule for rule in ALL}
 HEADLINES = {
     BackwardTwice.code: "second backward through a graph that is already freed",
@@ -65,6 +69,8 @@ def found_by_run(story: Story) -> list[Finding]:
     """Return what the rules and the exceptions of the run say, marked as found by it."""
     found = []
     for finding in judge_tapes([story.view]):
+        if finding.code in _OF_READS:
+            continue
         if finding.code in RAISING or finding.severity == "error":
             about = [raised for raised in story.raised if story.is_about(raised, finding)]
             if not about:

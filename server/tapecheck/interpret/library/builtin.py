@@ -504,8 +504,9 @@ def _setattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             # Names that are worked out are keys, and the object is the dict.
             rotates(m, args[0].attrs.get(name), args[2])
             args[0].numbered = {*(args[0].numbered or ()), name}
-            # A loop over such names may be cut short: there are more.
-            args[0].open = True
+            if m.world.iteration:
+                # A loop over such names may be cut short: there are more.
+                args[0].open = True
         m.set_attribute(args[0], name, args[2], node)
     elif args and isinstance(args[0], Instance):
         args[0].open = True
