@@ -219,6 +219,12 @@ def terms_of(reading: Reading, run: Run) -> Iterator[Term]:
         yield from _Sum(reading, run, gradients, trained).terms(root.node)
 
 
+def _of_another_iteration(cut: Cut, merge: Node) -> bool:
+    """Return whether a value was cut in another iteration of a loop than that in which it is added."""
+    pairs = zip(cut.at.iteration, merge.at.iteration, strict=False)
+    return any(one[0] == other[0] and one[1] != other[1] for one, other in pairs)
+
+
 def _told_as_cut(reading: Reading, term: Term) -> bool:
     """Return whether what keeps a term from the parameters keeps all of a loss from some of them: TAPE402 says that."""
     behind = set().union(*(covered(reading, cut) for cut in term.cuts)) & gradients_of(reading).steppable.keys()
@@ -279,6 +285,9 @@ class _Sum:
             return
         # Detached where it is added, it is meant as a constant.
         if any(cut.how in _SAID and cut.at.line == merge.at.line and cut.at.file == merge.at.file for cut in found):
+            return
+        # What an earlier iteration left behind is detached because its graph is gone.
+        if any(_of_another_iteration(cut, merge) for cut in found):
             return
         wanted = self.trained | self.gradients.steppable.keys()
         cuts = tuple(cut for cut in found if covered(self.reading, cut) & wanted)
