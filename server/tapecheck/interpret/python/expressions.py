@@ -45,6 +45,8 @@ _DUNDER = {
 _NUMBERS = (int, float, complex)
 _GIVEN: dict[str, Value] = {"Ellipsis": ..., "__debug__": True}
 _BUILTINS = frozenset(dir(builtins)) | {"__annotations__", "__builtins__", "__loader__", "__package__", "__spec__"}
+_ANYTHING = frozenset(("__builtins__", "__import__", "compile", "eval", "exec"))
+"""Builtins whose results may be anything in the program."""
 
 
 def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
@@ -63,6 +65,8 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
         return known[name]
     if name in _GIVEN:
         return _GIVEN[name]
+    if name in _ANYTHING:
+        return Unknown(name)
     if name in exceptions.NAMES or name in _BUILTINS:
         return Lib(f"builtins.{name}")
     for library in env.globals.starred or ():
