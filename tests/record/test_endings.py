@@ -85,7 +85,8 @@ def test_a_signal_reaches_the_programs_own_handlers(
     assert (result.how_ended, result.exit_code, result.interrupted) == ("cancelled", code, number)
     end = result.tape.events[-1]
     assert isinstance(end, End) and not result.tape.complete, "it is not the end the program would have come to"
-    assert not result.lost and result.backwards == result.iterations > 0
+    # The signal may come in an iteration before its backward.
+    assert not result.lost and result.iterations > 0 and result.iterations - result.backwards in (0, 1)
 
 
 def test_a_program_that_does_not_end_is_killed_after_the_grace_period(write: Write, tmp_path: Path) -> None:
