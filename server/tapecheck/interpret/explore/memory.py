@@ -47,7 +47,7 @@ class Reach:
         self._main: list[_Statement] = []
         for statement in source.tree.body:
             self._add(statement)
-        self._tested = hash(index.tested)
+        self._tested = hash((index.tested, index.steering))
         # Which classes the file makes objects of, and which globals its functions change: see `entries`.
         self._lived = entries.called_names(source.tree) | entries.changed_globals(source.tree)
 
