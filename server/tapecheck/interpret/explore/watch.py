@@ -192,12 +192,6 @@ class Shapes:
                     known.loads.append((node.lineno, _dotted(node.target)))
                 elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
                     known.loops.append(node)
-                elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                    # Whoever else reads it stands elsewhere.
-                    known.loads += [(0, name) for name in node.names]
-            if home is self.tree:
-                # Functions read the globals when they are called.
-                known.loads += [(0, name) for _, name in known.loads]
             self._scopes[id(home)] = known
         return known
 
