@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapecheck.source import from_text, recovery
+from tapecheck.source.incremental import Parsed
 
 REST = [f"after_{number}({number})" for number in range(30)]
 
@@ -100,11 +101,13 @@ def test_a_statement_with_many_errors_is_left_out_as_a_whole() -> None:
 def test_a_large_file_is_mended_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
 
-    def parse(lines: Sequence[str]) -> ast.Module:
-        parsed.append(len(lines))
-        return ast.parse("\n".join(lines))
+    parse = recovery.parse_lines
 
-    monkeypatch.setattr(recovery, "_parse", parse)
+    def counted(lines: Sequence[str], before: Parsed | None = None) -> Parsed:
+        parsed.append(len(lines))
+        return parse(lines, before)
+
+    monkeypatch.setattr(recovery, "parse_lines", counted)
     from_text("".join(f"x{number} = f(\n" for number in range(20_000)), "net.py")
     assert sum(parsed) < 25 * 20_000
 

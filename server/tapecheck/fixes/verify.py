@@ -98,7 +98,9 @@ class Verifier:
         if not any(settled.values()) or tried in self._tried or self.left <= 0:
             return None
         self._tried.add(tried)
-        edited = {path: from_text(apply(sources[path].text, changes), path) for path, changes in tried}
+        edited = {
+            path: from_text(apply(sources[path].text, changes), path, before=sources[path]) for path, changes in tried
+        }
         if any(new.error is not None and sources[path].error is None for path, new in edited.items()):
             return None
         self.left -= 1

@@ -120,9 +120,11 @@ class Snapshot:
     cells: tuple[CellText, ...] | None = None
     unsaved: Unsaved = ()
 
-    def source(self) -> Source:
-        """Return the text parsed; a notebook's cells as one program."""
-        return from_text(self.text, self.path) if self.cells is None else join(self.path, self.cells)
+    def source(self, before: Source | None = None) -> Source:
+        """Return the text parsed, a notebook's cells as one program; `before` is an earlier state of it."""
+        if self.cells is None:
+            return from_text(self.text, self.path, before=before)
+        return join(self.path, self.cells, before)
 
 
 @dataclass
@@ -178,6 +180,7 @@ class Session:
         self.closing = False
         self._notebook_of: dict[str, str] = {}
         self._analyses: dict[str, dict[str, Analysis]] = {}
+        self._sources: dict[str, Source] = {}
         self._parsed: dict[str, Source] = {}
         self._fixes: dict[tuple[str, str, tuple[object, ...]], list[Fix]] = {}
 
@@ -196,6 +199,7 @@ class Session:
     def close(self, uri: str) -> None:
         document = self.documents.pop(uri, None)
         self._analyses.pop(uri, None)
+        self._sources.pop(uri, None)
         for cell in document.documents if isinstance(document, Notebook) else ():
             self._notebook_of.pop(cell, None)
         if document is not None:
@@ -312,7 +316,8 @@ class Session:
             return known
         try:
             open_files = self._open_files(snapshot)
-            report = self._run_check(snapshot.source(), snapshot.settings, lambda: self.outdated(snapshot), open_files)
+            source = self._sources[snapshot.uri] = snapshot.source(self._sources.get(snapshot.uri))
+            report = self._run_check(source, snapshot.settings, lambda: self.outdated(snapshot), open_files)
         except Exception:
             if self.outdated(snapshot):
                 return None
@@ -342,7 +347,7 @@ class Session:
         for path, text in unsaved:
             known = self._parsed.get(path)
             if known is None or known.text != text:
-                known = self._parsed[path] = from_text(text, path)
+                known = self._parsed[path] = from_text(text, path, before=known)
             found[path] = known
         return found
 

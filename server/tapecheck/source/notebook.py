@@ -101,8 +101,11 @@ def split_cell(name: str) -> tuple[str, int | None]:
     return (path, int(number)) if separator and path.endswith(SUFFIX) and number.isdecimal() else (name, None)
 
 
-def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
-    """Return the program of a notebook from its Python cells: number, text and key of each."""
+def join(path: str, cells: Iterable[tuple[int, str, str]], before: Source | None = None) -> Source:
+    """Return the program of a notebook from its Python cells: number, text and key of each.
+
+    `before` is an earlier state of it: the statements that have not changed share their nodes with that.
+    """
     parts: list[Cell] = []
     lines: list[str] = []
     first_error: tuple[str, int] | None = None
@@ -115,7 +118,7 @@ def join(path: str, cells: Iterable[tuple[int, str, str]]) -> Source:
             first_error = (error, len(lines) + line)
         blanked.update(len(lines) + row for row in broken)
         lines += fixed
-    source = from_text("\n".join(lines), path, joined=True)
+    source = from_text("\n".join(lines), path, joined=True, before=before)
     if first_error is not None:
         error, line = first_error
         source = replace(source, error=f"line {line}: {error}", error_line=line)

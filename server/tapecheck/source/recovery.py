@@ -14,13 +14,12 @@ import io
 import itertools
 import re
 import tokenize
-import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tapecheck.source.parsing import parse
+from tapecheck.source.incremental import Parsed, parse_lines
 
 TOO_DEEP = "nested too deeply to be parsed"
 
@@ -45,30 +44,31 @@ _KEPT = ("if", "elif", "else", "except", "finally", "case")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What parses of some lines: the tree, the lines it was made of, the first error with its line.
+    """What parses of some lines: the tree with the lines it was made of, the first error with its line.
 
     `blanked` are the numbers of the lines that are left out or stand for something else.
     """
 
-    tree: ast.Module
-    lines: list[str]
+    parsed: Parsed
     error: str | None
     error_line: int | None
     blanked: frozenset[int]
 
 
-def recover(lines: Sequence[str], *, joined: bool = False) -> Recovered:
+def recover(lines: Sequence[str], *, joined: bool = False, before: Parsed | None = None) -> Recovered:
     """Parse lines, without those that keep the others from being parsed.
 
-    With `joined` they are those of several texts (cells), and imports from `__future__` may stand anywhere.
+    With `joined` they are those of several texts (cells), and imports from `__future__` may stand anywhere. `before` is
+    what was made of an earlier state of the lines.
     """
-    return _Recovery(list(lines), joined).run()
+    return _Recovery(list(lines), joined, before).run()
 
 
 class _Recovery:
-    def __init__(self, lines: list[str], joined: bool) -> None:
+    def __init__(self, lines: list[str], joined: bool, before: Parsed | None) -> None:
         self.lines = lines
         self.joined = joined
+        self.before = before
         self.blanked: set[int] = set()
         self.headers: set[int] = set()
         self.error: str | None = None
@@ -78,10 +78,10 @@ class _Recovery:
     def run(self) -> Recovered:
         for _ in range(max(_LEAST, min(_MOST, _WORK // (len(self.lines) + 1)))):
             try:
-                tree = _parse(self.lines)
+                parsed = parse_lines(self.lines, self.before)
                 if not self.joined and any("__future__" in line for line in self.lines):
-                    _check_future_imports(tree)
-                return self._result(tree)
+                    _check_future_imports(parsed.tree)
+                return self._result(parsed)
             except (RecursionError, MemoryError):
                 self._noted(TOO_DEEP, 1)
                 break
@@ -101,8 +101,8 @@ class _Recovery:
             self.error = message if found is None else message[: found.start(1)].removesuffix(" on line ")
             self.error_line = line if found is None else int(found[1])
 
-    def _result(self, tree: ast.Module) -> Recovered:
-        return Recovered(tree, self.lines, self.error, self.error_line, frozenset(self.blanked))
+    def _result(self, parsed: Parsed) -> Recovered:
+        return Recovered(parsed, self.error, self.error_line, frozenset(self.blanked))
 
     def _mend(self, message: str, index: int) -> None:
         if "null byte" in message:
@@ -290,16 +290,16 @@ class _Recovery:
             start, end = self._statement(index)
             start, end = max(start, index), max(end, index + 1)
             try:
-                _parse(self.lines[start:end])
+                parse_lines(self.lines[start:end])
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 for number in range(start, end):
                     self._set(number, "")
             index = end
         try:
-            return self._result(_parse(self.lines))
+            return self._result(parse_lines(self.lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self.lines = [""] * len(self.lines)
-            return self._result(ast.Module([], []))
+            return self._result(parse_lines(self.lines))
 
 
 def _neutral(header: re.Match[str] | None) -> str:
@@ -317,19 +317,11 @@ def _width(indent: str) -> int:
     return len(indent.expandtabs(8))
 
 
-def _parse(lines: Sequence[str]) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return parse("\n".join(lines))
-
-
 def _check_future_imports(tree: ast.Module) -> None:
     """Raise SyntaxError for an import from `__future__` that Python's compiler, unlike its parser, refuses."""
     body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
     first = list(itertools.takewhile(_is_future_import, body))
-    for node in ast.walk(tree):
-        if not _is_future_import(node):
-            continue
+    for node in _future_imports(tree):
         message = ""
         if node not in first:
             message = "from __future__ imports must occur at the beginning of the file"
@@ -337,6 +329,15 @@ def _check_future_imports(tree: ast.Module) -> None:
             message = f"future feature {unknown} is not defined"
         if message:
             raise SyntaxError(message, ("", node.lineno, node.col_offset + 1, None))
+
+
+def _future_imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
+    for statement in tree.body:
+        known: tuple[ast.ImportFrom, ...] | None = getattr(statement, "_tapecheck_future", None)
+        if known is None:
+            known = tuple(node for node in ast.walk(statement) if _is_future_import(node))
+            statement._tapecheck_future = known  # type: ignore[attr-defined]
+        yield from known
 
 
 def _is_future_import(node: ast.AST) -> TypeGuard[ast.ImportFrom]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.source.disk import read_regular
+from tapecheck.source.incremental import Parsed
 from tapecheck.source.recovery import TOO_DEEP, recover
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Source:
 
     `path` is the name used in findings, `module` the dotted name of the file as imports see it. `error` is the
     first syntax error ("line 3: invalid syntax"), `error_line` its line; `blanked` are the lines that were left
-    out of `tree` because of syntax errors. `cells` are those of a notebook, whose program `text` is.
+    out of `tree` because of syntax errors. `cells` are those of a notebook, whose program `text` is. `parsed` are the
+    lines that `tree` was made of.
     """
 
     path: str
@@ -43,6 +45,7 @@ class Source:
     blanked: frozenset[int] = field(default_factory=frozenset)
     lines: list[str] = field(default_factory=list)
     cells: Cells | None = None
+    parsed: Parsed | None = None
 
     def column(self, line: int, byte_offset: int) -> int:
         """Return the column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
@@ -99,20 +102,22 @@ def split_lines(text: str) -> list[str]:
     return _NEWLINE.split(text)
 
 
-def from_text(text: str, path: str, *, joined: bool = False) -> Source:
+def from_text(text: str, path: str, *, joined: bool = False, before: Source | None = None) -> Source:
     """Parse a text; a syntax error is kept in the result and never raised.
 
-    With `joined` the text is made of several (cells), each of which may begin with imports from `__future__`.
+    With `joined` the text is made of several (cells), each of which may begin with imports from `__future__`. `before`
+    is an earlier state of it: the statements that have not changed share their nodes with that.
     """
     lines = split_lines(text)
-    found = recover(lines, joined=joined)
+    found = recover(lines, joined=joined, before=before.parsed if before is not None else None)
     error = found.error
     if error is not None and error != TOO_DEEP:
         error = f"line {found.error_line}: {error}"
-    return Source(path, text, found.tree, error, found.error_line, found.blanked, lines)
+    parsed = found.parsed
+    return Source(path, text, parsed.tree, error, found.error_line, found.blanked, lines, parsed=parsed)
 
 
 def repaired(lines: list[str]) -> tuple[list[str], str | None, int, frozenset[int]]:
     """Lines that parse, from lines that may not: these, the first error with its line, and the blanked lines."""
     found = recover(lines)
-    return found.lines, found.error, found.error_line or 1, found.blanked
+    return found.parsed.lines, found.error, found.error_line or 1, found.blanked

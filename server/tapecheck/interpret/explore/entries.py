@@ -128,29 +128,49 @@ def _joined(name: str, value: Value, changed: bool) -> Value:
 
 def called_names(tree: ast.Module) -> frozenset[str]:
     """Return what a module calls by name: which of its classes it makes objects of is among it."""
-    names: frozenset[str] | None = getattr(tree, "_tapecheck_called", None)
-    if names is None:
-        names = frozenset(
-            node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
-        )
-        tree._tapecheck_called = names  # type: ignore[attr-defined]
-    return names
+    return _names_of(tree).called
 
 
 def changed_globals(tree: ast.Module) -> frozenset[str]:
     """Return the globals of a module that its functions set anew."""
-    names: frozenset[str] | None = getattr(tree, "_tapecheck_globals", None)
+    return _names_of(tree).globals
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a module or a statement of it calls by name, and the globals that functions in it set anew."""
+
+    called: frozenset[str]
+    globals: frozenset[str]
+
+
+def _names_of(tree: ast.Module) -> _Names:
+    names: _Names | None = getattr(tree, "_tapecheck_names", None)
     if names is None:
-        found: set[str] = set()
-        for function in ast.walk(tree):
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                parts = [part for part in ast.walk(function) if isinstance(part, (ast.Global, ast.Name))]
+        # Statements outlive their tree where a text is edited.
+        parts = [_names_in(statement) for statement in tree.body]
+        names = tree._tapecheck_names = _Names(  # type: ignore[attr-defined]
+            frozenset().union(*(part.called for part in parts)), frozenset().union(*(part.globals for part in parts))
+        )
+    return names
+
+
+def _names_in(statement: ast.stmt) -> _Names:
+    names: _Names | None = getattr(statement, "_tapecheck_names", None)
+    if names is None:
+        called: set[str] = set()
+        changed: set[str] = set()
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, (ast.Name, ast.Attribute)):
+                    called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                parts = list(ast.walk(node))
                 said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
-                stored = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-                found |= said & stored
-        names = tree._tapecheck_globals = frozenset(found)  # type: ignore[attr-defined]
+                if said:
+                    stores = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+                    changed |= said & {part.id for part in stores}
+        names = statement._tapecheck_names = _Names(frozenset(called), frozenset(changed))  # type: ignore[attr-defined]
     return names
 
 

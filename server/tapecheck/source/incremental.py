@@ -1,0 +1,136 @@
+"""Parsing a text of which an earlier state was parsed: only the statements around what has changed are parsed again.
+
+The top-level statements above and below a change keep their nodes, with all that was worked out from them. Below a
+change of the number of lines everything is parsed again, since nodes hold their line numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tapecheck.source.parsing import parse
+
+_LEAST = 40
+"""Lines below which a text is parsed as a whole."""
+_LEXED = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:[^\\]|\\.)*?"""|' + r"'''(?:[^\\]|\\.)*?'''"
+    r'|"(?!"")(?:[^\\\n]|\\.)*"|' + r"'(?!'')(?:[^\\\n]|\\.)*'"
+    r"|[()\[\]{}\"']",
+    re.DOTALL,
+)
+_CLOSES = {")": "(", "]": "[", "}": "{"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Lines that parse, and their tree. Its nodes may be those of other states of the text: nobody changes them.
+
+    `firsts` and `ends` are the indexes of the first line of each top-level statement and of the line behind its last.
+    """
+
+    lines: list[str]
+    tree: ast.Module
+    firsts: list[int]
+    ends: list[int]
+
+
+def parse_lines(lines: Sequence[str], before: Parsed | None = None) -> Parsed:
+    """Parse lines, with the statements of an earlier state of them where these have not changed.
+
+    Raises what `ast.parse` raises for the lines joined.
+    """
+    lines = list(lines)
+    body = _reparsed(lines, before) if before is not None and len(lines) >= _LEAST else None
+    tree = ast.Module(body, []) if body is not None else _parse("\n".join(lines))
+    return Parsed(lines, tree, [_first(node) for node in tree.body], [node.end_lineno or 0 for node in tree.body])
+
+
+def _first(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)]) - 1
+
+
+def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
+    """Return the top-level statements of a text; None where all of it has to be parsed."""
+    old = before.lines
+    most = min(len(lines), len(old))
+    same = 0
+    while same < most and lines[same] == old[same]:
+        same += 1
+    if same == len(lines) == len(old):
+        return list(before.tree.body)
+    most -= same
+    below = 0
+    while below < most and lines[-1 - below] == old[-1 - below]:
+        below += 1
+    count = len(before.firsts)
+    # A statement has ended where the next one begins: what begins above the change ends what stands before it.
+    kept = count
+    while kept and not (kept < count and before.firsts[kept] < same and _apart(before, kept)):
+        kept -= 1
+    start = before.ends[kept - 1] if kept else 0
+    rest = count
+    if len(lines) == len(old):
+        while rest > kept and before.firsts[rest - 1] >= len(old) - below and _apart(before, rest - 1):
+            rest -= 1
+    above, after = before.tree.body[:kept], before.tree.body[rest:]
+    end = before.firsts[rest] if rest < count else len(lines)
+    if (end and lines[end - 1].endswith("\\")) or "\0" in "".join(lines[start:end]):
+        return None
+    try:
+        return [*above, *_part(lines, start, end), *after]
+    except SyntaxError as error:
+        found = error
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    if not _closed("\n".join(lines[start:end])):
+        # What is left open may swallow everything below, or be closed there.
+        return None
+    if rest < count:
+        # What is wrong may be told by the statement that follows, or be put right by it.
+        rest += 1
+        while rest < count and not _apart(before, rest):
+            rest += 1
+        end = before.firsts[rest] if rest < count else len(lines)
+        try:
+            return [*above, *_part(lines, start, end), *before.tree.body[rest:]]
+        except SyntaxError as error:
+            found = error
+    raise found
+
+
+def _apart(parsed: Parsed, number: int) -> bool:
+    """Whether a statement begins on a line of its own."""
+    first = parsed.firsts[number]
+    if number and parsed.ends[number - 1] > first:
+        return False
+    return not first or not parsed.lines[first - 1].endswith("\\")
+
+
+def _part(lines: list[str], start: int, end: int) -> list[ast.stmt]:
+    return _parse("\n" * start + "\n".join(lines[start:end])).body
+
+
+def _closed(text: str) -> bool:
+    """Whether every bracket and string that begins in a text ends in it."""
+    opened: list[str] = []
+    for found in _LEXED.finditer(text):
+        one = found.group()
+        if len(one) > 1:
+            continue
+        if one in "\"'" or (one in _CLOSES and (not opened or opened.pop() != _CLOSES[one])):
+            return False
+        if one in "([{":
+            opened.append(one)
+    return not opened
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return parse(text)
