@@ -13,8 +13,8 @@ from tapecheck.source import Source, from_text, incremental
 PROGRAMS = sorted((Path(__file__).parents[1] / "cases" / "programs").glob("*.py"))
 PIECES = [
     "x", " ", "\n", "    ", "\n    ", "(", ")", "[", "]", "{", "}", ":", "=", "'", '"', '"""', "'''", "#", "\\", "\\\n",
-    "@", "@a\n", "def f():\n", "    pass\n", "else:\n", "    else:\n", "try:\n", "except:\n", "if x:\n", "class A:\n", ";",
-    "return", "\t", "\f", "f'{", "lambda", "async ", "match x:\n", "    case 1:\n",
+    "@", "@a\n", "def f():\n", "    pass\n", "else:\n", "    else:\n", "try:\n", "except:\n", "if x:\n", "class A:\n",
+    ";", "return", "\t", "\f", "f'{", "lambda", "async ", "match x:\n", "    case 1:\n",
     "from __future__ import annotations\n",
     "\u00a0", "\0", "0", "x = 1\n", "\nx = [\n", "# (\n", "'(' ", "not", "\r\n",
 ]  # fmt: skip
