@@ -60,6 +60,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/check_speed.py $(if $(CORPUS),--corpus $(CORPUS))
 	$(BIN)/python benchmarks/lsp_keystroke.py
 	$(BIN)/python benchmarks/lsp_keystroke.py --uncalled
+	$(BIN)/python benchmarks/lsp_start.py
 	$(BIN)/python benchmarks/report_page.py
 
 cuda: $(VENV)/.test

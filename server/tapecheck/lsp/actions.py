@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as t
 
-from tapecheck.lsp import convert
-from tapecheck.lsp.session import Analysis, best_of, identity
-from tapecheck.rules.finding import Finding
-from tapecheck.tape import Span
+from tapecheck.lsp.places import overlap
 
 if TYPE_CHECKING:
     from tapecheck.lsp.evidence import Shown
     from tapecheck.lsp.server import Server
+    from tapecheck.lsp.session import Analysis
+    from tapecheck.rules.finding import Finding
     from tapecheck.source.suppress import Unused
 
 SECTION = "tapecheck"
@@ -47,6 +46,8 @@ async def code_action(ls: Server, params: t.CodeActionParams) -> list[t.CodeActi
 
 async def resolve_action(ls: Server, action: t.CodeAction) -> t.CodeAction:
     """Return the edit of an action that was offered without; none where the text is another one by now."""
+    from tapecheck.lsp.session import identity
+
     data = action.data
     if action.edit is not None or not isinstance(data, dict):
         return action
@@ -78,7 +79,7 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
     given = [item for item in params.context.diagnostics if item.source == SECTION]
     for shown in ls.session.shown(analysis):
         location, drawn = ls.converter.diagnostic(shown, analysis, others)
-        if location.uri != params.text_document.uri or not convert.overlap(drawn.range, params.range):
+        if location.uri != params.text_document.uri or not overlap(drawn.range, params.range):
             continue
         about = [item for item in given if item.code == drawn.code and item.range == drawn.range] or [drawn]
         found = await _fixes(ls, analysis, shown, about)
@@ -87,7 +88,7 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
         more += _more(ls, analysis, shown, about)
     for one in ls.session.unused(analysis):
         location, drawn = ls.converter.unused(one, analysis)
-        if location.uri == params.text_document.uri and convert.overlap(drawn.range, params.range):
+        if location.uri == params.text_document.uri and overlap(drawn.range, params.range):
             safe.append(_without(ls, analysis, one, drawn))
     if fixes and not safe:
         # Enter takes the first one: that must not be an edit that changes what is learned, nor a run.
@@ -119,6 +120,8 @@ async def _fixes(
             action.edit = ls.converter.fix_edit(fix, analysis)
         if ls.client.action_resolve or action.edit is not None:
             (safe if fix.applicability == "safe" else actions).append(action)
+    from tapecheck.lsp.session import best_of, identity
+
     tried = best_of(found)
     own = shown.static in analysis.report.findings
     if own and tried is not None and all(edit.span.file == analysis.snapshot.path for edit in tried.edits):
@@ -174,6 +177,8 @@ def _disabling(ls: Server, analysis: Analysis, finding: Finding, what: str) -> t
 
 def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -> t.CodeAction:
     """Return the action that takes away what of a comment switches nothing off."""
+    from tapecheck.tape import Span
+
     span = Span(analysis.report.source.path, one.line, one.start, one.line, one.end)
     return t.CodeAction(
         title=f"Remove {', '.join(one.names)} from the comment" if one.text.strip("#") else "Remove the comment",
@@ -186,6 +191,8 @@ def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -
 
 def _late(analysis: Analysis, finding: Finding, **more: Any) -> dict[str, Any]:
     """Return what `codeAction/resolve` needs to make an action's edit."""
+    from tapecheck.lsp.session import identity
+
     named = {"uri": analysis.snapshot.uri, "digest": analysis.digest, "finding": list(identity(finding))}
     return named | more
 

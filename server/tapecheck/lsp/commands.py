@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.lsp import features, runs
-from tapecheck.lsp.convert import path_of
+from tapecheck.lsp import features
+from tapecheck.lsp.places import path_of
 from tapecheck.lsp.running import RecordedRun
-from tapecheck.lsp.runs import RunOrder, RunRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tapecheck.lsp.runs import RunOrder
     from tapecheck.lsp.server import Server
 
 RUN = "tapecheck.run"
@@ -44,6 +44,8 @@ async def run(ls: Server, *arguments: Any) -> dict[str, Any]:
 
 
 async def _record(ls: Server, path: str, under_way: RecordedRun, own: Mapping[str, Any]) -> dict[str, Any]:
+    from tapecheck.lsp.runs import RunRefused
+
     name = Path(path).name
     answer = _answer(2, f"{name}: the run did not end")
     try:
@@ -97,6 +99,8 @@ async def try_fix(ls: Server, *arguments: Any) -> dict[str, Any]:
     Further members are those of the run command. Answers `{"ok", "helped", "summary", "markdown"}`: whether both runs
     could be made, whether the fix did what it should, what was seen in a sentence, and both runs as a table.
     """
+    from tapecheck.lsp.runs import RunRefused
+
     asked = arguments[0] if arguments else None
     uri, wanted = _member(asked, "uri"), _member(asked, "finding")
     if not isinstance(uri, str) or not isinstance(wanted, (list, tuple)) or len(wanted) != 3:
@@ -153,6 +157,8 @@ async def _under_way(ls: Server, path: str, asked: Any, doing: str) -> AsyncIter
 def _order(ls: Server, path: str, own: Mapping[str, Any], under_way: RecordedRun) -> RunOrder:
     """Return what is to be run, said in the log."""
     order = ls.session.order(path, [path_of(folder.uri) for folder in ls.workspace.folders.values()], own)
+    from tapecheck.lsp import runs
+
     ls.log(f"running {' '.join(runs.command_line(order))} in {order.directory}")
     # What the interpreter is made of is asked beside the run: torch takes its time to import.
     ls.spawn(_tell_about(ls, order, under_way))

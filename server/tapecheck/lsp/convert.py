@@ -14,7 +14,7 @@ from pygls import uris
 from tapecheck.check import INCOMPLETE, UNUSED, Limit
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
-from tapecheck.lsp.document import Encoding, Position, split_lines, to_characters, to_units
+from tapecheck.lsp.document import Encoding, split_lines, to_characters, to_units
 from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.session import Analysis, Session, identity
 from tapecheck.rules.finding import Finding
@@ -32,12 +32,6 @@ _SEVERITY = {
     "info": t.DiagnosticSeverity.Information,
     "hint": t.DiagnosticSeverity.Hint,
 }
-
-
-def path_of(uri: str) -> str:
-    """Return the path of a `file:` uri, the uri itself for anything else (an unsaved file, a notebook's cell)."""
-    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
-    return path or uri
 
 
 class Converter:
@@ -300,28 +294,9 @@ def span_from(value: Any, file: str) -> Span | None:
     return None
 
 
-def overlap(left: t.Range, right: t.Range) -> bool:
-    """Return whether two ranges touch."""
-    return (left.start.line, left.start.character) <= (right.end.line, right.end.character) and (
-        right.start.line,
-        right.start.character,
-    ) <= (left.end.line, left.end.character)
-
-
-def utf(kind: str | None) -> Encoding:
-    """Return the encoding that was agreed on; UTF-16 where nothing was said."""
-    if kind == "utf-8":
-        return "utf-8"
-    return "utf-32" if kind == "utf-32" else "utf-16"
-
-
 def plain(markdown: str) -> str:
     """Return markdown as hovers use it (bold, code, lists) for a client that shows text only."""
     return re.sub(r"\*\*(.+?)\*\*", r"\1", markdown).replace("`", "")
-
-
-def document_position(position: t.Position) -> Position:
-    return Position(position.line, position.character)
 
 
 def _where(span: Span, analysis: Analysis) -> str:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.lsp.session import Analysis
-from tapecheck.tape import Span
-
 if TYPE_CHECKING:
     from tapecheck.lsp.lenses import Lens
     from tapecheck.lsp.server import Server
+    from tapecheck.lsp.session import Analysis
 
 
 async def diagnostic(ls: Server, params: t.DocumentDiagnosticParams) -> t.DocumentDiagnosticReport:
@@ -54,6 +52,8 @@ async def code_lens(ls: Server, params: t.CodeLensParams) -> list[t.CodeLens]:
     analysis = await _analysis(ls, params)
     if analysis is None:
         return []
+    from tapecheck.tape import Span
+
     uri = params.text_document.uri
     lines = analysis.report.source.lines
     arguments = [{"uri": analysis.snapshot.uri}]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
@@ -22,22 +22,22 @@ from pygls.io_ import StdoutWriter
 from pygls.lsp.server import LanguageServer
 
 from tapecheck import __version__
-from tapecheck.check import configuration_problems
-from tapecheck.lsp import actions, commands, convert, features, sync, workspace
+from tapecheck.lsp import actions, commands, features, sync, workspace
 from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
-from tapecheck.lsp.convert import Converter, path_of
+from tapecheck.lsp.document import Encoding
 from tapecheck.lsp.frames import Frames
 from tapecheck.lsp.notebook import Notebook
+from tapecheck.lsp.places import path_of, utf
 from tapecheck.lsp.protocol import Protocol, strict_converter
 from tapecheck.lsp.running import RecordedRun
-from tapecheck.lsp.session import Analysis, Session, Snapshot
 from tapecheck.lsp.settings import Settings, read_settings
-from tapecheck.rules.finding import Finding
-from tapecheck.source.configuration import configuration_for
 
 if TYPE_CHECKING:
     from tapecheck.fixes import Fix
+    from tapecheck.lsp.convert import Converter
+    from tapecheck.lsp.session import Analysis, Session, Snapshot
+    from tapecheck.rules.finding import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -66,15 +66,17 @@ class _Running:
 class Server(LanguageServer):
     """The server's state: the session, the client's abilities, and what runs off the event loop."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | None = None) -> None:
         super().__init__(
             "tapecheck", __version__, protocol_cls=Protocol, notebook_document_sync=sync.NOTEBOOKS,
             converter_factory=strict_converter,
         )  # fmt: skip
-        self.session = session
-        self.initial = session.settings
+        self.initial = Settings()
+        if session is not None:
+            self.session = session
+            self.initial = session.settings
         self.client = Client()
-        self.converter = Converter(session, self.client, "utf-16")
+        self.encoding: Encoding = "utf-16"
         self.asked_to_stop = False
         self.revision = 0
         self._running: dict[str, _Running] = {}
@@ -96,6 +98,28 @@ class Server(LanguageServer):
         self._importing: dict[str, asyncio.TimerHandle] = {}
         self._said: set[str] = set()
         self._pages: tempfile.TemporaryDirectory[str] | None = None
+
+    @cached_property
+    def session(self) -> Session:
+        """The session, made for the first who asks: importing it takes as long as all that `initialize` needs."""
+        from tapecheck.lsp.session import Session
+
+        session = Session()
+        session.configure(self.initial)
+        return session
+
+    @cached_property
+    def converter(self) -> Converter:
+        """What turns findings and places into the shapes of LSP, for the client that `initialize` has told of."""
+        from tapecheck.lsp.convert import Converter
+
+        return Converter(self.session, self.client, self.encoding)
+
+    @property
+    def _made(self) -> Session | None:
+        """The session where somebody has asked for it."""
+        made: Session | None = self.__dict__.get("session")
+        return made
 
     # Errors and messages
 
@@ -148,6 +172,9 @@ class Server(LanguageServer):
             return None
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
+        from tapecheck.check import configuration_problems
+        from tapecheck.source.configuration import configuration_for
+
         for problem in configuration_problems(configuration_for(snapshot.path)):
             self.say_once(problem)
         self.tell_others(snapshot.uri)
@@ -376,7 +403,8 @@ class Server(LanguageServer):
 
     def shutdown(self) -> None:
         """Stop everything that runs, so that the process can end."""
-        self.session.closing = True
+        if self._made is not None:
+            self._made.closing = True
         self.analysing.shutdown(wait=False, cancel_futures=True)
         self.fixing.shutdown(wait=False, cancel_futures=True)
         self.running.shutdown(wait=False, cancel_futures=True)
@@ -389,7 +417,7 @@ class Server(LanguageServer):
 
 def create_server(session: Session | None = None) -> Server:
     """Return a server with all its handlers, not yet started."""
-    server = Server(session if session is not None else Session())
+    server = Server(session)
     server.feature(t.INITIALIZE)(initialize)
     server.feature(t.INITIALIZED)(initialized)
     server.feature(t.SHUTDOWN)(shutdown)
@@ -416,12 +444,14 @@ def create_server(session: Session | None = None) -> Server:
 
 def initialize(ls: Server, params: t.InitializeParams) -> None:
     ls.client = read_client(params)
-    ls.converter = Converter(ls.session, ls.client, convert.utf(ls.workspace.position_encoding))
+    ls.__dict__.pop("converter", None)
+    ls.encoding = utf(ls.workspace.position_encoding)
     options = params.initialization_options
     if isinstance(options, dict):
         # Our own extension says "settings"; people write the section's name, or its contents.
         ls.initial = ls._settings(options.get("settings", options.get(SECTION, options)))
-        ls.session.configure(ls.initial)
+        if ls._made is not None:
+            ls._made.configure(ls.initial)
     if ls.client.pull:
         ls.feature(
             t.TEXT_DOCUMENT_DIAGNOSTIC,
@@ -436,6 +466,7 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
 
 
 async def initialized(ls: Server, params: t.InitializedParams) -> None:
+    ls.analysing.submit(_preload)
     wanted: list[t.Registration] = []
     if ls.client.register_configuration:
         section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
@@ -453,7 +484,8 @@ async def initialized(ls: Server, params: t.InitializedParams) -> None:
 
 def shutdown(ls: Server, params: None) -> None:
     ls.asked_to_stop = True
-    ls.session.closing = True
+    if ls._made is not None:
+        ls._made.closing = True
 
 
 async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationParams) -> None:
@@ -466,6 +498,19 @@ async def did_change_configuration(ls: Server, params: t.DidChangeConfigurationP
 async def did_change_folders(ls: Server, params: t.DidChangeWorkspaceFoldersParams) -> None:
     if ls.client.configuration:
         await ls.read_settings()
+
+
+def _preload() -> None:
+    """Import what the first analysis needs, and read the facts about torch."""
+    try:
+        from tapecheck.lsp import convert, session
+        from tapecheck.torchfacts import load
+
+        logger.debug("loaded %s and %s", session.__name__, convert.__name__)
+        load()
+    except Exception:
+        # The first analysis meets the same, and its user is told.
+        logger.warning("could not load the analysis", exc_info=True)
 
 
 def _command(handler: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from tapecheck.check import INCOMPLETE, UNUSED
-from tapecheck.rules import ALL
-from tapecheck.rules.finding import Severity
-from tapecheck.source.configuration import did_you_mean
-from tapecheck.source.suppress import names_rule
+if TYPE_CHECKING:
+    from tapecheck.rules.finding import Severity
 
 RUN_TIMEOUT = 300.0
 RUN_ITERATIONS = 20
-_NOTES = (UNUSED, INCOMPLETE)
-_NAMES = [*(name for rule in ALL for name in (rule.code, rule.name)), *_NOTES]
 _SEVERITIES = ("error", "warning", "info", "hint")
 
 
@@ -111,15 +106,14 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
     if isinstance(chosen, Mapping):
         for code, level in chosen.items():
             if level in _SEVERITIES:
-                severity[str(code)] = cast(Severity, level)
+                severity[str(code)] = cast("Severity", level)
             else:
                 problems.append(f"tapecheck.severity: expected one of {', '.join(_SEVERITIES)}, got {level!r}")
     elif chosen is not None:
         problems.append(f"tapecheck.severity must map rule codes to severities, not {chosen!r}")
     select, ignore = words("select"), words("ignore")
     for key, names in (("select", select), ("ignore", ignore), ("severity", tuple(severity))):
-        unknown = [name for name in names if not _rule(name)]
-        problems += [f"tapecheck.{key}: no rule is called {name!r}{did_you_mean(name, _NAMES)}" for name in unknown]
+        problems += _unknown(key, names) if names else []
     settings = Settings(
         enable=flag("enable", True),
         whole_workspace=one_of("diagnosticMode", "openFilesOnly", "workspace") == "workspace",
@@ -143,9 +137,21 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
     return settings, problems
 
 
-def _rule(name: str) -> bool:
-    """Return whether a code, the beginning of one or a name is that of a rule, or of a note beside them."""
-    return name in _NOTES or any(names_rule([name], rule.code, rule.name) for rule in ALL)
+def _unknown(key: str, names: tuple[str, ...]) -> list[str]:
+    """Return what is to be said of names that are no rule's code, beginning of one or name, nor that of a note."""
+    # Who sets nothing about rules need not wait for them when the server starts.
+    from tapecheck.check import INCOMPLETE, UNUSED
+    from tapecheck.rules import ALL
+    from tapecheck.source.configuration import did_you_mean
+    from tapecheck.source.suppress import names_rule
+
+    notes = (UNUSED, INCOMPLETE)
+    every = [*(name for rule in ALL for name in (rule.code, rule.name)), *notes]
+    return [
+        f"tapecheck.{key}: no rule is called {name!r}{did_you_mean(name, every)}"
+        for name in names
+        if name not in notes and not any(names_rule([name], rule.code, rule.name) for rule in ALL)
+    ]
 
 
 def _flatten(value: object) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types as t
 
-from tapecheck.lsp.convert import document_position, path_of
 from tapecheck.lsp.document import Document
 from tapecheck.lsp.notebook import Notebook
+from tapecheck.lsp.places import document_position, path_of
 
 if TYPE_CHECKING:
     from tapecheck.lsp.server import Server

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.lsp.convert import path_of
 from tapecheck.lsp.document import Document, digest_of
 from tapecheck.lsp.notebook import Notebook
-from tapecheck.lsp.session import Analysis, Snapshot, Unsaved
-from tapecheck.source import MAX_BYTES, Source, SourceError, read_source
-from tapecheck.source.files import walk
+from tapecheck.lsp.places import path_of
 
 if TYPE_CHECKING:
     from tapecheck.lsp.server import Server
+    from tapecheck.lsp.session import Unsaved
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +119,8 @@ async def _differing(
 
 async def _check(ls: Server, uri: str, path: str) -> _Known | None:
     """Return the diagnostics of one closed file; it is begun anew whenever somebody types meanwhile."""
+    from tapecheck.source import SourceError
+
     loop = asyncio.get_running_loop()
     while not ls.session.closing:
         while not ls.quiet(QUIET):
@@ -142,7 +142,10 @@ async def _check(ls: Server, uri: str, path: str) -> _Known | None:
 
 
 def _diagnostics(ls: Server, uri: str, path: str, unsaved: Unsaved) -> tuple[list[t.Diagnostic], frozenset[str]]:
-    source: Source = read_source(path)
+    from tapecheck.lsp.session import Analysis, Snapshot
+    from tapecheck.source import read_source
+
+    source = read_source(path)
     settings = ls.session.settings_for(path)
     if not settings.enable:
         return [], frozenset()
@@ -152,11 +155,15 @@ def _diagnostics(ls: Server, uri: str, path: str, unsaved: Unsaved) -> tuple[lis
 
 
 def _python_files(folder: str) -> list[str]:
+    from tapecheck.source.files import walk
+
     return list(itertools.islice(walk(folder), MAX_FILES))
 
 
 def _state(ls: Server, path: str, known: _Known | None) -> str | None:
     """Return what changes when a file, the settings, or an unsaved module that it imports do."""
+    from tapecheck.source import MAX_BYTES
+
     try:
         stat = Path(path).stat()
     except OSError:
