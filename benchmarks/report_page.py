@@ -58,10 +58,10 @@ const many = (count, what) => {
 };
 window.addEventListener("load", () => {
   const shown = performance.now();
-  const choose = many(40, (i) => select(Math.floor(i / 40 * data.calls.length)));
+  const choose = many(40, (i) => select(Math.floor(i / 40 * calls.length)));
   const step = many(40, (i) => select(i));
-  const timeline = document.querySelector("#time canvas");
-  const hover = many(40, (i) => timeline.onmousemove(new MouseEvent("mousemove", { clientX: 20 + i * 10 })));
+  const timeline = document.querySelector("#calls");
+  const hover = many(40, (i) => timeline.onmousemove({ clientX: 520 + i * 10 }));
   const jump = many(40, (i) => goto([0, 1 + i % 40, 1, 1 + i % 40, 1]));
   const card = many(10, () => { const c = document.querySelector(".card"); if (c) c.onclick(); });
   const elements = document.querySelectorAll("*").length;

@@ -13,10 +13,11 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.record import RunError, RunRequest, RunResult, judge, run
-from tapecheck.record.ranks import merge, parts
+from tapecheck.record.ranks import merge
 from tapecheck.rules import Reading
 from tapecheck.source import read_source
 from tapecheck.tape import Backward, End, Node, Tape, read_tape, write_tape
+from tapecheck.tape.ranks import parts
 from tests.record.harness import PYTHON, QUIET, Write
 
 TRAINING = """

@@ -11,9 +11,27 @@ from typing import Any, Literal
 
 import pytest
 
+from tapecheck.fixes import Edit, Fix
+from tapecheck.record.ranks import merge
 from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Evidence, Finding, Label
-from tapecheck.tape import Backward, End, Iteration, Loop, Measure, Node, Raised, Root, Saved, Site, Span, Tape
+from tapecheck.tape import (
+    Backward,
+    End,
+    Hold,
+    Iteration,
+    Leaf,
+    Loop,
+    Measure,
+    Node,
+    Raised,
+    Root,
+    Saved,
+    Site,
+    Span,
+    Started,
+    Tape,
+)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "x = '</script><script>document.title = 1</script><!-- \u2028'"
@@ -62,15 +80,16 @@ def data_of(text: str) -> dict[str, Any]:
 def test_the_page_holds_the_run_and_nothing_from_elsewhere(tmp_path: Path) -> None:
     text = html.render(page(tmp_path))
     data = data_of(text)
-    assert [call["nodes"] for call in data["calls"]] == [4, 8, 12]
-    counts = [(call["freed"], call["kept"], call["reused"]) for call in data["calls"]]
+    (rank,) = data["ranks"]
+    assert [call["nodes"] for call in rank["calls"]] == [4, 8, 12]
+    counts = [(call["freed"], call["kept"], call["reused"]) for call in rank["calls"]]
     assert counts == [(0, 3, 0), (0, 6, 3), (9, 0, 6)]
-    assert data["calls"][2]["raised"] == "it broke" and data["calls"][1]["when"] == [[1, 2]]
-    shape = data["shapes"][data["calls"][1]["shape"]]
+    assert rank["calls"][2]["raised"] == "it broke" and rank["calls"][1]["when"] == [[1, 2]]
+    shape = data["shapes"][rank["calls"][1]["shape"]]
     assert [(group["at"][1], group["nodes"], group["state"]) for group in shape["groups"]] == [
         (2, 6, "reused"), (3, 2, ""),
     ]  # fmt: skip
-    assert [entry["nodes"] for entry in data["alive"]] == [4, 8, 12] and data["alive"][2]["bytes"] == 1200
+    assert [entry["nodes"] for entry in rank["alive"]] == [4, 8, 12] and rank["alive"][2]["bytes"] == 1200
     assert data["findings"][0]["verdict"] == "confirmed" and data["files"][0]["lines"][4] == EVIL
     assert text.count("</script>") == 2, "the program's own text ends no element"
     assert not re.search(r'(src|href)="|url\(|@import|fetch\(', text), "nothing is loaded"
@@ -86,7 +105,7 @@ def test_graphs_that_look_the_same_are_kept_once(tmp_path: Path) -> None:
         run.tape.events.append(Backward(number, site, "backward", (Root(number),)))
     run.tape.events.append(last)
     data = data_of(html.render(run))
-    assert len(data["calls"]) == 2003 and len(data["shapes"]) <= 4
+    assert len(data["ranks"][0]["calls"]) == 2003 and len(data["shapes"]) <= 4
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -111,4 +130,66 @@ def test_calls_have_the_device_time_of_their_iterations(tmp_path: Path) -> None:
     run = page(tmp_path)
     at = Site(Span(str(tmp_path / "train.py"), 1, 1, 1, 18), iteration=((1, 2),))
     run.tape.events.insert(-1, Measure(at, "device-time", 12.3456, "ms"))
-    assert [call.get("device") for call in data_of(html.render(run))["calls"]] == [None, 12.346, None]
+    assert [call.get("device") for call in data_of(html.render(run))["ranks"][0]["calls"]] == [None, 12.346, None]
+
+
+def test_calls_and_iterations_stand_where_they_were_in_the_run(tmp_path: Path) -> None:
+    run = page(tmp_path)
+    at = Site(Span(run.checked.path, 4, 5, 4, 20), iteration=((1, 41),))
+    tape = run.tape
+    tape.events[-2:-2] = [
+        Node(50, "TanhBackward0", at, (), (Saved(50, 0, "result"),), "yes"), Backward(41, at, "backward", (Root(50),)),
+        Measure(Site(Span(run.checked.path, 1, 1, 1, 18), iteration=((1, 21),)), "live-nodes", 4, "nodes"),
+        Measure(at, "passed-calls", 60, "calls"),
+    ]  # fmt: skip
+    (rank,) = data_of(html.render(run))["ranks"]
+    assert [call["number"] for call in rank["calls"]] == [1, 2, 3, 41] and rank["total"] == 64
+    assert [(entry["index"], entry["call"]) for entry in rank["alive"]] == [(1, 1), (2, 2), (3, 3), (21, 21)]
+
+
+def test_the_page_tells_memory_by_kind_and_line(tmp_path: Path) -> None:
+    run = page(tmp_path)
+    call, line = Site(Span(run.checked.path, 4, 5, 4, 20), iteration=((1, 2),)), Span(run.checked.path, 2, 5, 2, 20)
+    kinds = {"parameters": 8, "gradients": 4, "optimizer": 2, "saved": 100, "other": 1}
+    run.tape.events[-2:-2] = [
+        Measure(call, "alive:backward", 2, "calls"),
+        *(Measure(call, f"alive-bytes:{kind}", size, "bytes") for kind, size in kinds.items()),
+        Measure(Site(line), "alive-line", 100, "bytes"),
+    ]
+    (held,) = data_of(html.render(run))["ranks"][0]["held"]
+    assert {kind: held[kind] for kind in kinds} == kinds
+    assert held["moment"] == "backward" and held["call"] == 2 and held["when"] == [[1, 2]]
+    assert held["lines"] == [[[0, 2, 5, 2, 20], 100]]
+
+
+def test_the_page_draws_what_a_holder_kept_and_the_fix(tmp_path: Path) -> None:
+    run = page(tmp_path)
+    store = Span(run.checked.path, 3, 5, 3, 19)
+    site = Site(store, iteration=((1, 3),))
+    run.tape.events.insert(-2, Hold(site, 1, 3, "losses", (4, 8, 12)))
+    kept = Finding("TAPE201", "graph-kept-across-iterations", "warning", store, "`losses` keeps", "", (),
+                   facts={"holder": "losses"})  # fmt: skip
+    fix = Fix("Store `loss` detached", "safe", (Edit(store, "loss = 1"),), "nothing")
+    run.checked.findings[:] = [kept]
+    run.checked.fixes[:] = [[fix]]
+    (finding,) = data_of(html.render(run))["findings"]
+    assert [row["index"] for row in finding["kept"]["rows"]] == [3, 2, 1]
+    assert [(group["at"][1], group["nodes"]) for group in finding["kept"]["rows"][0]["groups"]] == [(3, 1), (2, 3)]
+    # Each iteration's chain goes on in the one before.
+    assert [0, 0, 0, 1] in finding["kept"]["edges"] and [0, 1, 1, 0] in finding["kept"]["edges"]
+    assert [(sign, number) for sign, number, _ in finding["fixes"][0]["diff"]] == [
+        (" ", 2), ("-", 3), ("+", 3), (" ", 4),
+    ]  # fmt: skip
+
+
+def test_the_page_of_several_ranks_has_each(tmp_path: Path) -> None:
+    run = page(tmp_path)
+    other = Tape("test", [Started("python train.py", "torch 9", 5.0), *page(tmp_path, 2).tape.events])
+    at = Site(Span(run.checked.path, 1, 1, 1, 18))
+    other.events[1:1] = [Leaf(900, "w", at, 900, True), Measure(at, "never-a-gradient:900", 7, "steps")]
+    data = data_of(html.render(html.Run(run.checked, merge({0: run.tape, 1: other}))))
+    assert [(rank["rank"], [call["number"] for call in rank["calls"]]) for rank in data["ranks"]] == [
+        (0, [1, 2, 3]), (1, [1, 2]),
+    ]  # fmt: skip
+    assert [(one["name"], one["steps"]) for one in data["ranks"][1]["untrained"]] == [("w", 7)]
+    assert data["about"] == {"command": "python train.py", "versions": "torch 9", "time": 5.0}

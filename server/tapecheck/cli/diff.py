@@ -6,8 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from tapecheck.cli.shared import FOUND, NOTHING_FOUND, UsageError, write
+from tapecheck.cli.shared import FOUND, NOTHING_FOUND, UsageError, write, write_file
 from tapecheck.record.compare import Comparison, compare
+from tapecheck.report.comparison import Side, render
 from tapecheck.report.excerpt import printable
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Tape, TapeError, read_tape
@@ -21,7 +22,19 @@ _ROWS = (
 
 def diff_tapes(options: argparse.Namespace) -> int:
     """Print what differs; 0 where both runs show the same findings and exceptions, else 1."""
-    comparison = compare(load(options.a), load(options.b))
+    a, b = load(options.a), load(options.b)
+    comparison = compare(a, b)
+    if options.html is not None or options.output_format == "html":
+        shown = [
+            (title, _shown(getattr(comparison.a, name)), _shown(getattr(comparison.b, name))) for title, name in _ROWS
+        ]
+        sides = (Side(options.a, a, comparison.only_a), Side(options.b, b, comparison.only_b))
+        page = render(*sides, shown, same=comparison.same)
+        if options.html is not None:
+            write_file(options.html, page)
+        if options.output_format == "html":
+            write(page)
+            return NOTHING_FOUND if comparison.same else FOUND
     if options.output_format == "json":
         rows = {
             "a": comparison.a.data(), "b": comparison.b.data(), "same": comparison.same,

@@ -224,7 +224,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     diff.add_argument("a", metavar="A.tape", help="a tape that `run --tape` kept")
     diff.add_argument("b", metavar="B.tape", help="another one")
-    diff.add_argument("--output-format", choices=("text", "json"), default="text", help="(default: text)")
+    diff.add_argument("--output-format", choices=("text", "json", "html"), default="text", help="(default: text)")
+    diff.add_argument("--html", metavar="FILE", help="write the comparison as one HTML page, too")
 
     graph = verbs.add_parser(
         "graph", help="a picture of the graphs that a program's backward calls walk",

@@ -191,6 +191,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
         launcher=options.launcher,
         grace=options.grace,
         stdin=options.stdin,
+        held=options.tape is not None or options.html is not None or options.output_format == "html",
     )
     if source is not None and source.cells is not None:
         # As Jupyter has it: cells run where the notebook lies, and figures need no display.
@@ -351,7 +352,8 @@ def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     checked = program.checked
     # A test's file is compiled by pytest itself, unless told otherwise.
     plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
-    request = dataclasses.replace(program.request, tape=None, watch=(), env={**program.request.env, **plain})
+    env = {**program.request.env, **plain}
+    request = dataclasses.replace(program.request, tape=None, held=False, watch=(), env=env)
     mended = [_mended(program, request, index) for index in range(len(checked.findings))]
     if not any(mended):
         say("no fix to try")

@@ -106,6 +106,7 @@ class Recording:
     at: float = field(default_factory=time.time)
     others: dict[str, tuple[int, int] | None] = field(default_factory=dict)
     page: html.Run | None = None
+    report: Report | None = field(default=None, repr=False)
     iterations: int = 0
     backwards: int = 0
     inconclusive: int = 0
@@ -469,7 +470,7 @@ def record(
         else:
             on_progress(f"iteration {event.iterations}, {event.seconds:.0f} s")
 
-    request = _request(order)
+    request = replace(_request(order), held=True)
     try:
         result, findings = recorder.confirm(order.path, request, report.findings, on_event=listen, cancelled=stop)
     except recorder.RunError as error:
@@ -512,4 +513,5 @@ def _recording(order: RunOrder, report: Report, result: RunResult, findings: lis
         how = f"the script ended with an exception: {textwrap.shorten(result.detail, _LONGEST, placeholder=' …')}"
     ending = f"{how} ({seen}, {result.seconds:.1f} s)"
     recording.page = html.Run(Checked(order.path, findings), result.tape, report.source, ending)
+    recording.report = report
     return recording

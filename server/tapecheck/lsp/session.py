@@ -7,6 +7,7 @@ others, on snapshots. Lines and columns count from 1, columns in characters.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 _KEPT_ANALYSES = 4
 _MAX_FIX_ROUNDS = 25
+_FIXES_OF_REPORT_SECONDS = 10.0
 
 
 Unsaved = tuple[tuple[str, str], ...]
@@ -689,6 +691,15 @@ class Session:
             return None
         from tapecheck.report import html
 
+        checked = recording.page.checked
+        if not checked.fixes and recording.report is not None:
+            end = time.monotonic() + _FIXES_OF_REPORT_SECONDS
+            for finding in checked.findings:
+                said = finding.evidence
+                known = said is not None and said.verdict in ("confirmed", "not-reached")
+                late = not known or time.monotonic() > end
+                found = [] if late else self._fixes_of(recording.report, finding, lambda: time.monotonic() > end)
+                checked.fixes.append(found)
         return html.render(recording.page)
 
 

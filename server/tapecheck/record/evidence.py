@@ -27,6 +27,7 @@ from tapecheck.rules import (
     MissingCreateGraph,
 )
 from tapecheck.tape import Tape
+from tapecheck.tape.ranks import parts
 
 _KEEPING = (GraphKeptAcrossIterations.code, GrowingChain.code, CreateGraphCycle.code)
 """The rules about graphs that live on."""
@@ -69,7 +70,7 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     The findings given are left as they are: copies carry the evidence. One on which the run is
     inconclusive has none. `directory` is the working directory of the run, to which names on the tape are relative.
     """
-    of_ranks = ranks.parts(tape)
+    of_ranks = parts(tape)
     if of_ranks:
         return ranks.judged(static, of_ranks, lambda findings, part: judge(findings, part, directory=directory))
     story = Story(tape, directory)

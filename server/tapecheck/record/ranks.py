@@ -8,11 +8,8 @@ from typing import Any
 
 from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.tape import End, Measure, Site, Span, Tape
+from tapecheck.tape.ranks import RANK, STEP
 
-RANK = "rank"
-"""The name of the measure with which the part of a rank begins on a merged tape."""
-
-_STEP = 1 << 48
 _ORDER = ("confirmed", "found-by-run", "refuted", "not-reached")
 
 
@@ -27,7 +24,7 @@ def merge(tapes: dict[int, Tape]) -> Tape:
     ends: list[tuple[int, End]] = []
     for place, (rank, tape) in enumerate(sorted(tapes.items())):
         merged.events.append(Measure(Site(Span("", 1, 1, 1, 1)), RANK, rank, "rank"))
-        merged.events += [_moved(event, place * _STEP) for event in tape.events if not isinstance(event, End)]
+        merged.events += [_moved(event, place * STEP) for event in tape.events if not isinstance(event, End)]
         last = tape.events[-1] if tape.events else None
         end = last if isinstance(last, End) else End("stopped", "the process died before it could close its tape")
         merged.events.append(end)
@@ -52,20 +49,6 @@ def worst(ends: Sequence[tuple[int, End]]) -> tuple[int, End]:
 def _lost(detail: str) -> bool:
     """Return whether a rank failed only because another was gone."""
     return any(word in detail for word in ("DistBackendError", "Connection closed", "Connection reset", "gloo"))
-
-
-def parts(tape: Tape) -> dict[int, Tape]:
-    """Return the tapes of the ranks of a merged tape; nothing for a tape of one process."""
-    found: dict[int, Tape] = {}
-    part: Tape | None = None
-    for event in tape.events:
-        if isinstance(event, Measure) and event.name == RANK:
-            part = found[int(event.value)] = Tape(tape.producer)
-        elif part is not None:
-            part.events.append(event)
-            if isinstance(event, End):
-                part = None
-    return found
 
 
 def judged(

@@ -62,6 +62,8 @@ class RunRequest:
     that IPython gives to cells. `seed` is set for every generator of random numbers before the program begins, and the
     tape ends with a digest of what was learned.
 
+    With `held` the tape says what the live tensors hold as it runs, for its page.
+
     `instead` are texts that modules are compiled from in place of their files, by the absolute paths of these.
 
     `launcher` is a command that starts the program in several processes, to which the script is appended (`torchrun
@@ -87,6 +89,7 @@ class RunRequest:
     instead: Mapping[str, str] = field(default_factory=dict)
     grace: float = 10.0
     stdin: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +308,7 @@ def _options(request: RunRequest) -> list[str]:
         ("--seed", request.seed),
         ("--name", request.name or None),
         ("--notebook", 1 if request.notebook else None),
+        ("--bytes", 1 if request.held else None),
     ):
         if value is not None:
             options += [option, str(value)]

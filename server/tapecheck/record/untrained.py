@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tapecheck.record.ranks import parts
 from tapecheck.record.words import names_text
 from tapecheck.tape import End, Leaf, Measure, Named, Tape
+from tapecheck.tape.ranks import parts
 
 _MIN_STEPS = 2
 

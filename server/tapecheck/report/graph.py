@@ -66,7 +66,7 @@ def render(run: Run, *, line: int | None = None) -> str:
 def _panels(data: dict[str, Any], line: int | None) -> list[list[dict[str, Any]]]:
     """Return the calls in their order, those of one line whose graphs look the same together."""
     found: dict[tuple[int, int, int | None, bool], list[dict[str, Any]]] = {}
-    for call in data["calls"]:
+    for call in (call for rank in data["ranks"] for call in rank["calls"]):
         if call["shape"] is None or (line is not None and call["at"][1] != line):
             continue
         key = (call["at"][0], call["at"][1], call["shape"], call["raised"] is not None)

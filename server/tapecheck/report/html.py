@@ -7,19 +7,25 @@ shape, so that the page of a long run stays small.
 from __future__ import annotations
 
 import collections
+import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapecheck.report.checked import Checked
 from tapecheck.report.excerpt import Sources
-from tapecheck.rules import Reading
+from tapecheck.report.text import edited_lines
+from tapecheck.rules import GraphKeptAcrossIterations, Reading
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Run as BackwardRun
 from tapecheck.source import Source
-from tapecheck.tape import Backward, Loop, Measure, Raised, Span, Tape
+from tapecheck.tape import Backward, End, Loop, Measure, Raised, Span, Started, Tape
+from tapecheck.tape.ranks import STEP, parts
+
+if TYPE_CHECKING:
+    from tapecheck.fixes import Fix
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _DATA = "/*DATA*/"
@@ -27,6 +33,7 @@ _MAX_CALLS = 20_000
 _SHAPES_FIRST, _MAX_SHAPES, _MAX_SHAPE_NODES = 200, 600, 5_000_000
 _MAX_GROUPS = 400
 _MAX_SOURCE_LINES = 20_000
+_MAX_KEPT_NODES, _MAX_KEPT_STEPS, _MAX_KEPT_GROUPS = 20_000, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +56,52 @@ def render(run: Run) -> str:
 
 def data_of(run: Run) -> dict[str, Any]:
     """Return what a page or a picture shows of a run: calls, graphs by source line, findings, sources."""
-    reading = Reading(run.tape)
     files = _Files(run)
-    raised = {event.backward: event for event in run.tape.events if isinstance(event, Raised)}
-    lines = {event.id: event.at.line for event in run.tape.events if isinstance(event, Loop)}
-    shapes = _Shapes(reading, files)
+    shapes = _Shapes(files)
+    tapes = parts(run.tape) or {0: run.tape}
+    readings = {rank: Reading(tape) for rank, tape in tapes.items()}
+    # Findings first: their files are the first to be shown.
+    findings = [
+        _finding(run, index, finding, files, list(readings.values()))
+        for index, finding in enumerate(run.checked.findings)
+    ]
+    started = next((event for event in run.tape.events if isinstance(event, Started)), None)
+    end = run.tape.events[-1] if run.tape.events else None
+    return {
+        "title": Path(run.checked.path).name,
+        "ending": run.ending,
+        "about": {"command": started.command, "versions": started.versions, "time": started.time} if started else {},
+        "cut": isinstance(end, End) and end.how == "stopped",
+        "findings": findings,
+        "problems": [problem.message for problem in run.checked.problems],
+        "ranks": [{"rank": rank, **_rank(reading, files, shapes)} for rank, reading in readings.items()],
+        "shapes": shapes.found,
+        "files": files.texts(),
+    }
+
+
+def curve_of(tape: Tape) -> tuple[str, list[tuple[int, int]]]:
+    """Return what was left after iterations, bytes or nodes, by the number of the backward call before; of the first
+    rank.
+    """
+    reading = Reading(next(iter(parts(tape).values()), tape))
+    lines = {event.id: event.at.line for event in reading.tape.events if isinstance(event, Loop)}
+    left = [
+        (one["call"], sum(one.get(kind, 0) for kind in ("parameters", "gradients", "optimizer", "saved", "other")))
+        for one in _held(reading, lines, _Files(Run(Checked(""), tape))) if one["moment"] == "iteration"
+    ]  # fmt: skip
+    return ("bytes", left) if left else ("nodes", [(one["call"], one["nodes"]) for one in _alive(reading, lines)])
+
+
+def _rank(reading: Reading, files: _Files, shapes: _Shapes) -> dict[str, Any]:
+    """Return the timeline of one process: its backward calls, what was alive, parameters without a gradient."""
+    tape = reading.tape
+    raised = {event.backward: event for event in tape.events if isinstance(event, Raised)}
+    lines = {event.id: event.at.line for event in tape.events if isinstance(event, Loop)}
     shown = reading.runs if len(reading.runs) <= _MAX_CALLS else reading.runs[: _MAX_CALLS // 2] + reading.runs[
         -_MAX_CALLS // 2 :
     ]  # fmt: skip
-    device = _device_times(run.tape)
+    device = _device_times(tape)
     calls: list[dict[str, Any]] = []
     for number, item in enumerate(shown):
         backward, traversal = item.backward, item.traversal
@@ -68,6 +112,7 @@ def data_of(run: Run) -> dict[str, Any]:
         )
         calls.append(
             {
+                "number": backward.id % STEP,
                 "at": files.place(backward.at.span),
                 "call": backward.call,
                 "when": [[lines.get(loop, 0), index] for loop, index in backward.at.iteration],
@@ -77,21 +122,23 @@ def data_of(run: Run) -> dict[str, Any]:
                 "reused": len(traversal.retraversed),
                 "create": backward.create == "yes",
                 "raised": raised[backward.id].message if backward.id in raised else None,
-                "shape": shapes.of(item, number, len(shown)),
+                "shape": shapes.of(reading, item, number, len(shown)),
             }
         )
+        if backward.thread:
+            calls[-1]["thread"] = backward.thread
         if backward.at.iteration and backward.at.iteration[-1] in device:
             calls[-1]["device"] = round(device[backward.at.iteration[-1]], 3)
+    passed = max(
+        (int(event.value) for event in tape.events if isinstance(event, Measure) and event.name == "passed-calls"),
+        default=0,
+    )
     return {
-        "title": Path(run.checked.path).name,
-        "ending": run.ending,
-        "findings": [_finding(run, index, finding, files) for index, finding in enumerate(run.checked.findings)],
-        "problems": [problem.message for problem in run.checked.problems],
         "calls": calls,
-        "omitted": len(reading.runs) - len(shown),
-        "alive": _alive(run.tape, lines),
-        "shapes": shapes.found,
-        "files": files.texts(),
+        "total": max([passed + sum(not run.backward.succeeded for run in reading.runs), *(c["number"] for c in calls)]),
+        "alive": _alive(reading, lines),
+        "held": _held(reading, lines, files),
+        "untrained": _untrained(reading, files),
     }
 
 
@@ -101,6 +148,9 @@ class _Files:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.names: dict[str, int] = {}
+        self.sources = Sources(dict(run.checked.texts))
+        if run.source is not None:
+            self.sources.texts[run.checked.path] = run.source.lines
 
     def number(self, file: str) -> int:
         return self.names.setdefault(file, len(self.names))
@@ -108,13 +158,13 @@ class _Files:
     def place(self, span: Span) -> list[int]:
         return [self.number(span.file), span.line, span.column, span.end_line, span.end_column]
 
+    def lines(self, name: str) -> list[str]:
+        return self.sources.lines(name)
+
     def texts(self) -> list[dict[str, Any]]:
-        sources = Sources(dict(self.run.checked.texts))
-        if self.run.source is not None:
-            sources.texts[self.run.checked.path] = self.run.source.lines
         found = []
         for name in self.names:
-            text = sources.lines(name)
+            text = self.lines(name)
             path = str(Path(name).resolve())
             found.append({"name": name, "path": path, "lines": text[:_MAX_SOURCE_LINES], "cells": self._cells(name)})
         return found
@@ -129,14 +179,13 @@ class _Files:
 class _Shapes:
     """Graphs by source line; calls whose graphs look the same share one."""
 
-    def __init__(self, reading: Reading, files: _Files) -> None:
-        self.reading = reading
+    def __init__(self, files: _Files) -> None:
         self.files = files
         self.found: list[dict[str, Any]] = []
         self._numbers: dict[str, int] = {}
         self._work = 0
 
-    def of(self, item: BackwardRun, number: int, count: int) -> int | None:
+    def of(self, reading: Reading, item: BackwardRun, number: int, count: int) -> int | None:
         """Return the number of a call's shape; None where so many calls have theirs that this one is left out."""
         every = max(1, count // _SHAPES_FIRST)
         special = item.traversal.problem is not None or bool(item.traversal.retraversed)
@@ -145,15 +194,15 @@ class _Shapes:
         self._work += len(item.traversal.executed)
         if self._work > _MAX_SHAPE_NODES or len(self.found) >= _MAX_SHAPES:
             return None
-        shape = self._shape(item)
+        shape = self._shape(reading, item)
         key = json.dumps(shape)
         if key not in self._numbers:
             self._numbers[key] = len(self.found)
             self.found.append(shape)
         return self._numbers[key]
 
-    def _shape(self, item: BackwardRun) -> dict[str, Any]:
-        ledger = self.reading.ledger
+    def _shape(self, reading: Reading, item: BackwardRun) -> dict[str, Any]:
+        ledger = reading.ledger
         traversal, problem = item.traversal, item.traversal.problem
         numbers = set(traversal.executed)
         if problem is not None and problem.node is not None:
@@ -198,21 +247,130 @@ class _Shapes:
         return {"groups": groups, "edges": [[*pair, count] for pair, count in sorted(edges.items())]}
 
 
-def _alive(tape: Tape, lines: dict[int, int]) -> list[dict[str, Any]]:
-    """Return what was alive after iterations, each with the number of backward calls before it."""
+def _alive(reading: Reading, lines: dict[int, int]) -> list[dict[str, Any]]:
+    """Return how many nodes were alive after iterations, each with the number of the last backward call before it."""
     found: list[dict[str, Any]] = []
-    known: set[int] = set()
-    for event in tape.events:
-        calls = len(known)
+    known: dict[int, list[tuple[int, int]]] = {}
+    last = 0
+    for event in reading.tape.events:
         if isinstance(event, Backward):
-            known.add(event.id)
+            last = max(last, event.id % STEP)
+            if event.at.iteration:
+                loop, index = event.at.iteration[-1]
+                known.setdefault(loop, []).append((index, event.id % STEP))
         elif isinstance(event, Measure) and event.at.iteration:
             loop, index = event.at.iteration[-1]
             if event.name == "live-nodes":
-                found.append({"call": calls, "loop": lines.get(loop, 0), "index": index, "nodes": int(event.value)})
+                entry = {"call": last, "loop": lines.get(loop, 0), "index": index, "nodes": int(event.value)}
+                found.append({**entry, "of": loop})
             elif event.name in ("live-saved-bytes", "cuda-memory") and found:
                 found[-1]["bytes" if event.name == "live-saved-bytes" else "device"] = int(event.value)
+    for entry in found:
+        entry["call"] = _call_at(known.get(entry.pop("of"), []), entry["index"], entry["call"])
     return found
+
+
+def _call_at(known: list[tuple[int, int]], index: int, otherwise: int) -> int:
+    """Return the number of the last call of an iteration, of whose loop some iterations' calls are known."""
+    before = max((pair for pair in known if pair[0] <= index), default=None)
+    after = min((pair for pair in known if pair[0] > index), default=None)
+    if before is None or before[0] == index:
+        return before[1] if before is not None else otherwise
+    if after is None:
+        first = min(known)
+        after = before
+        before = first
+    if after[0] == before[0]:
+        return max(after[1] + index - after[0], otherwise)
+    return round(before[1] + (index - before[0]) * (after[1] - before[1]) / (after[0] - before[0]))
+
+
+def _held(reading: Reading, lines: dict[int, int], files: _Files) -> list[dict[str, Any]]:
+    """Return bytes by kind at moments of the run, each with the lines whose graphs saved most of them."""
+    found: list[dict[str, Any]] = []
+    for event in reading.tape.events:
+        if not isinstance(event, Measure) or not event.name.startswith("alive"):
+            continue
+        name, _, about = event.name.partition(":")
+        if name == "alive":
+            when = [[lines.get(loop, 0), index] for loop, index in event.at.iteration]
+            found.append({"moment": about, "call": int(event.value), "when": when, "lines": []})
+        elif name == "alive-bytes" and found:
+            found[-1][about] = int(event.value)
+        elif name == "alive-line" and found:
+            found[-1]["lines"].append([files.place(event.at.span), int(event.value)])
+    return found
+
+
+def _untrained(reading: Reading, files: _Files) -> list[dict[str, Any]]:
+    """Return the parameters that an optimizer stepped and that never had a gradient."""
+    return [
+        {"name": leaf.name or "a parameter", "at": files.place(leaf.at.span), "steps": int(event.value)}
+        for event in reading.tape.events
+        if isinstance(event, Measure) and event.name.startswith("never-a-gradient:")
+        for leaf in (reading.ledger.leaves.get(int(event.name.partition(":")[2])),)
+        if leaf is not None
+    ]
+
+
+def _kept(finding: Finding, reading: Reading, files: _Files) -> dict[str, Any] | None:
+    """Return what the holder of a TAPE201 kept at its last look: its graphs, by iteration and source line."""
+    holder, stored = str(finding.facts.get("holder", "")), finding.span
+    fitting = [
+        held for held in reading.held
+        if held.holder.rpartition(".")[2] == holder.rpartition(".")[2] and same_file(held.last.at.file, stored.file)
+        and stored.line <= held.last.at.line <= max(stored.line, stored.end_line)
+    ]  # fmt: skip
+    if not fitting:
+        return None
+    held = max(fitting, key=lambda one: len(one.last.nodes))
+    numbers = sorted(held.last.nodes)
+    roots, ledger = set(numbers), reading.ledger
+    met: set[int] = set()
+    stack = [number for number in numbers if number in ledger.nodes]
+    while stack and len(met) < _MAX_KEPT_NODES:
+        number = stack.pop()
+        if number not in met:
+            met.add(number)
+            stack += [source for source in ledger.nodes[number].inputs if source in ledger.nodes]
+    steps: dict[int, dict[tuple[str, int], dict[str, Any]]] = {}
+    group_of: dict[int, tuple[int, tuple[str, int]]] = {}
+    for number in sorted(met):
+        node = ledger.nodes[number]
+        index = next((at for loop, at in node.at.iteration if loop == held.loop.id), 0)
+        place = (node.at.file, node.at.line)
+        new = {"at": node.at.span, "nodes": 0, "saved": 0, "stored": False, "last": number}
+        entry = steps.setdefault(index, {}).setdefault(place, new)
+        entry["nodes"] += 1
+        entry["saved"] += len(node.saved)
+        entry["stored"] = entry["stored"] or number in roots
+        entry["last"] = number
+        group_of[number] = (index, place)
+    shown = sorted(steps)[-_MAX_KEPT_STEPS:]
+    rows, position = [], {}
+    for row, index in enumerate(reversed(shown)):
+        groups = sorted(steps[index].values(), key=lambda entry: -int(entry["last"]))[:_MAX_KEPT_GROUPS]
+        for column, entry in enumerate(groups):
+            position[index, (entry["at"].file, entry["at"].line)] = (row, column)
+        rows.append({
+            "index": index,
+            "groups": [{**entry, "at": files.place(entry["at"])} for entry in groups],
+            "more": len(steps[index]) - len(groups),
+        })  # fmt: skip
+    edges = {
+        (*position[group_of[number]], *position[group_of[source]])
+        for number in met if group_of[number] in position
+        for source in ledger.nodes[number].inputs
+        if source in group_of and group_of[source] in position and group_of[source] != group_of[number]
+    }  # fmt: skip
+    return {
+        "holder": held.holder, "index": held.last.index, "line": held.loop.event.at.line, "rows": rows,
+        "edges": sorted(edges), "more": -1 if stack else len(steps) - len(shown), "tensors": len(numbers),
+    }  # fmt: skip
+
+
+def same_file(one: str, other: str) -> bool:
+    return one == other or Path(one).resolve() == Path(other).resolve()
 
 
 def _device_times(tape: Tape) -> dict[tuple[int, int], float]:
@@ -224,8 +382,10 @@ def _device_times(tape: Tape) -> dict[tuple[int, int], float]:
     }
 
 
-def _finding(run: Run, index: int, finding: Finding, files: _Files) -> dict[str, Any]:
+def _finding(run: Run, index: int, finding: Finding, files: _Files, readings: Sequence[Reading]) -> dict[str, Any]:
     said = finding.evidence
+    of_kind = finding.code == GraphKeptAcrossIterations.code
+    kept = [_kept(finding, reading, files) for reading in readings if of_kind]
     trial = run.checked.trial_of(index)
     return {
         "code": finding.code,
@@ -241,10 +401,28 @@ def _finding(run: Run, index: int, finding: Finding, files: _Files) -> dict[str,
         "verdict": said.verdict if said else None,
         "detail": said.detail if said else "",
         "measured": _plain(said.measured.items()) if said else {},
-        "fixes": [{"title": fix.title, "how": fix.applicability, "changes": fix.changes} for fix in
-                  run.checked.fixes_of(index)],
+        "fixes": [{"title": fix.title, "how": fix.applicability, "changes": fix.changes,
+                   "diff": _diff(fix, files)} for fix in run.checked.fixes_of(index)],
+        "kept": next((one for one in kept if one is not None), None),
         "trial": trial.text() if trial is not None else "",
     }  # fmt: skip
+
+
+def _diff(fix: Fix, files: _Files) -> list[list[Any]]:
+    """Return the lines that a fix takes out, puts in and leaves around them: a sign, the line's number and text."""
+    rows: list[list[Any]] = []
+    for file in dict.fromkeys(edit.span.file for edit in fix.edits):
+        before = files.lines(file)
+        after = edited_lines(before, [edit for edit in fix.edits if edit.span.file == file]) if before else []
+        matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+        for group in matcher.get_grouped_opcodes(1):
+            if rows:
+                rows.append(["…", 0, ""])
+            for tag, old, old_end, new, new_end in group:
+                changed = tag != "equal"
+                rows += [["-" if changed else " ", at, line] for at, line in enumerate(before[old:old_end], old + 1)]
+                rows += [["+", at, line] for at, line in enumerate(after[new:new_end] if changed else (), new + 1)]
+    return rows
 
 
 def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:

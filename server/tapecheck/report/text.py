@@ -206,7 +206,7 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
         before = sources.lines(file)
         if not before:
             continue
-        after = _edited(before, [edit for edit in fix.edits if edit.span.file == file])
+        after = edited_lines(before, [edit for edit in fix.edits if edit.span.file == file])
         matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
         for group in matcher.get_grouped_opcodes(_CONTEXT):
             if rows:
@@ -220,7 +220,7 @@ def _diff(fix: Fix, sources: Sources, gutter: int, limit: int, paint: Paint) -> 
     return rows
 
 
-def _edited(lines: list[str], edits: list[Edit]) -> list[str]:
+def edited_lines(lines: list[str], edits: list[Edit]) -> list[str]:
     """Return the lines of a file with the edits of one fix made."""
     text = "\n".join(lines)
     index = TextIndex(text)

@@ -77,6 +77,20 @@ class Site:
 
 @built_directly
 @dataclass(frozen=True, slots=True)
+class Started:
+    """The program of a recorded run, written once torch is there.
+
+    `command` is what was started, empty where a program records itself; `versions` names Python's and torch's; `time`
+    is in seconds since 1970.
+    """
+
+    command: str
+    versions: str
+    time: float
+
+
+@built_directly
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`.
 
@@ -195,7 +209,8 @@ class Backward:
     that lead to these nodes and leaves, None where the call names none. `accumulates` says whether leaves get
     a `.grad` (not for autograd.grad), `allow_unused` whether an input outside the graph is tolerated. `succeeded` marks
     one that is known to have run to its end: a recorder that writes it later, once it matters, writes only the part of
-    its graph that does, and once more of it does, an event with the same `id` and the roots of that part.
+    its graph that does, and once more of it does, an event with the same `id` and the roots of that part. `thread` is
+    the name of the thread that called, empty for the program's first one.
     """
 
     id: int
@@ -210,6 +225,7 @@ class Backward:
     accumulates: bool = True
     allow_unused: bool = False
     succeeded: bool = False
+    thread: str = ""
 
 
 @built_directly
@@ -504,9 +520,9 @@ class End:
 
 
 Event = Union[
-    Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet, GradientRead,
-    LeafEscape, Scaled, Unscaled, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision, Raised, Measure,
-    End,
+    Started, Leaf, Named, Node, Cut, Backward, InPlace, Optimizer, Step, LeftOut, GradientCleared, GradientSet,
+    GradientRead, LeafEscape, Scaled, Unscaled, Loop, Iteration, LoopEnd, Hold, Bind, Escape, GraphRead, Decision,
+    Raised, Measure, End,
 ]  # fmt: skip
 
 

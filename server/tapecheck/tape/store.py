@@ -18,7 +18,8 @@ FORMAT = 1
 _KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        vocabulary.Leaf, vocabulary.Named, vocabulary.Node, vocabulary.Cut, vocabulary.Backward, vocabulary.InPlace,
+        vocabulary.Started, vocabulary.Leaf, vocabulary.Named, vocabulary.Node, vocabulary.Cut, vocabulary.Backward,
+        vocabulary.InPlace,
         vocabulary.Optimizer, vocabulary.Step, vocabulary.GradientCleared, vocabulary.GradientSet,
         vocabulary.GradientRead, vocabulary.LeafEscape, vocabulary.LeftOut, vocabulary.Scaled, vocabulary.Unscaled,
         vocabulary.Loop, vocabulary.Iteration, vocabulary.LoopEnd, vocabulary.Hold, vocabulary.Bind,

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import linecache
 import os
+import shlex
 import signal
 import sys
 import tokenize
@@ -16,6 +17,7 @@ from importlib.machinery import SourceFileLoader
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from . import PRODUCER
+from .alive import Alive
 from .recorder import Limits, Recorder
 from .sources import Sources
 from .writer import Writer
@@ -23,7 +25,7 @@ from .writer import Writer
 NO_TORCH = 97
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
        [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
-       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] SCRIPT | -m MODULE [ARGS...]
+       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -78,6 +80,7 @@ class Options:
         if self.ranked:
             self.tape += ".rank" + rank()
         self.notebook = bool(numbers.get("--notebook"))
+        self.bytes = bool(numbers.get("--bytes"))
         self.seed = int(numbers["--seed"]) if "--seed" in numbers else None
         self.script = rest[0]
         self.arguments = rest
@@ -89,7 +92,7 @@ class Options:
 
 _OPTIONS = (
     "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
-    "--text", "--instead", "--notebook", "--seed", "--rank",
+    "--text", "--instead", "--notebook", "--seed", "--rank", "--bytes",
 )  # fmt: skip
 
 
@@ -298,6 +301,9 @@ def main() -> None:
         replace(options.instead, sources)
     recorder = Recorder(sources, writer, options.limits, watched(options.watch, sources))
     recorder.seed = options.seed
+    recorder.command = " ".join(map(shlex.quote, ["python", *(["-m"] if options.module else []), *options.arguments]))
+    if options.bytes:
+        recorder.alive = Alive(recorder)
     if importlib.util.find_spec("torch") is None:
         recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
         sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)

@@ -94,6 +94,8 @@ class HoldFinder:
         looked_at = loop.index in SAMPLED or (loop.hidden and loop.index <= _FIRST_OF_HIDDEN)
         if not looked_at or loop.entry not in SAMPLED or _inside_forward(loop.place):
             return
+        if recorder.alive is not None:
+            recorder.alive.after_iteration(recorder.site(loop.place, lines.iteration(), loop.text.extent))
         if loop.entry > 1 and _within_training(recorder.training_loops, lines, loop):
             return
         now = time.process_time()
@@ -162,10 +164,9 @@ class HoldFinder:
             value = self.torch.cuda.memory_allocated()
             recorder.writer.event("Measure", at=at, name="cuda-memory", value=value, unit="bytes")
 
-    def _tensors(self) -> List[Any]:
-        """Return the live tensors that lead to a graph."""
+    def live(self) -> List[Any]:
+        """Return the live tensors that Python knows, those excepted that were made before the recording."""
         kinds = _subclasses(self.torch.Tensor)
-        tensors = []
         objects = gc.get_objects() if self.newer is None else self.newer.objects()
         # There are hundreds of thousands of objects: no line of Python runs for each.
         found = list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
@@ -182,7 +183,12 @@ class HoldFinder:
                         found.append(value)
             known_ids = {id(reference()) for reference in self.met}
             self.met += [TensorRef(value) for value in found if id(value) not in known_ids]
-        for value in found:
+        return found
+
+    def _tensors(self) -> List[Any]:
+        """Return the live tensors that lead to a graph."""
+        tensors = []
+        for value in self.live():
             try:
                 if value.is_leaf:
                     # A gradient that Python never saw stays unseen: only a backward with create_graph gives it a graph.
@@ -190,7 +196,7 @@ class HoldFinder:
                         continue
                     if value.grad is not None and value.grad.grad_fn is not None:
                         tensors.append(value)
-                elif _has_graph(value):
+                elif has_graph(value):
                     tensors.append(value)
             except Exception:
                 continue
@@ -315,7 +321,7 @@ class HoldFinder:
             budget -= 1
             value, holder, depth = queue.popleft()
             if type(value) in kinds:
-                if _has_graph(value):
+                if has_graph(value):
                     found.append((holder, value))
                 continue
             if depth >= _MAX_DEPTH or id(value) in seen:
@@ -468,7 +474,7 @@ def _subclasses(kind: type) -> Set[type]:
     return found
 
 
-def _has_graph(tensor: Any) -> bool:
+def has_graph(tensor: Any) -> bool:
     # Asking a view that was changed in place for its node would build a new one.
     try:
         return not tensor.is_leaf and not (tensor._is_view() and tensor._version) and tensor.grad_fn is not None

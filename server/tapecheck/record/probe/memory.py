@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import itertools
-from typing import Any, Dict, Optional
+from typing import Any
 
-from .graph import address_of, size_of
-from .tracing import Place, ThreadLines
+from .alive import count
+from .tracing import ThreadLines
 
 _MAX_NODES = 1_000_000
 _MAX_LINES = 8
@@ -49,36 +49,16 @@ class MemoryReport:
             graphs = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
             nodes = list(reader.walk_all(graphs, _MAX_NODES))
             graphs.clear()
-            seen: Dict[int, int] = {}
-            own = parameters = 0
-            for tensor in tensors:
-                address = address_of(tensor)
-                if type(tensor) is torch.nn.Parameter and tensor.device.type == device and address not in seen:
-                    seen[address] = size_of(tensor)
-                    parameters += seen[address]
-            by_line: Dict[Optional[Place], int] = {}
-            for node in nodes:
-                for name, slot in reader.raw(node):
-                    tensor, _ = reader.data(node, name, slot)
-                    if not isinstance(tensor, torch.Tensor) or tensor.device.type != device:
-                        continue
-                    address = address_of(tensor)
-                    if address and address not in seen:
-                        seen[address] = size_of(tensor)
-                        place, _ = recorder.tracer.where(node._sequence_nr())
-                        by_line[place] = by_line.get(place, 0) + seen[address]
-            for tensor in tensors:
-                address = address_of(tensor)
-                if address and address not in seen and tensor.device.type == device:
-                    seen[address] = size_of(tensor)
-                    own += seen[address]
+            held = count(recorder, tensors, nodes, device)
             tensors.clear()
             nodes.clear()
+            graphed = sum(held.saved.values())
+            own = held.gradients + held.optimizer + held.other
             event = recorder.writer.event
-            event("Measure", at=at, name="memory-ran-out", value=sum(seen.values()), unit="bytes")
-            event("Measure", at=at, name="memory-of-graphs", value=sum(by_line.values()), unit="bytes")
-            for place, size in sorted(by_line.items(), key=lambda item: -item[1])[:_MAX_LINES]:
+            event("Measure", at=at, name="memory-ran-out", value=held.parameters + graphed + own, unit="bytes")
+            event("Measure", at=at, name="memory-of-graphs", value=graphed, unit="bytes")
+            for place, size in sorted(held.saved.items(), key=lambda item: -item[1])[:_MAX_LINES]:
                 if place is not None:
                     event("Measure", at=recorder.site(place, ()), name="memory-of-line", value=size, unit="bytes")
-            event("Measure", at=at, name="memory-of-parameters", value=parameters, unit="bytes")
+            event("Measure", at=at, name="memory-of-parameters", value=held.parameters, unit="bytes")
             event("Measure", at=at, name="memory-of-tensors", value=own, unit="bytes")

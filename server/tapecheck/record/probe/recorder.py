@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .alive import Alive
 from .device import DeviceTimes
 from .discarded import Discarded
 from .gradients import UsedGradients
@@ -80,6 +81,9 @@ class Recorder(Listener):
         self.reader: Any = None
         self.holds: Any = None
         self.device: Any = None
+        # What is alive in between, where the run is to tell it.
+        self.alive: Optional[Alive] = None
+        self.command = ""
         # Whether the program uses CUDA, as far as iterations told.
         self.on_device = False
         self.began = self.checked = time.monotonic()
@@ -136,6 +140,8 @@ class Recorder(Listener):
             unhook()
 
         self.detach = detach
+        versions = "Python %d.%d.%d, torch %s" % (*sys.version_info[:3], torch.__version__)
+        self.writer.event("Started", command=self.command, versions=versions, time=time.time())
         if self.seed is not None:
             seed_everything(torch, self.seed)
 
@@ -717,6 +723,8 @@ class Recorder(Listener):
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
             began, built = time.process_time(), lines.seen - max(self.passing.stamp, self.first_sequence)
             self.write_backward(mark, roots, inputs, user)
+            if self.alive is not None:
+                self.alive.at_backward(self.last_backward.site, nodes_of(roots))
             self.retained.write()
             if retain and not create:
                 self.retained.watch(mark.number, self.last_backward.site, nodes_of(roots))
@@ -800,6 +808,8 @@ class Recorder(Listener):
         }  # fmt: skip
         if wanted is not None:
             fields["inputs"] = wanted
+        if threading.current_thread() is not threading.main_thread():
+            fields["thread"] = threading.current_thread().name
         self.writer.event("Backward", **fields)
         self.last_backward.site = at
 

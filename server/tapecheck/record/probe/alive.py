@@ -1,0 +1,118 @@
+"""What the live tensors hold while a program runs, for the page of the run: saved tensors by line, gradients, ...
+
+Asked for only: looking at all tensors takes some milliseconds. It is done where a backward begins that goes onto the
+tape, when most is alive, and at the ends of sampled iterations, when what is still alive is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+
+from .graph import address_of, size_of
+from .holds import has_graph
+from .tracing import Place
+
+_MAX_NODES = 100_000
+_MAX_LINES = 12
+_ALLOWANCE_SECONDS, _SHARE = 0.5, 0.02
+
+
+class Bytes(NamedTuple):
+    """Bytes of distinct storages: each counts once, as the first of these that it is."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    saved: Dict[Optional[Place], int]
+    other: int
+
+
+def count(recorder: Any, tensors: Iterable[Any], nodes: Iterable[Any], device: str = "") -> Bytes:
+    """Add up what tensors and the nodes of graphs hold, on one type of device where that is named."""
+    torch, reader = recorder.torch, recorder.reader
+    seen: Dict[int, int] = {}
+
+    def size(tensor: Any) -> int:
+        if not isinstance(tensor, torch.Tensor) or (device and tensor.device.type != device):
+            return 0
+        address = address_of(tensor)
+        if not address or address in seen:
+            return 0
+        seen[address] = size_of(tensor)
+        return seen[address]
+
+    optimizers = [
+        optimizer for reference, _ in recorder.changes.optimizer_places.values()
+        for optimizer in (reference(),) if optimizer is not None
+    ]  # fmt: skip
+    learned = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    learned += [tensor for tensor in tensors if type(tensor) is torch.nn.Parameter]
+    parameters = sum(map(size, learned))
+    # Reading `.grad` makes a Python object: of parameters only, unless the program reads gradients itself.
+    named = any(text.names_gradients for text in recorder.sources.texts())
+    leaves = learned + ([tensor for tensor in tensors if tensor.is_leaf and tensor.requires_grad] if named else [])
+    gradients = sum(size(tensor.grad) for tensor in leaves if tensor.is_leaf)
+    states = sum(size(value) for optimizer in optimizers for value in _tensors_in(optimizer.state, torch))
+    saved: Dict[Optional[Place], int] = {}
+    for node in nodes:
+        for name, slot in reader.raw(node):
+            tensor, _ = reader.data(node, name, slot)
+            held = size(tensor)
+            if held:
+                place, _ = recorder.tracer.where(node._sequence_nr())
+                saved[place] = saved.get(place, 0) + held
+    other = sum(map(size, tensors))
+    learned.clear()
+    leaves.clear()
+    return Bytes(parameters, gradients, states, saved, other)
+
+
+def _tensors_in(value: Any, torch: Any, depth: int = 0) -> List[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if depth > 3:
+        return []
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for one in list(inner) for tensor in _tensors_in(one, torch, depth + 1)]
+
+
+class Alive:
+    """Writes what is alive at moments of one recorded run, within a share of its time."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.began, self.spent = time.process_time(), 0.0
+
+    def at_backward(self, at: int, roots: List[Any]) -> None:
+        """Write what is alive where a backward begins, whose roots are nodes or None."""
+        self._write("backward", at, roots)
+
+    def after_iteration(self, at: int) -> None:
+        """Write what is alive once an iteration has ended."""
+        self._write("iteration", at, [])
+
+    def _write(self, moment: str, at: int, roots: List[Any]) -> None:
+        recorder, now = self.recorder, time.process_time()
+        if self.spent > _ALLOWANCE_SECONDS + _SHARE * (now - self.began) or len(recorder.tracer.threads) > 1:
+            return
+        tensors = recorder.holds.live()
+        tops = [tensor.grad_fn for tensor in tensors if has_graph(tensor)]
+        nodes = list(recorder.reader.walk_all([*roots, *tops], _MAX_NODES))
+        try:
+            held = count(recorder, tensors, nodes)
+        finally:
+            tops.clear()
+            nodes.clear()
+            tensors.clear()
+        event = recorder.writer.event
+        event("Measure", at=at, name="alive:" + moment, value=recorder.backwards, unit="calls")
+        whole = sum(held.saved.values())
+        kinds = ("parameters", held.parameters), ("gradients", held.gradients), ("optimizer", held.optimizer)
+        for name, value in (*kinds, ("saved", whole), ("other", held.other)):
+            event("Measure", at=at, name="alive-bytes:" + name, value=value, unit="bytes")
+        lines = sorted(held.saved.items(), key=lambda item: -item[1])
+        for place, value in lines[:_MAX_LINES]:
+            if place is not None:
+                event("Measure", at=recorder.site(place, ()), name="alive-line", value=value, unit="bytes")
+        self.spent += time.process_time() - now
