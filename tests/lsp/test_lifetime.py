@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import subprocess
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pygls.io_ import StdoutWriter
 
+from tapecheck.lsp.server import create_server
 from tests.lsp.harness import FAKE, REAL
 
 ROOT = Path(__file__).parents[2]
@@ -143,3 +147,35 @@ def test_nonsense_on_the_wire_is_survived(body: bytes) -> None:
     assert len(message["params"]["diagnostics"]) == 1
     wire.process.stdin.close()  # type: ignore[union-attr]
     wire.end()
+
+
+def test_messages_that_are_done_leave_nothing_behind() -> None:
+    """A day of typing is a hundred thousand notifications: pygls keeps something of each."""
+    change = {"textDocument": {"uri": "file:///t.py", "version": 2}, "contentChanges": [{"text": "y = 2\n"}]}
+    place = {"textDocument": {"uri": "file:///t.py"}, "position": {"line": 0, "character": 0}}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": {"capabilities": {}}},
+        {"method": "initialized", "params": {}},
+        {"method": "textDocument/didOpen", "params": opened("x = 1\n")},
+        *({"method": "textDocument/didChange", "params": change} for _ in range(50)),
+        *({"id": number, "method": "textDocument/hover", "params": place} for number in range(2, 30)),
+    ]
+    server, sink = create_server(), io.BytesIO()
+
+    async def receive() -> None:
+        server.protocol.set_writer(StdoutWriter(sink))
+        for message in messages:
+            server.protocol.receive({"jsonrpc": "2.0", **message})
+            await asyncio.sleep(0)
+        for _ in range(HUNG * 100):
+            if sink.getvalue().count(b'"result"') == 29:
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+
+    try:
+        asyncio.run(receive())
+        assert sink.getvalue().count(b'"result"') == 29
+        assert server.protocol._request_futures == {}
+    finally:
+        server.shutdown()

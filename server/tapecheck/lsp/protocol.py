@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -166,6 +167,17 @@ class Protocol(LanguageServerProtocol):
             if number != own and not future.done():
                 future.cancel()
         self._shutdown = True
+
+    def _execute_handler(self, msg_id: str | int, *args: Any, **kwargs: Any) -> None:
+        super()._execute_handler(msg_id, *args, **kwargs)
+        # pygls forgets what a request was worked out by, but keeps that of each notification, for ever.
+        future = self._request_futures.get(msg_id)
+        if future is not None:
+            future.add_done_callback(lambda done: self._forget(msg_id, done))
+
+    def _forget(self, msg_id: str | int, done: Future[Any]) -> None:
+        if self._request_futures.get(msg_id) is done:
+            del self._request_futures[msg_id]
 
     def _handle_cancel_notification(self, msg_id: str | int) -> None:
         super()._handle_cancel_notification(msg_id)
