@@ -100,7 +100,7 @@ class Body:
     node: FunctionNode
     owner: ast.ClassDef | None
     facts: Facts
-    closed: Effect | None = None
+    closed: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -381,6 +381,8 @@ class Index:
         self._families: dict[str, tuple[str, ...]] = {}
         self._lasting = {id(body.facts) for body in self.bodies}
         self._callees: dict[tuple[int, str | None], tuple[Body, ...]] = {}
+        self._bit: dict[str, int] = {}
+        self._decoded: dict[int, frozenset[str]] = {}
         self.shapes: object = None
         """The shapes of its conditions, see `watch`."""
 
@@ -459,30 +461,88 @@ class Index:
 
     def reach(self, facts: Facts, owner: str | None = None) -> tuple[Effect, frozenset[str]]:
         """Return the effects of a piece of code with all that it calls, and the attributes stored on the way."""
-        effects = facts.effects
-        attributes = {name.rsplit(".", 1)[1] for name in facts.stored if "." in name}
-        seen: set[int] = set()
-        queue = list(self.callees(facts, owner))
-        for body in queue:
-            if id(body) in seen:
-                continue
-            seen.add(id(body))
-            effects |= body.facts.effects
-            # What a constructor stores in its object is nobody else's yet.
-            own = body.node.name == "__init__"
-            attributes.update(
-                name.rsplit(".", 1)[1]
-                for name in body.facts.stored
-                if "." in name and not (own and name.startswith("self."))
-            )
-            queue.extend(self.callees(body.facts, body.owner.name if body.owner is not None else None))
-        return effects, frozenset(attributes)
+        effects = int(facts.effects)
+        attributes = self._bits(_attributes_stored(facts))
+        for body in self.callees(facts, owner):
+            more, stored = self._reached(body)
+            effects |= more
+            attributes |= stored
+        return Effect(effects), self._names_of(attributes)
 
     def closure(self, body: Body) -> Effect:
         """Return the effects of a function with all that it calls."""
+        return Effect(self._reached(body)[0])
+
+    def _reached(self, body: Body) -> tuple[int, int]:
+        """Return the effects of a function with all that it calls, and the bits of the attributes stored on the way."""
         if body.closed is None:
-            body.closed, _ = self.reach(body.facts, body.owner.name if body.owner is not None else None)
+            self._close(body)
+        assert body.closed is not None
         return body.closed
+
+    def _close(self, start: Body) -> None:
+        """Work out `closed` of a function and of all that it calls, each of them once.
+
+        Functions that call one another are one component of the graph of calls and have the same result (Tarjan).
+        """
+        number: dict[int, int] = {id(start): 0}
+        low: dict[int, int] = {id(start): 0}
+        open_: list[Body] = [start]
+        inside = {id(start)}
+        path: list[tuple[Body, Iterator[Body]]] = [(start, iter(self._callees_of(start)))]
+        while path:
+            body, callees = path[-1]
+            for callee in callees:
+                if callee.closed is not None:
+                    continue
+                if id(callee) not in number:
+                    number[id(callee)] = low[id(callee)] = len(number)
+                    open_.append(callee)
+                    inside.add(id(callee))
+                    path.append((callee, iter(self._callees_of(callee))))
+                    break
+                if id(callee) in inside:
+                    low[id(body)] = min(low[id(body)], number[id(callee)])
+            else:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    low[id(above)] = min(low[id(above)], low[id(body)])
+                if low[id(body)] == number[id(body)]:
+                    first = next(at for at in range(len(open_) - 1, -1, -1) if open_[at] is body)
+                    component = open_[first:]
+                    del open_[first:]
+                    inside.difference_update(map(id, component))
+                    self._close_component(component)
+
+    def _close_component(self, component: list[Body]) -> None:
+        effects = attributes = 0
+        for body in component:
+            effects |= int(body.facts.effects)
+            # What a constructor stores in its object is nobody else's yet.
+            attributes |= self._bits(_attributes_stored(body.facts, making=body.node.name == "__init__"))
+            for callee in self._callees_of(body):
+                if callee.closed is not None:
+                    effects |= callee.closed[0]
+                    attributes |= callee.closed[1]
+        for body in component:
+            body.closed = effects, attributes
+
+    def _callees_of(self, body: Body) -> Iterable[Body]:
+        return self.callees(body.facts, body.owner.name if body.owner is not None else None)
+
+    def _bits(self, names: Iterable[str]) -> int:
+        """Return a set of names as bits: sets of hundreds of names are joined thousands of times."""
+        bits = 0
+        for name in names:
+            bits |= 1 << self._bit.setdefault(name, len(self._bit))
+        return bits
+
+    def _names_of(self, bits: int) -> frozenset[str]:
+        known = self._decoded.get(bits)
+        if known is None:
+            known = self._decoded[bits] = frozenset(name for name, bit in self._bit.items() if bits >> bit & 1)
+        return known
 
     def body_of(self, node: ast.AST) -> Body | None:
         return self._by_node.get(id(node))
@@ -520,6 +580,13 @@ class Index:
 
     def _parts(self) -> list[Facts]:
         return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
+
+
+def _attributes_stored(facts: Facts, *, making: bool = False) -> Iterator[str]:
+    """Yield the attributes that a piece of code stores, those of `self` not where it makes that."""
+    for name in facts.stored:
+        if "." in name and not (making and name.startswith("self.")):
+            yield name.rsplit(".", 1)[1]
 
 
 def _closed(name: str, led_to: Mapping[str, list[str]]) -> list[str]:
