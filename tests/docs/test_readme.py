@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+
+import pytest
 
 from tapecheck.rules import ALL
 from tests.docs.pages import ROOT
 from tools.docs import tables
 
+tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -38,3 +42,26 @@ def test_figures_of_other_pages_are_theirs() -> None:
     survey = (ROOT / "docs" / "ecosystem.md").read_text(encoding="utf-8")
     for figure in ("99,015 lines", "of 86\nof the 107", "21 findings at level error or warning", "20 right"):
         assert figure in survey, figure
+
+
+def test_where_the_readme_is_shown_alone_its_links_lead_to_the_site() -> None:
+    """The build rewrites them as pyproject.toml says: each leads to a page or a picture that the site has."""
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+    text = README
+    for one in hook["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(one["pattern"], one["replacement"], text)
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) > 20
+    for link in links:
+        assert link.startswith("https://"), f"{link} leads nowhere on PyPI"
+        path, _, anchor = link.removeprefix("https://tapecheck.readthedocs.io/en/latest/").partition("#")
+        if path.startswith("https://"):
+            continue
+        name = path.rstrip("/")
+        outside = ROOT / f"{name.upper()}.md"
+        pages = [ROOT / "docs" / path, ROOT / "docs" / f"{name}.md", ROOT / "docs" / name / "index.md", outside]
+        found = next((page for page in pages if page.is_file()), None)
+        assert found is not None, link
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, link
