@@ -267,6 +267,21 @@ test('a short program with its squiggle and story, as the README shows it', opti
   await page.screenshot({ path: path.join(shots, 'finding.png'), clip: box, animations: 'disabled' });
 });
 
+test('the licences of all that is served are there to read', options, async () => {
+  const link = await page.getAttribute('#tapecheck-playground a[href$="LICENCES.txt"]', 'href');
+  const answer = await page.request.get(new URL(String(link), page.url()).href);
+  const text = await answer.text();
+  for (const part of [
+    'Mozilla Public License Version 2.0',
+    'PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2',
+    'musl: Copyright',
+    '@codemirror/view',
+    '@lezer/python',
+  ]) {
+    assert.ok(text.includes(part), part);
+  }
+});
+
 test('nothing was asked of another host, and nothing failed', options, async () => {
   assert.ok(asked.some((url) => url.endsWith('pyodide.asm.wasm')));
   assert.deepEqual(
