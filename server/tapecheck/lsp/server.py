@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import logging
 import os
@@ -27,6 +28,7 @@ from tapecheck.lsp.actions import SECTION
 from tapecheck.lsp.client import Client, read_client
 from tapecheck.lsp.document import Encoding
 from tapecheck.lsp.frames import Frames
+from tapecheck.lsp.garbage import Garbage, hold
 from tapecheck.lsp.notebook import Notebook
 from tapecheck.lsp.places import path_of, utf
 from tapecheck.lsp.protocol import Protocol, strict_converter
@@ -94,6 +96,7 @@ class Server(LanguageServer):
         self.asking = ThreadPoolExecutor(1, "tapecheck-interpreter")
         self.scanning = _deep_executor("tapecheck-workspace")
         self.closed_files = workspace.Workspace()
+        self.garbage = Garbage()
         self._edited = float("-inf")
         self._importing: dict[str, asyncio.TimerHandle] = {}
         self._said: set[str] = set()
@@ -170,6 +173,7 @@ class Server(LanguageServer):
             self._crashed[snapshot.uri] = snapshot.generation
             self.failed(f"could not analyse {snapshot.path}", error)
             return None
+        self.garbage.made()
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
         from tapecheck.check import configuration_problems
@@ -207,6 +211,7 @@ class Server(LanguageServer):
 
     def refresh(self, uri: str, *, at_once: bool = False) -> None:
         """Schedule diagnostics of the present text for the client."""
+        self.garbage.put_off()
         self._edited = time.monotonic()
         if self.client.pull and not isinstance(self.session.documents.get(uri), Notebook):
             return
@@ -508,6 +513,7 @@ def _preload() -> None:
 
         logger.debug("loaded %s and %s", session.__name__, convert.__name__)
         load()
+        gc.freeze()
     except Exception:
         # The first analysis meets the same, and its user is told.
         logger.warning("could not load the analysis", exc_info=True)
@@ -553,6 +559,7 @@ def serve(session: Session | None = None) -> int:
     logging.getLogger("pygls").setLevel(logging.ERROR)
     # The dry run raises the limit while it works and puts it back: two of them at once must find it high.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))
+    hold()
     source, sink = _own_streams()
     server = create_server(session)
     server.serve_streams(source, sink)
