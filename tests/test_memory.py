@@ -162,3 +162,17 @@ def test_whatever_is_edited_the_findings_are_those_of_a_fresh_check() -> None:
             fresh = check(from_text(text, path.name))
             assert shown(with_memory) == shown(fresh), f"{path.name}, line {at + 1}: {change}"
             lines = edited
+
+
+def test_a_text_that_is_only_tried_leaves_the_memory_as_it_was(started: list[str]) -> None:
+    memory = Memory()
+    first = check(from_text(LIBRARY, "library.py"), memory=memory)
+    tried = LIBRARY.replace("weight * batch", "weight / batch")
+    started.clear()
+    beside = memory.beside()
+    report = check(from_text(tried, "library.py"), memory=beside)
+    assert started == ["other"]
+    assert shown(report) == shown(check(from_text(tried, "library.py")))
+    started.clear()
+    assert shown(check(from_text(LIBRARY, "library.py"), memory=memory)) == shown(first)
+    assert started == []

@@ -90,10 +90,14 @@ def limits_of(report: Report) -> list[Limit]:
 
 
 class Verdicts:
-    """The findings over groups of tapes, the last ones; the tapes are kept, so that their ids stay their own."""
+    """The findings over groups of tapes, the last ones; the tapes are kept, so that their ids stay their own.
 
-    def __init__(self, most: int = 2_000) -> None:
+    `under` are read where there are none here, and stay as they are.
+    """
+
+    def __init__(self, most: int = 2_000, under: Verdicts | None = None) -> None:
         self._most = most
+        self._under = under
         self._kept: OrderedDict[Hashable, tuple[list[Tape], list[Finding]]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -101,7 +105,9 @@ class Verdicts:
         """Return what was found over the tapes of these ids, None where they were not judged yet."""
         with self._lock:
             known = self._kept.get(key)
-            return known[1] if known is not None else None
+        if known is None:
+            return self._under.get(key) if self._under is not None else None
+        return known[1]
 
     def put(self, key: Hashable, tapes: list[Tape], findings: list[Finding]) -> None:
         """Keep what was found over some tapes."""
@@ -117,6 +123,10 @@ class Memory:
 
     starts: Starts[Part] = field(default_factory=Starts)
     verdicts: Verdicts = field(default_factory=Verdicts)
+
+    def beside(self) -> Memory:
+        """Return a memory for checks of texts that are only tried: it reads what this one holds and leaves it alone."""
+        return Memory(Starts(under=self.starts), Verdicts(under=self.verdicts))
 
 
 _JUDGED = (Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step)

@@ -11,7 +11,7 @@ from tapecheck.source.modules import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tapecheck.check import Report
+    from tapecheck.check import Memory, Report
     from tapecheck.fixes.candidate import Candidate, Context
     from tapecheck.fixes.code import Code
     from tapecheck.fixes.verify import Check
@@ -35,6 +35,7 @@ def fixes_for(
     check: Check | None = None,
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
+    memory: Memory | None = None,
 ) -> list[Fix]:
     """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least.
 
@@ -42,7 +43,7 @@ def fixes_for(
     from showing before is none of the fix's doing. It may edit other files of the project that have a part in the
     finding. `check` analyses an edited source, `tapecheck.check.check` where none is given; `open_files` are sources by
     absolute path that stand for the files of that path. `cancelled` is asked during the analyses; once it returns True
-    they raise `interpret.Cancelled`.
+    they raise `interpret.Cancelled`. `memory` is that of the checks before: it is read, and nothing is put into it.
     """
     from tapecheck.fixes.candidate import Context
     from tapecheck.fixes.code import Code
@@ -54,7 +55,8 @@ def fixes_for(
         from tapecheck import check as checking
 
         # The edits of a fix leave most of a file as it was.
-        check = partial(checking.check, cancelled=cancelled, memory=checking.Memory())
+        beside = memory.beside() if memory is not None else checking.Memory()
+        check = partial(checking.check, cancelled=cancelled, memory=beside)
     long = sum(len(tape.events) for tape in report.interpretation.tapes) > LONG
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
     verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files)

@@ -14,6 +14,7 @@ from typing import Union
 
 from tapecheck.fixes.edit import Change, TextIndex
 from tapecheck.source import Source
+from tapecheck.source.nodes import nodes_in, statements_at
 from tapecheck.tape import Span
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
@@ -32,17 +33,25 @@ class Code:
         self.index = TextIndex(source.text)
         self._parents: dict[ast.AST, ast.AST] = {}
         self._at: dict[tuple[int, int, int, int], list[ast.expr | ast.stmt]] = {}
-        stack: list[ast.AST] = [self.tree]
-        while stack:
-            node = stack.pop()
-            for child in ast.iter_child_nodes(node):
-                self._parents[child] = node
-                stack.append(child)
-            if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None:
-                assert node.end_col_offset is not None
-                key = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-                self._at.setdefault(key, []).append(node)
+        self._listed: set[ast.stmt] = set()
         self._in_string: set[int] | None = None
+
+    def _list(self, first: int, last: int) -> list[ast.stmt]:
+        """List the nodes of the top-level statements that have some of the lines; returns these statements."""
+        statements = statements_at(self.tree, first, last)
+        for statement in statements:
+            if statement in self._listed:
+                continue
+            self._listed.add(statement)
+            self._parents[statement] = self.tree
+            for node in (statement, *nodes_in(statement)):
+                for child in ast.iter_child_nodes(node):
+                    self._parents[child] = node
+                if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None:
+                    assert node.end_col_offset is not None
+                    key = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+                    self._at.setdefault(key, []).append(node)
+        return statements
 
     # -- places -------------------------------------------------------------------------------------------------
 
@@ -69,6 +78,7 @@ class Code:
             span.end_line,
             self._byte(span.end_line, span.end_column),
         )
+        self._list(span.line, span.end_line)
         found = self._at.get(key, [])
         return sorted(found, key=lambda node: isinstance(node, ast.stmt))
 
@@ -93,14 +103,14 @@ class Code:
             return self.statement(node)
         best: ast.stmt | None = None
         low, high = (span.line, span.column), (span.end_line, span.end_column)
-        for statements in self._at.values():
-            for node in statements:
-                if not isinstance(node, ast.stmt) or node.end_lineno is None or node.end_col_offset is None:
+        for statement in self._list(span.line, span.end_line):
+            for part in (statement, *nodes_in(statement)):
+                if not isinstance(part, ast.stmt) or part.end_lineno is None or part.end_col_offset is None:
                     continue
-                first = (node.lineno, self.source.column(node.lineno, node.col_offset))
-                last = (node.end_lineno, self.source.column(node.end_lineno, node.end_col_offset))
-                if first <= low and high <= last and (best is None or self.inside(node, best)):
-                    best = node
+                first = (part.lineno, self.source.column(part.lineno, part.col_offset))
+                last = (part.end_lineno, self.source.column(part.end_lineno, part.end_col_offset))
+                if first <= low and high <= last and (best is None or self.inside(part, best)):
+                    best = part
         return best
 
     def calls_in(self, span: Span) -> list[ast.Call]:
@@ -120,14 +130,17 @@ class Code:
         return sorted(calls, key=self.start)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
+        if node not in self._parents and node is not self.tree:
+            first = getattr(node, "lineno", 0)
+            self._list(first, getattr(node, "end_lineno", None) or (first or len(self.source.lines)))
         return self._parents.get(node)
 
     def parents(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the nodes around a node, innermost first."""
-        current = self._parents.get(node)
+        current = self.parent(node)
         while current is not None:
             yield current
-            current = self._parents.get(current)
+            current = self.parent(current)
 
     def inside(self, node: ast.AST, outer: ast.AST) -> bool:
         return node is outer or any(parent is outer for parent in self.parents(node))
@@ -161,7 +174,7 @@ class Code:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the statements that a statement stands among, itself included."""
-        parent = self._parents.get(statement)
+        parent = self.parent(statement)
         for name in ("body", "orelse", "finalbody"):
             block = getattr(parent, name, None)
             if isinstance(block, list) and statement in block:
@@ -186,7 +199,7 @@ class Code:
             partner = self.within_block(other, self.block(statement))
             if partner is not None:
                 return statement, partner
-            above = self._parents.get(statement)
+            above = self.parent(statement)
             if above is None or isinstance(above, _FUNCTIONS):
                 return None
             statement = self.statement(above)
@@ -261,7 +274,7 @@ class Code:
         after = self.text[self.end(node) :].lstrip()
         if not before.endswith("(") or not after.startswith(")"):
             return False
-        parent = self._parents.get(node)
+        parent = self.parent(node)
         if isinstance(parent, ast.Call):
             return bool(before[:-1].rstrip().endswith(("(", ",", "=")))
         return not isinstance(parent, (ast.ClassDef, ast.FunctionDef))

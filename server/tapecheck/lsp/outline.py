@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
 from tapecheck.source import Source
+from tapecheck.source.nodes import nodes_in, nodes_of, statements_at
 from tapecheck.tape import Span
 
 Word = ast.Name | ast.Attribute | ast.arg
@@ -39,6 +41,12 @@ class Outline:
             source.column(end_line, end_offset),
         )
 
+    def _at(self, line: int) -> Iterator[ast.AST]:
+        """Yield the nodes of the top-level statements on a line, outer ones before inner ones."""
+        for statement in statements_at(self.source.tree, line, line):
+            yield statement
+            yield from nodes_in(statement)
+
     @property
     def whole(self) -> Scope:
         return 0, len(self.source.lines) + 1
@@ -47,7 +55,7 @@ class Outline:
     def _functions(self) -> list[Scope]:
         return [
             (node.lineno, node.end_lineno or node.lineno)
-            for node in ast.walk(self.source.tree)
+            for node in nodes_of(self.source.tree)
             if isinstance(node, _FUNCTIONS)
         ]
 
@@ -55,7 +63,7 @@ class Outline:
     def _classes(self) -> list[Scope]:
         return [
             (node.lineno, node.end_lineno or node.lineno)
-            for node in ast.walk(self.source.tree)
+            for node in nodes_of(self.source.tree)
             if isinstance(node, ast.ClassDef)
         ]
 
@@ -99,7 +107,7 @@ class Outline:
     @cached_property
     def _stores_of_all(self) -> list[tuple[Word, str]]:
         found: list[tuple[Word, str]] = []
-        for node in ast.walk(self.source.tree):
+        for node in nodes_of(self.source.tree):
             if isinstance(node, ast.arg):
                 found.append((node, node.arg))
             elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
@@ -109,7 +117,7 @@ class Outline:
     def word(self, line: int, column: int) -> Word | None:
         """Return the innermost name, dotted name or argument at a place."""
         best: Word | None = None
-        for node in ast.walk(self.source.tree):
+        for node in self._at(line):
             if not isinstance(node, (ast.Name, ast.Attribute, ast.arg)):
                 continue
             if not node.lineno <= line <= (node.end_lineno or node.lineno):
@@ -123,7 +131,7 @@ class Outline:
     def loops(self) -> list[Scope]:
         return [
             (node.lineno, node.end_lineno or node.lineno)
-            for node in ast.walk(self.source.tree)
+            for node in nodes_of(self.source.tree)
             if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         ]
 
@@ -134,7 +142,7 @@ class Outline:
 
     def statement(self, line: int) -> Scope:
         """Return the lines of the assignment at a line: what it binds, it binds after it has read the rest."""
-        for node in ast.walk(self.source.tree):
+        for node in self._at(line):
             if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
                 last = node.end_lineno or node.lineno
                 if node.lineno <= line <= last:
@@ -143,7 +151,7 @@ class Outline:
 
     def exclusive(self, one: int, other: int) -> bool:
         """Return whether two lines are in branches of which only one is taken."""
-        for node in ast.walk(self.source.tree):
+        for node in nodes_of(self.source.tree):
             if isinstance(node, ast.If) and node.orelse:
                 cut = node.orelse[0].lineno
                 inside_of = [node.lineno <= line <= (node.end_lineno or line) for line in (one, other)]
@@ -153,13 +161,13 @@ class Outline:
 
     @cached_property
     def calls(self) -> set[Span]:
-        return {self.span(node) for node in ast.walk(self.source.tree) if isinstance(node, ast.Call)}
+        return {self.span(node) for node in nodes_of(self.source.tree) if isinstance(node, ast.Call)}
 
     @cached_property
     def assignments(self) -> list[tuple[Span, str]]:
         """Return the values that are assigned to one name or attribute each, with that."""
         found: list[tuple[Span, str]] = []
-        for node in ast.walk(self.source.tree):
+        for node in nodes_of(self.source.tree):
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
             pairs = [(node.targets[0], node.value)]
@@ -179,7 +187,7 @@ class Outline:
     @cached_property
     def _without_grad(self) -> list[Span]:
         found = []
-        for node in ast.walk(self.source.tree):
+        for node in nodes_of(self.source.tree):
             if isinstance(node, (ast.With, ast.AsyncWith)):
                 switches = [item.context_expr for item in node.items]
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -197,13 +205,13 @@ class Outline:
 
     @cached_property
     def _returned(self) -> list[Span]:
-        tree = ast.walk(self.source.tree)
+        tree = nodes_of(self.source.tree)
         return [self.span(node.value) for node in tree if isinstance(node, ast.Return) and node.value is not None]
 
     def called_name(self, call: Span) -> Span | None:
         """Return the name that a call calls: `backward` of `loss.backward()`; None where a call has none."""
-        for node in ast.walk(self.source.tree):
-            if isinstance(node, ast.Call) and self.span(node) == call:
+        for node in self._at(call.line):
+            if isinstance(node, ast.Call) and node.lineno == call.line and self.span(node) == call:
                 whole = self.span(node.func)
                 if isinstance(node.func, ast.Attribute):
                     start = whole.end_column - len(node.func.attr)
@@ -213,8 +221,8 @@ class Outline:
 
     def in_argument(self, call: Span, line: int, column: int) -> bool:
         """Return whether a place within a call is in one of its arguments."""
-        for node in ast.walk(self.source.tree):
-            if isinstance(node, ast.Call) and self.span(node) == call:
+        for node in self._at(call.line):
+            if isinstance(node, ast.Call) and node.lineno == call.line and self.span(node) == call:
                 values = [*node.args, *(keyword.value for keyword in node.keywords)]
                 return any(inside(self.span(value), line, column) for value in values)
         return False

@@ -34,7 +34,7 @@ from tapecheck.source.suppress import Unused, ignore_file, ignore_line, named_ru
 from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
-    from tapecheck.check import Report
+    from tapecheck.check import Memory, Report
     from tapecheck.fixes import Fix
 
 logger = logging.getLogger(__name__)
@@ -170,6 +170,7 @@ class Session:
     ) -> None:
         self.about = about
         self._check = check
+        self._memory: Memory | None = None
         self._try = try_fix
         self._record = record
         self._fixes_for = fixes_for
@@ -382,7 +383,8 @@ class Session:
         if self._check is None:
             from tapecheck import check as checking
 
-            self._check = partial(checking.check, memory=checking.Memory())
+            self._memory = checking.Memory()
+            self._check = partial(checking.check, memory=self._memory)
         check, select, ignore = self._check, settings.select, settings.ignore
         if open_files:
             return check(source, select=select, ignore=ignore, cancelled=cancelled, open_files=open_files)
@@ -546,7 +548,7 @@ class Session:
         if self._fixes_for is None:
             from tapecheck.fixes import fixes_for
 
-            self._fixes_for = fixes_for
+            self._fixes_for = partial(fixes_for, memory=self._memory)
         if not open_files:
             return self._fixes_for(report, finding, cancelled=cancelled)
         return self._fixes_for(report, finding, cancelled=cancelled, open_files=open_files)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tapecheck.source.nodes import first_line
 from tapecheck.source.parsing import parse
 
 _LEAST = 40
@@ -47,12 +48,9 @@ def parse_lines(lines: Sequence[str], before: Parsed | None = None) -> Parsed:
     lines = list(lines)
     body = _reparsed(lines, before) if before is not None and len(lines) >= _LEAST else None
     tree = ast.Module(body, []) if body is not None else _parse("\n".join(lines))
-    return Parsed(lines, tree, [_first(node) for node in tree.body], [node.end_lineno or 0 for node in tree.body])
-
-
-def _first(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)]) - 1
+    return Parsed(
+        lines, tree, [first_line(node) - 1 for node in tree.body], [node.end_lineno or 0 for node in tree.body]
+    )
 
 
 def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:

@@ -139,10 +139,14 @@ def kept(key: Hashable, part: Part, events: int, project: Project) -> Kept[Part]
 
 
 class Starts(Generic[Part]):
-    """Results by file and start, those used last; safe for several threads."""
+    """Results by file and start, those used last; safe for several threads.
 
-    def __init__(self, most_events: int = MAX_EVENTS) -> None:
+    `under` are results that are read where there are none here, and stay as they are.
+    """
+
+    def __init__(self, most_events: int = MAX_EVENTS, under: Starts[Part] | None = None) -> None:
         self._most = most_events
+        self._under = under
         self._events = 0
         self._kept: OrderedDict[tuple[str, str | None, Hashable], Kept[Part]] = OrderedDict()
         self._lock = threading.Lock()
@@ -152,10 +156,11 @@ class Starts(Generic[Part]):
         place = (path, start, asked)
         with self._lock:
             known = self._kept.get(place)
-            if known is None or known.key != key:
-                return None
-            self._kept.move_to_end(place)
-        return known.part if known.holds(project) else None
+            if known is not None and known.key == key:
+                self._kept.move_to_end(place)
+        if known is not None and known.key == key and known.holds(project):
+            return known.part
+        return self._under.find(path, start, asked, key, project) if self._under is not None else None
 
     def keep(self, path: str, start: str | None, asked: Hashable, kept: Kept[Part]) -> None:
         """Keep a result in the place of the last one of that start; the oldest of all give way."""
