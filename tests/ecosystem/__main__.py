@@ -75,9 +75,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def found_in(results: list[FileResult]) -> list[Found]:
-    """The findings of files, by the names of these."""
+    """The findings of files, by the names of these; one that several importing files lead to is told once."""
     ordered = sorted(results, key=lambda result: (result.repository, result.path))
-    return [found for result in ordered for found in result.findings]
+    once: dict[tuple[str, str, int, str], Found] = {}
+    for found in (found for result in ordered for found in result.findings):
+        once.setdefault((found.repository, found.path, found.line, found.code), found)
+    return list(once.values())
 
 
 def print_findings(findings: list[Found], level: str) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from tapecheck.cli.checking import CheckOptions, check_file
 from tapecheck.cli.files import find_files
+from tapecheck.source.notebook import SUFFIX, read_notebook, split_cell
+from tapecheck.source.text import SourceError
 
 MAX_EXCERPT = 300
 
@@ -190,14 +192,15 @@ def check_one(task: Task) -> FileResult:
         result.crash = f"{type(error).__name__}: {error}"
         return result
     result.seconds = time.process_time() - start
-    text = _text(task.path)
-    rows = text.splitlines()
-    for finding in checked.findings:
-        row = rows[finding.span.line - 1].strip() if finding.span.line <= len(rows) else ""
+    rows = _rows(task.path)
+    for finding in [*checked.findings, *checked.elsewhere]:
+        name, _ = split_cell(finding.span.file)
+        lines = checked.texts.get(finding.span.file) or (rows if _same(name, task.path) else _rows(name))
+        row = lines[finding.span.line - 1].strip() if finding.span.line <= len(lines) else ""
         result.findings.append(
             Found(
                 task.repository,
-                path,
+                os.path.relpath(finding.span.file, task.root),
                 finding.span.line,
                 finding.code,
                 finding.severity,
@@ -212,7 +215,7 @@ def check_one(task: Task) -> FileResult:
         else:
             result.problems.append(f"line {problem.line}: {problem.message}")
     for kind, span in checked.gaps:
-        if os.path.realpath(span.file) == os.path.realpath(task.path):
+        if _same(span.file, task.path):
             result.gaps.append(f"{kind} {path}:{span.line}: {rows[span.line - 1].strip()[:MAX_EXCERPT]}")
     result.lines, result.training = measure(task.path)
     return result
@@ -265,7 +268,21 @@ def _last(value: ast.Attribute | ast.Name) -> str:
     return value.attr if isinstance(value, ast.Attribute) else value.id
 
 
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _rows(path: str) -> list[str]:
+    return _text(path).splitlines()
+
+
 def _text(path: str) -> str:
+    """The program of a file: a notebook's is that of its cells, one after the other."""
+    if path.endswith(SUFFIX):
+        try:
+            return read_notebook(path).text
+        except SourceError:
+            return ""
     try:
         return Path(path).read_bytes().decode("utf-8", errors="replace")
     except OSError:

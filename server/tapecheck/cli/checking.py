@@ -270,6 +270,7 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
         checked.fail_on,
         checked.recorded,
         checked.rewrite,
+        gaps=checked.gaps,
     )
 
 

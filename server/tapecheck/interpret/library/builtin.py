@@ -11,7 +11,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.states import LoaderState
 from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import NotPlain, computed, formatted, plain, text_of
-from tapecheck.interpret.objects.containers import known_items, next_of, rotates
+from tapecheck.interpret.objects.containers import known_items, leave, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
@@ -174,6 +174,7 @@ def _enumerate(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         remaining(inner),
         lambda index: (first + index if first is not None else Unknown.whole("index"), item(index)),
         inner.sequential,
+        sources=(inner,),
     )
 
 
@@ -192,7 +193,12 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         # A stream that ends by itself says nothing about the length of the others.
         return min(known) if known and (None not in [length() for length in lengths] or min(known) < 10_000) else None
 
-    return Stream(length, lambda index: tuple(item(index) for item in items), any(s.sequential for s in streams))
+    return Stream(
+        length,
+        lambda index: tuple(item(index) for item in items),
+        any(s.sequential for s in streams),
+        sources=(*streams,),
+    )
 
 
 def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -211,7 +217,7 @@ def _map(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         known = [length() for length in lengths]
         return None if None in known else min(size for size in known if size is not None)
 
-    return Stream(length, item, any(stream.sequential for stream in streams))
+    return Stream(length, item, any(stream.sequential for stream in streams), sources=(*streams,))
 
 
 def _filter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -274,6 +280,8 @@ def _extreme(name: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     def choose(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         items = list(args) if len(args) > 1 else (known_items(m, args[0], node) if args else None)
         if items is None:
+            if isinstance(args[0], (Generator, Stream)):
+                leave(m, args[0])
             return Unknown.named(name)
         if not items:
             if "default" not in kwargs and m.handlers:
@@ -564,7 +572,10 @@ def _iter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _next(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return next_of(m, args[0] if args else Unknown(), args[1:], node)
+    value = next_of(m, args[0] if args else Unknown(), args[1:], node)
+    if args and isinstance(args[0], Generator) and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Call):
+        leave(m, args[0])  # nobody else holds it
+    return value
 
 
 def _reversed(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -99,6 +99,7 @@ def guessed_items(machine: Engine, value: Value, count: int, node: ast.AST) -> l
             items.append(stream.item(index))
         except IndexError:
             items.append(Unknown("item"))
+    leave(machine, stream)
     return items
 
 
@@ -192,7 +193,25 @@ def _generator_stream(machine: Engine, generator: Generator) -> Stream:
         sent = generator.env.sent
         return None if generator.open or (sent is not None and OPEN in sent) else 1_000_000
 
-    return Stream(length, item, sequential=True)
+    return Stream(length, item, sequential=True, sources=(generator,))
+
+
+def guarded(value: Stream | Generator) -> bool:
+    """Return whether generators that an iterable draws from wait inside of a `with` or `try`."""
+    return value.guarded if isinstance(value, Generator) else any(guarded(source) for source in value.sources)
+
+
+def leave(machine: Engine, value: Stream | Generator) -> None:
+    """Close the generators of an iterable that nothing more is drawn from, though the dry run did not come to its end.
+
+    The `with torch.no_grad()` that they wait in would reach on into what comes after the loop.
+    """
+    if isinstance(value, Generator):
+        if value.guarded:
+            machine.close(value)
+        return
+    for source in value.sources:
+        leave(machine, source)
 
 
 def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:

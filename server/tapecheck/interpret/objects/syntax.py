@@ -102,6 +102,18 @@ def _looks_for_yield(node: ast.AST) -> bool:
     return False
 
 
+def yields_guarded(node: ast.AST) -> bool:
+    """Whether a generator function yields inside of a `with` or a `try`."""
+    known = getattr(node, "_yields_guarded", None)
+    if known is None:
+        known = not isinstance(node, ast.Lambda) and any(
+            isinstance(inner, (ast.With, ast.AsyncWith, ast.Try)) and _looks_for_yield(inner)
+            for inner in ast.walk(node)
+        )
+        node._yields_guarded = known  # type: ignore[attr-defined]
+    return bool(known)
+
+
 def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
     """Return the yields that a statement comes to before its blocks, in the order in which they are evaluated."""
     known: tuple[ast.Yield | ast.YieldFrom, ...] | None = getattr(node, "_tapecheck_yields", None)

@@ -112,7 +112,9 @@ def call_function(
     )
     if syntax.has_yield(body):
         env.sent = {}
-        return Generator(_run_generator(machine, function, env, frame), env)
+        return Generator(
+            _run_generator(machine, function, env, frame), env, guarded=syntax.yields_guarded(function.node)
+        )
     machine.depth += 1
     machine.running.append(id(body))
     machine.envs.append(env)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, methods
 from tapecheck.interpret.python import loops
-from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Run, Set, Stream, Value
+from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Run, Set, Signal, Stream, Value
 from tapecheck.interpret.world import Frame
 
 _MAX_ROUNDS = 64
@@ -70,9 +70,9 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
         if length is None:
             extent.whole = False
             if drawn >= extent.enough:
-                return
+                break
         elif stream.next >= length:
-            return
+            break
         try:
             item = stream.item(stream.next)
         except IndexError:
@@ -80,7 +80,9 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
         stream.next += 1
         drawn += 1
         yield item
-    extent.whole = False
+    else:
+        extent.whole = False
+    containers.leave(machine, stream)
 
 
 def trained(
@@ -124,7 +126,9 @@ def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> V
     stream = machine.stream(machine.eval(first.iter, env), first.iter)
     extent = Extent()
     rounds = _over(machine, stream, first, others, inner, extent, True)
-    return Generator(_lazily(machine, node.elt, rounds, inner), inner, stream.length() is None, extent=extent)
+    lazily = _lazily(machine, node.elt, rounds, inner)
+    open_ended = stream.length() is None
+    return Generator(lazily, inner, open_ended, extent=extent, guarded=containers.guarded(stream))
 
 
 def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
@@ -162,12 +166,12 @@ def _over(
         if length is None:
             extent.whole = False
             if not lazy and index - start >= extent.enough:
-                return
+                break
         elif index >= length:
-            return
+            break
         if index - start >= _MAX_ROUNDS:
             extent.whole = False
-            return
+            break
         machine.world.spend(2)
         try:
             element = stream.item(index)
@@ -183,7 +187,12 @@ def _over(
             elif not truth:
                 break
         else:
-            if others:
-                yield from _rounds(machine, others, env, extent, lazy)
-            else:
-                yield None
+            try:
+                if others:
+                    yield from _rounds(machine, others, env, extent, lazy)
+                else:
+                    yield None
+            except Signal:  # the generator expression is closed
+                containers.leave(machine, stream)
+                raise
+    containers.leave(machine, stream)

@@ -98,6 +98,9 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         carry.end(machine, loop, done, started)
         signal = None
     length = stream.length()
+    if signal is None or isinstance(node.iter, ast.Call):
+        # What only the loop holds is closed where it is broken off, too.
+        containers.leave(machine, stream)
     more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
     if signal is None and more != "no":
         _forget_counters(machine, node, env, counted, done, None if length is None else length - index)
@@ -306,7 +309,7 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
     while True:
         length = stream.length()
         if index >= (length if length is not None else start + MIN_ITERATIONS) or index - start >= 256:
-            return
+            break
         try:
             element = stream.item(index)
         except IndexError:
@@ -314,6 +317,7 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
         index += 1
         stream.next = index
         yield element
+    containers.leave(machine, stream)
 
 
 def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:

@@ -341,6 +341,8 @@ class Stream:
     item: Callable[[int], Value]
     sequential: bool = False
     next: int = 0
+    sources: tuple[Stream | Generator, ...] = ()
+    """What its elements are drawn from: left together with it."""
 
 
 OPEN = ast.Pass()
@@ -612,6 +614,8 @@ class Generator:
     extent: Extent = field(default_factory=lambda: Extent())
     pending: list[Value] = field(default_factory=list)
     """What was taken from it ahead of time, to be given first."""
+    guarded: bool = False
+    """Whether it waits inside of a `with` or `try`, whose end has to come once it is left."""
 
 
 @dataclass(eq=False, slots=True)
