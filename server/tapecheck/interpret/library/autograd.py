@@ -511,24 +511,27 @@ class Autograd:
     def zeroed(self, gradient: Tensor, node: ast.AST) -> None:
         """`p.grad.zero_()` or `p.grad.data.zero_()`: cleared in place, its graph stays."""
         leaf = (gradient.extra or {}).get("grad_of")
-        if isinstance(leaf, Tensor) and leaf.node is not None and leaf.is_leaf:
+        number = _leaf_of(leaf) if isinstance(leaf, Tensor) else None
+        if number is not None:
             kept: Fact = "yes" if gradient.node is None else "no"
-            self.world.emit(GradientCleared(self.world.site(node), leaf.node, "no", kept))
+            self.world.emit(GradientCleared(self.world.site(node), number, "no", kept))
 
     def set_gradient(self, tensor: Tensor, value: Value, node: ast.AST) -> None:
         tensor.grad = value
-        if tensor.node is not None and tensor.is_leaf:
+        leaf = _leaf_of(tensor)
+        if leaf is not None:
             at = self.world.site(node)
-            self.world.emit(GradientCleared(at, tensor.node, "yes") if value is None else GradientSet(at, tensor.node))
+            self.world.emit(GradientCleared(at, leaf, "yes") if value is None else GradientSet(at, leaf))
 
     def clear(self, tensor: Tensor, node: ast.AST, to_none: Fact) -> None:
         """zero_grad on one leaf."""
-        if tensor.grad is None or tensor.node is None:
-            if tensor.node is not None and to_none == "yes":
-                self.world.emit(GradientCleared(self.world.site(node), tensor.node, to_none))
+        leaf = tensor.node if tensor.node is not None else _leaf_of(tensor)
+        if tensor.grad is None or leaf is None:
+            if leaf is not None and to_none == "yes":
+                self.world.emit(GradientCleared(self.world.site(node), leaf, to_none))
             return
         detached: Fact = "no" if to_none == "yes" else "yes"
-        self.world.emit(GradientCleared(self.world.site(node), tensor.node, to_none, detached))
+        self.world.emit(GradientCleared(self.world.site(node), leaf, to_none, detached))
         if to_none == "yes":
             tensor.grad = None
             return
@@ -672,3 +675,11 @@ def _true(value: Value) -> bool:
 
 
 __all__ = ["Autograd", "cuts_of"]
+
+
+def _leaf_of(tensor: Tensor) -> int | None:
+    """Return the leaf that a tensor is; one whose `requires_grad` is switched off for now keeps its gradient."""
+    if tensor.node is not None:
+        return tensor.node if tensor.is_leaf else None
+    frozen = (tensor.extra or {}).get("frozen leaf")
+    return frozen if isinstance(frozen, int) else None
