@@ -8,12 +8,12 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
-from tests.ecosystem import followers, handed_in, keys, objects, programs, reach, suspended
+from tests.ecosystem import followers, handed_in, keys, objects, programs, reach, suspended, unseen
 from tests.interpret.truth import PRELUDE, torch_raises_at
 
 PROGRAMS = {
     **programs.PROGRAMS, **handed_in.UNKNOWN_GRAPHS, **handed_in.UNKNOWN_CODE, **objects.GROWN, **objects.COUNTED,
-    **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED,
+    **objects.GLOBALS, **keys.KEYS, **reach.REACH, **followers.FOLLOWERS, **suspended.SUSPENDED, **unseen.UNSEEN,
 }  # fmt: skip
 STAND_INS = """\
 import sys, types

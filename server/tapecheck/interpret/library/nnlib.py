@@ -67,6 +67,8 @@ class Modules:
         """The modules whose parameters were asked for."""
         self.made: list[Instance] = []
         """The modules of the user's classes."""
+        self.loose_hooks: list[Value] = []
+        """Forward hooks of parts of models that nobody can look into: they see what these compute."""
 
     # -- what is a module -------------------------------------------------------------------------------------
 
@@ -582,6 +584,15 @@ class Modules:
                         self.torch.autograd.module_hooks.append((owner, tensor.node, hook))
         return result
 
+    def ran(self, model: Value, args: Args, node: ast.AST) -> None:
+        """Call the hooks that parts of a model have which nobody can look into: it may have just computed them."""
+        if not args or not any(isinstance(arg, (Tensor, Unknown)) for arg in args):
+            return
+        for hook in list(self.loose_hooks):
+            made = Unknown("output")
+            made.returned = True
+            self.machine.call(hook, [model, tuple(args), made], {}, node)
+
     def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
         if isinstance(method, Bound) and isinstance(method.function, Function):
@@ -598,11 +609,16 @@ class Modules:
             for key in self.children_names(owner):
                 value = self.machine.call(owner.attrs[key], [value], {}, node)
             if _layer(owner).more:
+                self.ran(owner, [value], node)
                 return self.torch.opaque_result("Sequential", [value], {}, node)
             return value
         if owner.lib == averaging.AVERAGED:
             return self.machine.call(owner.attrs["module"], args, kwargs, node)
-        return self._run_opaque(owner, args, kwargs, node)
+        result = self._run_opaque(owner, args, kwargs, node)
+        if owner.cls is not None and isinstance(result, Unknown):
+            # A class without a forward of its own: that of the subclass it is written for has parameters nobody knows.
+            result.returned, result.data = True, False
+        return result
 
     def _run_fact(self, owner: Instance, fact: ModuleFact, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         torch = self.torch
@@ -719,6 +735,7 @@ class Modules:
 
     def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return a class of torch.nn without facts: differentiable in its inputs and parameters."""
+        self.ran(owner, args, node)
         parameters = [tensor for _, tensor in self.named_parameters(owner)]
         values = [tensor for arg in (*args, *kwargs.values()) for tensor in self.torch.tensors(arg)]
         return self.torch.opaque(

@@ -118,6 +118,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             # Whoever has it may fill it and empty it.
             arg.more = True
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
+    if function.owner is None or function.attr not in RECORDING:
+        torch.nn.ran(function, args, node)
     if function.leaf is not None:
         parts = [function.leaf, *torch.nn.replaced_parameters(function)]
         return opaque(torch, function.name, [*parts, *values], node, linked="yes", keeps="yes")
@@ -157,6 +159,10 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
         return torch.autograd.backward_method(owner, args, kwargs, node)
     if name == "manual_backward" and args:
         return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
+    if name in ("register_forward_hook", "register_forward_pre_hook") and args:
+        if name == "register_forward_hook":
+            torch.nn.loose_hooks.append(args[0])
+        return Unknown("handle")
     if name == "requires_grad_" and (owner.leaf is not None or not owner.data):
         wanted = concrete(args[0] if args else kwargs.get("requires_grad", True))
         if owner.leaf is not None or wanted is False:

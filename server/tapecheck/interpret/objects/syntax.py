@@ -102,6 +102,24 @@ def _looks_for_yield(node: ast.AST) -> bool:
     return False
 
 
+def is_abstract(node: ast.AST) -> bool:
+    """Whether a method is there to be written by subclasses: it says so, or does nothing but raise."""
+    known = getattr(node, "_is_abstract", None)
+    if known is None:
+        body = [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
+        if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            body = body[1:]
+        named = {text_of(decorator).rpartition(".")[2] for decorator in getattr(node, "decorator_list", [])}
+        raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
+        known = "abstractmethod" in named and all(
+            isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+            for one in body
+        )
+        known = known or (raised is not None and text_of(raised).partition("(")[0] == "NotImplementedError")
+        node._is_abstract = known  # type: ignore[attr-defined]
+    return bool(known)
+
+
 def yields_guarded(node: ast.AST) -> bool:
     """Whether a generator function yields inside of a `with` or a `try`."""
     known = getattr(node, "_yields_guarded", None)
