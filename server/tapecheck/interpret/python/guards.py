@@ -64,7 +64,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
         if (len(guard.answers) > 1 and key not in reached) or not _matters(guard):
             continue
         count = turns_after(guard, again=key in reached)
-        if 1 < count <= most and (not best or count < best):
+        if 0 < count <= most and (not best or count < best):
             best, chosen = count, key
     if not best:
         return 0, 0
@@ -131,8 +131,11 @@ def take_on(machine: Engine, first: int, done: int, count: int) -> None:
 
     `first` is where in `World.counted` the loop's own entries begin, `done` how many iterations were run.
     """
+    loop = machine.world.iteration[-1][0]
     for guard in machine.world.guards.values():
-        guard.skipped = True
+        # Those of the loops around it count their own iterations, of which none is passed over.
+        if any(place[0] == loop for place in guard.at):
+            guard.skipped = True
     rows: dict[tuple[str, int, Any], list[Any]] = {}
     grown: dict[int, tuple[Any, int]] = {}
     for kind, owner, key, value in machine.world.counted[first:]:
