@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tests.differential import more_templates, states, templates
+from tests.differential import lived, more_templates, states, templates
 from tests.differential.forms import (
     ACTIVATIONS,
     BINARY,
@@ -38,7 +38,7 @@ from tests.differential.forms import (
 T = TypeVar("T")
 DEFINITIONS = templates.DEFINITIONS + more_templates.DEFINITIONS
 MODELS = templates.MODELS + more_templates.MODELS
-PIECES = templates.PIECES + more_templates.PIECES + states.PIECES
+PIECES = templates.PIECES + more_templates.PIECES + states.PIECES + lived.PIECES
 _CHOICE = re.compile(r"«([^«»]*)»")
 _NEW = re.compile(r"@([A-Za-z]\w*)")
 _SLOT = re.compile(r"\$(model2|model|opt|par|data|mat|expr|loss|i)\b")

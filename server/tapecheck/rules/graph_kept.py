@@ -349,12 +349,20 @@ def _reaches_parameters(reading: Reading, loop: LoopRun) -> bool:
     that forward pass: it ends after as many steps as there are parts.
     """
     end = loop.end if loop.end is not None else len(reading.tape.events)
-    if any(loop.start < run.position < end for run in reading.runs):
+    if any(loop.start < run.position < end and not _differentiable(run) for run in reading.runs):
         return True
+    differentiated = {run.at.span for run in reading.runs if loop.start < run.position < end}
     return any(
-        isinstance(event, Node) and any(source in reading.ledger.leaves for source in event.inputs)
+        isinstance(event, Node)
+        and event.at.span not in differentiated
+        and any(source in reading.ledger.leaves for source in event.inputs)
         for event in reading.tape.events[loop.start : end]
     )
+
+
+def _differentiable(run: Run) -> bool:
+    """Return whether a call gives gradients that are to be differentiated again: arithmetic like any other."""
+    return run.backward.call != "backward" and run.backward.create == "yes"
 
 
 def _bounded(held: Held) -> bool:
