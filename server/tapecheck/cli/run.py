@@ -78,6 +78,9 @@ def run_script(options: argparse.Namespace) -> int:
     with _interruptible() as interrupted:
         result = _run(program.request, pass_on, interrupted)
         say(*_ending(result, program.request).splitlines(), *_last_words(result))
+        if result.unrecorded:
+            plural = "es" if result.unrecorded > 1 else ""
+            say(f"{result.unrecorded} forked process{plural} ran backward calls, which were not recorded")
         for line in memory_ran_out(result.tape):
             say(line)
         _with_evidence(program, result)
@@ -118,6 +121,8 @@ def _cut_short(result: RunResult) -> str:
         return "The run was cut short: what would have come later was not seen."
     if result.lost:
         return "The recording was cut short: what came later was not seen."
+    if not result.backwards and result.unrecorded:
+        return "The training was not recorded: it ran in forked processes."
     if not result.backwards:
         return "Nothing was trained: no backward ran."
     return ""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, TextIO, Union
 
 from tapecheck.record.ranks import merge
-from tapecheck.tape import End, Raised, Tape, TapeError, read_tape, write_tape
+from tapecheck.tape import Backward, End, Raised, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
 NO_TORCH, OLD_PYTHON = 97, 96
@@ -117,7 +117,8 @@ class RunResult:
     finished, raised (an uncaught exception), stopped (a limit of the request), timeout, cancelled or died.
     `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time. Of a run that `lost` its end on
     the tape (it was killed, it crashed, no room was left) `iterations` and `backwards` are the least there were.
-    `interrupted` is the signal that was passed on to it, 0 for none.
+    `interrupted` is the signal that was passed on to it, 0 for none. `unrecorded` counts forked processes that called
+    backward: they are not recorded.
     """
 
     tape: Tape
@@ -132,6 +133,7 @@ class RunResult:
     backwards: int
     lost: bool = False
     interrupted: int = 0
+    unrecorded: int = 0
 
 
 def run(
@@ -175,16 +177,72 @@ def run(
         if request.launcher:
             return _launched(request, options, tape, began, on_event, cancelled, signalled)
         alive = cleanup.enter_context(_alive())
-        own = ["--tape", str(tape), *([] if alive is None else ["--alive", str(alive)])]
+        children = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
+        own = ["--tape", str(tape), "--children", str(children), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [python, str(PROBE), *own, *options], alive)
         follower = _Follower(process, tape, began, on_event)
+        follower.spawned = children / "tape.rank0"
         try:
             stopped = follower.wait(request, cancelled, signalled)
         finally:
             _kill(process)
             follower.close()
-        tapes = {0: _read(request, process.returncode, tape, follower, stopped)}
-        return _result(request, process, tapes, follower, stopped, time.monotonic() - began)
+        if not stopped and _one_stopped(children / "tape"):
+            stopped = "stopped"
+        parent = _read(request, process.returncode, tape, follower, stopped)
+        tapes = _with_spawned(parent, _tapes_in(children))
+        result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
+        if result.tape is not parent:
+            _ended_as(result, parent)
+            if request.tape is not None:
+                _keep(result.tape, tape)
+        with contextlib.suppress(OSError):
+            result.unrecorded = len((children / "forked").read_text().splitlines())
+        return result
+
+
+def _tapes_in(folder: Path) -> dict[int, Tape]:
+    """Return the tapes of ranks in a folder that can be read."""
+    tapes: dict[int, Tape] = {}
+    for path in folder.glob("tape.rank*"):
+        rank = path.name.removeprefix("tape.rank")
+        with contextlib.suppress(OSError, TapeError):
+            if rank.isdigit():
+                with path.open(encoding="utf-8", errors="replace") as file:
+                    tapes[int(rank)] = read_tape(file)
+    return dict(sorted(tapes.items()))
+
+
+def _with_spawned(parent: Tape, spawned: dict[int, Tape]) -> dict[int, Tape]:
+    """Return the tapes of a program by rank: of the processes it spawned those that train, and its own if it does."""
+
+    def trains(tape: Tape) -> bool:
+        return any(isinstance(event, Backward) for event in tape.events)
+
+    training = [tape for tape in spawned.values() if trains(tape)]
+    return dict(enumerate([parent, *training] if not training or trains(parent) else training))
+
+
+def _ended_as(result: RunResult, parent: Tape) -> None:
+    """Let a run whose spawned processes were recorded have the end of the process that was started."""
+    end = parent.events[-1] if parent.events else None
+    if not isinstance(end, End) or result.how_ended not in ("finished", "raised"):
+        return
+    result.how_ended, result.detail = ("raised" if end.how == "raised" else "finished"), end.detail
+    failed = [event for event in result.tape.events if isinstance(event, Raised) and event.left]
+    if end.how == "raised" and failed:
+        # What passed through the process that waited names no cause.
+        result.detail = f"{failed[-1].exception}: {failed[-1].message}, in a process that it spawned"
+    result.tape.events[-1] = End(end.how, result.detail)
+
+
+def _keep(tape: Tape, path: Path) -> None:
+    """Write a merged tape to where the user wants it; raises RunError."""
+    try:
+        with whole_file(path) as written:
+            write_tape(tape, written)
+    except OSError as error:
+        raise RunError(f"the tape cannot be written to {path}: {error.strerror or error}") from error
 
 
 def _launched(
@@ -207,22 +265,12 @@ def _launched(
         finally:
             _kill(process, tape)
             follower.close()
-        tapes: dict[int, Tape] = {}
-        for path in sorted(tape.parent.glob("tape.rank*")):
-            rank = path.name.removeprefix("tape.rank")
-            with contextlib.suppress(OSError, TapeError):
-                if rank.isdigit():
-                    with path.open(encoding="utf-8", errors="replace") as file:
-                        tapes[int(rank)] = read_tape(file)
+        tapes = _tapes_in(tape.parent)
         if not tapes:
             tapes[0] = _read(request, process.returncode, tape, follower, stopped)
         result = _result(request, process, tapes, follower, stopped, time.monotonic() - began)
         if request.tape is not None:
-            try:
-                with whole_file(kept) as written:
-                    write_tape(result.tape, written)
-            except OSError as error:
-                raise RunError(f"the tape cannot be written to {kept}: {error.strerror or error}") from error
+            _keep(result.tape, kept)
         return result
 
 
@@ -481,6 +529,8 @@ class _Follower:
         # The signal that was passed on, and when something was read last.
         self.passed_on = 0
         self.heard = began
+        # The tape of the first process that the program spawns: it tells how far the run is once it trains.
+        self.spawned: Path | None = None
         self.iterations = self.backwards = 0
         self._position = 0
         self._rest = b""
@@ -572,6 +622,10 @@ class _Follower:
 
     def _progress(self) -> None:
         before = (self.iterations, self.backwards)
+        if self.spawned is not None and not self.backwards and self.spawned.exists():
+            self.tape, self.spawned, self._position, self._rest = self.spawned, None, 0, b""
+            self._loops.clear()
+            self._sites.clear()
         try:
             with self.tape.open("rb") as file:
                 file.seek(self._position)

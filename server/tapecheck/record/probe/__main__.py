@@ -26,5 +26,11 @@ def _load():
     return importlib.import_module(name + ".command")
 
 
+def child(arguments, number, path, words):
+    # type: (object, int, str, object) -> None
+    """Begin a process that the recorded program spawns."""
+    _load().child(arguments, number, path, words)  # type: ignore[attr-defined]
+
+
 if __name__ == "__main__":
     _load().main()  # type: ignore[attr-defined]

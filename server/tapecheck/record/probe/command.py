@@ -18,6 +18,7 @@ from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from . import PRODUCER
 from .alive import Alive
+from .children import record_spawned, tape_of
 from .recorder import Limits, Recorder
 from .sources import Sources
 from .writer import Writer
@@ -25,7 +26,8 @@ from .writer import Writer
 NO_TORCH = 97
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
        [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
-       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1] SCRIPT | -m MODULE [ARGS...]
+       [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1]
+       [--children FOLDER] SCRIPT | -m MODULE [ARGS...]
 """
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,7 +42,7 @@ class Options:
         self.instead = ""
         self.watch: List[str] = []
         self.module = False
-        self.alive = ""
+        self.alive = self.children = ""
         numbers: Dict[str, float] = {}
         rest = list(arguments)
         while rest and rest[0].startswith("--"):
@@ -64,6 +66,8 @@ class Options:
                 self.instead = value
             elif option == "--alive":
                 self.alive = value
+            elif option == "--children":
+                self.children = value
             elif option == "--watch":
                 self.watch.append(value)
             else:
@@ -92,7 +96,7 @@ class Options:
 
 _OPTIONS = (
     "--tape", "--name", "--watch", "--max-iterations", "--max-backward", "--timeout", "--max-tape-bytes", "--alive",
-    "--text", "--instead", "--notebook", "--seed", "--rank", "--bytes",
+    "--text", "--instead", "--notebook", "--seed", "--rank", "--bytes", "--children",
 )  # fmt: skip
 
 
@@ -294,6 +298,24 @@ def main() -> None:
         writer.event("End", how="stopped", detail="can't open the script: %s" % error)
         writer.flush()
         raise SystemExit(2) from None
+    recorder = recorder_of(options, program, writer)
+    if importlib.util.find_spec("torch") is None:
+        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
+        sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
+        raise SystemExit(NO_TORCH)
+    ending = Ending(recorder)
+    # Registered first, so run last: what the user's own exit handlers do is still on the tape.
+    atexit.register(ending.write)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=recorder.forked)
+    if options.children:
+        record_spawned(sys.argv[1:], program.path)
+    sys.argv[:] = options.arguments
+    run(program, recorder, ending)
+
+
+def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:
+    """Return the recorder of a process of a program, with what it was asked for."""
     sources = Sources(program.path, options.name or (program.path if options.module else options.script))
     if program.lines is not None:
         sources.give(program.path, program.lines)
@@ -304,17 +326,36 @@ def main() -> None:
     recorder.command = " ".join(map(shlex.quote, ["python", *(["-m"] if options.module else []), *options.arguments]))
     if options.bytes:
         recorder.alive = Alive(recorder)
-    if importlib.util.find_spec("torch") is None:
-        recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
-        sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
-        raise SystemExit(NO_TORCH)
+    recorder.children = options.children
+    return recorder
+
+
+def child(arguments: List[str], number: int, path: str, words: Dict[str, Any]) -> None:
+    """Run a process that the program spawned under a recorder of its own; `words` are for `spawn_main`."""
+    from multiprocessing.spawn import spawn_main
+
+    options = Options(arguments)
+    write_whole_lines()
+    program: Program = Module(options.script) if options.module else Script(path)
+    program.path = path
+    recorder = recorder_of(options, program, Writer(tape_of(options.children, number), PRODUCER))
+    recorder.above = os.getppid()
     ending = Ending(recorder)
-    # Registered first, so run last: what the user's own exit handlers do is still on the tape.
     atexit.register(ending.write)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=recorder.forked)
-    sys.argv[:] = options.arguments
-    run(program, recorder, ending)
+    record_spawned(arguments, path)
+    sys.meta_path.insert(0, TorchFinder(recorder))
+    try:
+        recorder.tracer.start()
+    except Exception:
+        recorder.failed()
+    try:
+        spawn_main(**words)
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            ending.detail = "exit code %s" % (error.code,)
+        raise
 
 
 class Program:

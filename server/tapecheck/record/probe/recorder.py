@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .alive import Alive
+from .children import note_forked
 from .device import DeviceTimes
 from .discarded import Discarded
 from .gradients import UsedGradients
@@ -84,6 +86,9 @@ class Recorder(Listener):
         # What is alive in between, where the run is to tell it.
         self.alive: Optional[Alive] = None
         self.command = ""
+        # Where spawned processes leave their tapes; which process started this one, where that is recorded, too.
+        self.children = ""
+        self.above = 0
         # Whether the program uses CUDA, as far as iterations told.
         self.on_device = False
         self.began = self.checked = time.monotonic()
@@ -219,6 +224,9 @@ class Recorder(Listener):
                 stream.flush()
             except Exception:
                 pass
+        if self.above and self.above == os.getppid():
+            # The program ends with this process: what waits for it would go on with half of its work.
+            os.kill(self.above, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
         os._exit(0)
 
     def check_limits(self) -> None:
@@ -686,6 +694,9 @@ class Recorder(Listener):
                  accumulates: bool) -> None:  # fmt: skip
         """Note a backward that is about to run; `frame` is torch's frame that calls the engine."""
         if self.disabled or self.ended:
+            if self.children and os.getpid() != self.pid:
+                note_forked(self.children)
+                self.children = ""
             return
         if self.limited:
             self.check_limits()

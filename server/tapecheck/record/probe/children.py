@@ -1,0 +1,60 @@
+"""Processes that a program starts: those of multiprocessing's "spawn" are recorded, each on a tape of its own.
+
+A forked process is not: what its parent knows of graphs is no longer true of it. One that trains leaves a note.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from typing import Any, List
+
+# Whose processes work for the library itself, or do single pieces of work: data-loader workers, pools, managers.
+_WORKERS = ("torch.utils.data.", "multiprocessing.", "concurrent.", "joblib.")
+_FORKED = "forked"
+_START = """\
+import importlib.util as u
+s = u.spec_from_file_location("_tapecheck_start", %r)
+m = u.module_from_spec(s)
+s.loader.exec_module(m)
+m.child(%r, %r, %r, %r)
+"""
+
+
+def record_spawned(arguments: List[str], path: str) -> None:
+    """Have processes that are spawned from now on recorded; `arguments` are the probe's own, `path` is the script's."""
+    from multiprocessing import spawn
+
+    plain, numbers = spawn.get_command_line, itertools.count()
+    start = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+
+    def get_command_line(**words: Any) -> List[str]:
+        line = plain(**words)
+        if "-c" in line and _trains(sys._getframe(1).f_locals.get("process_obj")):
+            line[line.index("-c") + 1] = _START % (start, arguments, next(numbers), path, words)
+        return line
+
+    spawn.get_command_line = get_command_line
+
+
+def _trains(process: Any) -> bool:
+    """Return whether a process may train: it runs a function of the program, or of what starts its ranks."""
+    target = getattr(process, "_target", None)
+    module = getattr(target, "__module__", None) or type(process).__module__
+    return process is not None and not str(module + ".").startswith(_WORKERS)
+
+
+def tape_of(folder: str, number: int) -> str:
+    """Return where the process that was spawned as number `number` writes its tape."""
+    return os.path.join(folder, "tape.rank%d" % number)
+
+
+def note_forked(folder: str) -> None:
+    """Leave a note that this forked process has called backward."""
+    try:
+        file = os.open(os.path.join(folder, _FORKED), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(file, b"%d\n" % os.getpid())
+        os.close(file)
+    except OSError:
+        pass
