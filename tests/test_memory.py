@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -144,24 +145,54 @@ def test_an_imported_document_that_is_closed_counts_as_its_file_again(tmp_path: 
         assert [finding.code for finding in report.findings] == expected
 
 
-def test_whatever_is_edited_the_findings_are_those_of_a_fresh_check() -> None:
-    choose = random.Random(20261122)
-    for path in choose.sample(PROGRAMS, 12):
-        memory = Memory()
-        lines = path.read_text().split("\n")
-        for _ in range(5):
-            edited = list(lines)
-            at = choose.randrange(len(edited))
-            change = choose.choice(("drop", "copy", "blank"))
-            if change == "drop":
-                del edited[at]
-            else:
-                edited.insert(at, edited[at] if change == "copy" else "")
-            text = "\n".join(edited)
-            with_memory = check(from_text(text, path.name), memory=memory)
-            fresh = check(from_text(text, path.name))
-            assert shown(with_memory) == shown(fresh), f"{path.name}, line {at + 1}: {change}"
+TYPED = (
+    "    loss = loss * 2  # twice",
+    "            total += loss",
+    "        self.kept.append(x)",
+    "model.zero_grad()",
+    "    with torch.no_grad():",
+    "for step in range(3):",
+    "    return x.detach()",
+    "loss.backward(retain_graph=True)",
+)
+
+
+def edits(lines: list[str], choose: random.Random) -> Iterator[list[str]]:
+    """What a program is step by step as somebody edits it in one place."""
+    at = choose.randrange(len(lines))
+    change = choose.choice(("drop", "copy", "blank", "type", "type", "append", "swap"))
+    if change == "drop":
+        yield [*lines[:at], *lines[at + 1 :]]
+    elif change in ("copy", "blank"):
+        yield [*lines[:at], lines[at] if change == "copy" else "", *lines[at:]]
+    elif change == "swap":
+        other = choose.randrange(len(lines))
+        swapped = list(lines)
+        swapped[at], swapped[other] = lines[other], lines[at]
+        yield swapped
+    else:
+        typed = choose.choice(TYPED)
+        before = lines[at] if change == "append" else ""
+        for end in sorted({choose.randrange(len(typed)) for _ in range(3)} | {len(typed)}):
+            text = typed[:end].strip() if change == "append" else typed[:end]
+            rest = lines[at + 1 :] if change == "append" else lines[at:]
+            yield [*lines[:at], f"{before}; {text}" if before else text, *rest]
+
+
+@pytest.mark.parametrize("path", random.Random(20261122).sample(PROGRAMS, 12), ids=lambda path: path.stem)
+def test_whatever_is_edited_the_findings_are_those_of_a_fresh_check(path: Path) -> None:
+    choose = random.Random(path.stem)
+    memory = Memory()
+    lines = path.read_text().split("\n")
+    source = from_text("\n".join(lines), path.name)
+    for _ in range(4):
+        for edited in edits(lines, choose):
             lines = edited
+            text = "\n".join(edited)
+            source = from_text(text, path.name, before=source)
+            with_memory = check(source, memory=memory)
+            fresh = check(from_text(text, path.name))
+            assert shown(with_memory) == shown(fresh), text
 
 
 def test_a_text_that_is_only_tried_leaves_the_memory_as_it_was(started: list[str]) -> None:
@@ -176,3 +207,35 @@ def test_a_text_that_is_only_tried_leaves_the_memory_as_it_was(started: list[str
     started.clear()
     assert shown(check(from_text(LIBRARY, "library.py"), memory=memory)) == shown(first)
     assert started == []
+
+
+@pytest.mark.parametrize(
+    "line, typed",
+    [
+        ("    loss = helper(model, batch)", "  # one forward pass"),
+        ("LIMIT = 3", "  # at most"),
+        ("", "# What trains."),
+        ("            self.losses.append(loss)", "   "),
+    ],
+)
+def test_a_comment_runs_nothing_again(started: list[str], line: str, typed: str) -> None:
+    memory = Memory()
+    check(from_text(LIBRARY, "library.py"), memory=memory)
+    started.clear()
+    edited = LIBRARY.replace(f"\n{line}\n", f"\n{line}{typed}\n", 1)
+    report = check(from_text(edited, "library.py"), memory=memory)
+    assert edited != LIBRARY and started == []
+    assert shown(report) == shown(check(from_text(edited, "library.py")))
+
+
+def test_what_is_half_typed_is_run_once(started: list[str]) -> None:
+    memory = Memory()
+    line = "    (weight * batch).sum().backward()\n"
+    ran = []
+    for typed in ("rest =", "rest = ", "rest = (1 +", "rest = 1"):
+        text = LIBRARY.replace(line, f"{line}    {typed}\n")
+        started.clear()
+        report = check(from_text(text, "library.py"), memory=memory)
+        ran.append("other" in started)
+        assert shown(report) == shown(check(from_text(text, "library.py")))
+    assert ran == [True, False, False, True]

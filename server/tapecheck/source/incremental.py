@@ -7,24 +7,16 @@ change of the number of lines everything is parsed again, since nodes hold their
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tapecheck.source.lexed import closed
 from tapecheck.source.nodes import first_line
 from tapecheck.source.parsing import parse
 
 _LEAST = 40
 """Lines below which a text is parsed as a whole."""
-_LEXED = re.compile(
-    r"#[^\n]*"
-    r'|"""(?:[^\\]|\\.)*?"""|' + r"'''(?:[^\\]|\\.)*?'''"
-    r'|"(?!"")(?:[^\\\n]|\\.)*"|' + r"'(?!'')(?:[^\\\n]|\\.)*'"
-    r"|[()\[\]{}\"']",
-    re.DOTALL,
-)
-_CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,7 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
         found = error
     except (ValueError, RecursionError, MemoryError):
         return None
-    if not _closed("\n".join(lines[start:end])):
+    if not closed("\n".join(lines[start:end])):
         # What is left open may swallow everything below, or be closed there.
         return None
     if rest < count:
@@ -112,20 +104,6 @@ def _apart(parsed: Parsed, number: int) -> bool:
 
 def _part(lines: list[str], start: int, end: int) -> list[ast.stmt]:
     return _parse("\n" * start + "\n".join(lines[start:end])).body
-
-
-def _closed(text: str) -> bool:
-    """Whether every bracket and string that begins in a text ends in it."""
-    opened: list[str] = []
-    for found in _LEXED.finditer(text):
-        one = found.group()
-        if len(one) > 1:
-            continue
-        if one in "\"'" or (one in _CLOSES and (not opened or opened.pop() != _CLOSES[one])):
-            return False
-        if one in "([{":
-            opened.append(one)
-    return not opened
 
 
 def _parse(text: str) -> ast.Module:

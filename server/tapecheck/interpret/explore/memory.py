@@ -17,7 +17,9 @@ from typing import Generic, TypeVar
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Facts, Index, facts_of
 from tapecheck.source import Source
+from tapecheck.source.lexed import code_of
 from tapecheck.source.modules import Project, Question
+from tapecheck.source.nodes import first_line
 from tapecheck.source.search import Found
 
 MAX_EVENTS = 1_500_000
@@ -41,6 +43,8 @@ class Reach:
 
     def __init__(self, source: Source, index: Index) -> None:
         self._source = source
+        # What was left out of a broken text is not run.
+        self._lines = source.parsed.lines if source.parsed is not None else source.lines
         self._index = index
         self._defined: dict[str, list[_Statement]] = {}
         self._always: list[_Statement] = []
@@ -52,8 +56,7 @@ class Reach:
         self._lived = entries.called_names(source.tree) | entries.changed_globals(source.tree)
 
     def _add(self, node: ast.stmt) -> None:
-        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-        text = (first, "\n".join(self._source.lines[first - 1 : node.end_lineno]))
+        text = _written(node, self._lines)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             # A function that is started finds the module imported, not run.
             where = self._main if _asks_for_main(node) else self._always
@@ -94,6 +97,16 @@ class Reach:
         )
         lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
         return (tuple(sorted(parts)), effects, self._tested, lived)
+
+
+def _written(node: ast.stmt, lines: list[str]) -> tuple[int, str]:
+    """Return where a statement of the module begins, and what Python reads of its text."""
+    known: tuple[int, str] | None = getattr(node, "_tapecheck_written", None)
+    if known is None:
+        first = first_line(node)
+        known = first, code_of("\n".join(lines[first - 1 : node.end_lineno]))
+        node._tapecheck_written = known  # type: ignore[attr-defined]
+    return known
 
 
 def _asks_for_main(node: ast.stmt) -> bool:
