@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tapecheck.record import RunResult, judge
-from tapecheck.tape import Iteration, Loop, Raised
+from tapecheck.tape import Iteration, Loop, Raised, Span
 
 Record = Callable[..., RunResult]
 
@@ -192,3 +193,80 @@ def test_iterations_of_a_loop_over_lines_stay_those_of_its_lines(record: Record)
     result = record(HEAD + "for i in range(4):\n    step()\n    [step() for _ in range(3)]\n")
     outer = next(e for e in result.tape.events if isinstance(e, Loop) and not e.hidden)
     assert max(e.index for e in result.tape.events if isinstance(e, Iteration) and e.loop == outer.id) == 4
+
+
+TRAINER = """
+import torch
+
+
+class Trainer:
+    def __init__(self, module):
+        self.strategy = Strategy(module)
+
+    def fit(self, batches):
+        for batch in batches:
+            loss = self.strategy.module.training_step(batch)
+            self.strategy.optimizer.zero_grad()
+            loss.backward()
+            self.strategy.optimizer.step()
+        # What is built behind the last step is no iteration.
+        self.last = self.strategy.module.net(batch).sum()
+
+
+class Strategy:
+    def __init__(self, module):
+        self.module = module
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+"""
+TRAINED = """
+import torch
+from torch import nn
+from trainer_lib import Trainer
+
+
+class Task(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+        self.history = []
+
+    def training_step(self, batch):
+        loss = self.net(batch).pow(2).mean()
+        self.history.append(KEPT)
+        return loss
+
+
+trainer = Trainer(Task())
+trainer.fit([torch.randn(8, 4) for _ in range(20)])
+"""
+
+
+@pytest.mark.parametrize("leaks", [True, False])
+def test_what_the_program_gave_to_a_library_is_looked_at(record: Record, library: Path, leaks: bool) -> None:
+    (library / "trainer_lib.py").write_text(TRAINER)
+    text = TRAINED.replace("KEPT", "loss" if leaks else "loss.item()")
+    result = record(text, env={"PYTHONPATH": str(library)})
+    assert (result.iterations, result.backwards) == (20, 20), result.stderr
+    assert found(result) == ([("TAPE201", 14)] if leaks else [])
+    if leaks:
+        (finding,) = judge([], result.tape)
+        assert "`self.history`" in finding.message
+
+
+def test_a_failure_in_a_library_confirms_the_finding_of_its_graph(
+    record: Record, library: Path, tmp_path: Path
+) -> None:
+    (library / "trainer_lib.py").write_text(TRAINER)
+    text = TRAINED.replace("self.history.append(KEPT)", "loss.backward()")
+    result = record(text, env={"PYTHONPATH": str(library)})
+    assert result.how_ended == "raised"
+    (alone,) = judge([], result.tape)
+    # Said of another line, as a dry run that knows the library says it.
+    labels = [label for label in alone.labels if label.role in ("built", "freed")]
+    assert len(labels) == 2
+    span = Span(labels[0].span.file, 16, 9, 16, 20)
+    static = dataclasses.replace(alone, span=span, evidence=None)
+    (one,) = judge([static], result.tape)
+    assert one.evidence is not None and one.evidence.verdict == "confirmed" and one.span == span
+    other = dataclasses.replace(static, labels=tuple(dataclasses.replace(label, span=span) for label in labels))
+    assert [one.evidence.verdict for one in judge([other], result.tape) if one.evidence] != ["confirmed"]

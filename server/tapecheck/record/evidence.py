@@ -16,6 +16,7 @@ from tapecheck.record.run import Output, Progress, RunRequest, RunResult, run
 from tapecheck.record.story import Story, real_path
 from tapecheck.record.verdicts import DECIDE
 from tapecheck.rules import (
+    BackwardTwice,
     BackwardWithoutGraph,
     CheckpointWithoutGradient,
     CreateGraphCycle,
@@ -26,7 +27,7 @@ from tapecheck.rules import (
     GrowingChain,
     MissingCreateGraph,
 )
-from tapecheck.tape import Tape
+from tapecheck.tape import Span, Tape
 from tapecheck.tape.ranks import parts
 
 _KEEPING = (GraphKeptAcrossIterations.code, GrowingChain.code, CreateGraphCycle.code)
@@ -82,12 +83,39 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
     telling = (CheckpointWithoutGradient.code, GradientCut.code, GradientDiscarded.code)
     told = set().union(*(_parameters(item) for item in confirmed if item.code in telling))
     for finding in found_by_run(story):
+        if (undecided := _same_failure(story, judged, finding)) is not None and finding.evidence is not None:
+            # Where it is said that it fails is not where the library calls backward.
+            judged[undecided] = dataclasses.replace(
+                judged[undecided], evidence=dataclasses.replace(finding.evidence, verdict="confirmed")
+            )
+            continue
         if not any(_same(story, item, finding) for item in judged) and not any(
             _explains(story, item, finding) for item in confirmed
         ):
             if finding.code != GradientCut.code or not _parameters(finding) <= told:
                 judged.append(finding)
     return [_of_known_places(finding) for finding in judged]
+
+
+def _same_failure(story: Story, judged: Sequence[Finding], found: Finding) -> int | None:
+    """Return which finding that is not confirmed speaks of a failure that the run saw: of the same graph, freed by the
+    same call.
+    """
+    marks = _graph_of(found)
+    if found.code != BackwardTwice.code or len(marks) < 2:
+        return None
+    for number, item in enumerate(judged):
+        if item.code != found.code or (item.evidence is not None and item.evidence.verdict == "confirmed"):
+            continue
+        mine = _graph_of(item)
+        if marks.keys() == mine.keys() and all(story.at(mine[role], span) for role, span in marks.items()):
+            return number
+    return None
+
+
+def _graph_of(finding: Finding) -> dict[str, Span]:
+    """Return where the graph of a finding was built and freed."""
+    return {label.role: label.span for label in finding.labels if label.role in ("built", "freed")}
 
 
 def _of_known_places(finding: Finding) -> Finding:

@@ -122,6 +122,7 @@ class HiddenLoops:
             tracer.listener.iteration_ends(lines, loop, sys._getframe(1))
         loop.index += 1
         loop.began = lines.seen
+        loop.walked = self.recorder.backwards
         lines.mark_loops()
 
 

@@ -34,6 +34,8 @@ _SHARE = 0.01
 _SEEN_BEFORE_TRAINING = 3
 # Values in which nothing can be found; data sets are full of them.
 _PLAIN = frozenset({int, float, str, bytes, complex, bool, type(None)})
+# Libraries whose objects hold data, or nothing of the program's.
+_NOT_FOLLOWED = ("torch.", "builtins", "numpy", "pandas", "logging", "threading", "weakref", "types", "importlib")
 # The first two iterations of a loop that no line event shows ran before it was found.
 _FIRST_OF_HIDDEN = 7
 
@@ -60,7 +62,7 @@ class Holder(NamedTuple):
     """Who keeps a tensor: what the user calls it, the name it is stored under, and the bound of its container.
 
     Entries of a dictionary are told apart by their `key` where the text names it. `inside`: what it keeps is in a
-    container that has that name, and not under the name itself.
+    container that has that name, and not under the name itself. `foreign`: it is reached through a library's object.
     """
 
     text: str
@@ -71,6 +73,7 @@ class Holder(NamedTuple):
     bound: Optional[int]
     key: str = ""
     inside: bool = False
+    foreign: bool = False
 
 
 class HoldFinder:
@@ -128,7 +131,7 @@ class HoldFinder:
                     finally:
                         self.measuring += time.process_time() - now
         younger, began = self.reader.is_younger, loop.began
-        found = [entry for entry in self._search(frame) if not younger(entry[1].grad_fn, began)]
+        found = [entry for entry in self._search(frame, loop.hidden) if not younger(entry[1].grad_fn, began)]
         try:
             recorder.describe_graph([tensor.grad_fn for _, tensor in found], frame)
             holders: Dict[Holder, Dict[int, Any]] = {}
@@ -297,8 +300,11 @@ class HoldFinder:
 
     # Who holds it
 
-    def _search(self, frame: FrameType) -> List[Tuple[Holder, Any]]:
-        """Return the tensors with a graph that the user's variables lead to, by plain lookups, with their holders."""
+    def _search(self, frame: FrameType, libraries: bool = False) -> List[Tuple[Holder, Any]]:
+        """Return the tensors with a graph that the user's variables lead to, by plain lookups, with their holders.
+
+        With `libraries` through objects of libraries, too: a trainer has the model whose loop it runs.
+        """
         found: List[Tuple[Holder, Any]] = []
         kinds = _subclasses(self.torch.Tensor)
         seen: Set[int] = set()
@@ -320,6 +326,9 @@ class HoldFinder:
         while queue and budget:
             budget -= 1
             value, holder, depth = queue.popleft()
+            if holder.foreign and self._is_user(type(value)):
+                # As its own methods name it, who keep what it has.
+                holder = Holder("self", "self", True, False, "", None)
             if type(value) in kinds:
                 if has_graph(value):
                     found.append((holder, value))
@@ -328,7 +337,9 @@ class HoldFinder:
                 continue
             seen.add(id(value))
             queue.extend(
-                (child, inner, depth + 1) for child, inner in self._children(value, holder) if not self._plain(child)
+                (child, inner, depth + 1)
+                for child, inner in self._children(value, holder, libraries)
+                if not self._plain(child)
             )
         queue.clear()
         scopes.clear()
@@ -338,7 +349,7 @@ class HoldFinder:
             release(step, local)
         return found
 
-    def _children(self, value: Any, holder: Holder) -> Iterator[Tuple[Any, Holder]]:
+    def _children(self, value: Any, holder: Holder, libraries: bool = False) -> Iterator[Tuple[Any, Holder]]:
         kind = type(value)
         if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
             bound = getattr(value, "maxlen", None) if issubclass(kind, collections.deque) else None
@@ -391,6 +402,9 @@ class HoldFinder:
                 except AttributeError:
                     continue
             yield from self._of_class(kind, holder)
+        elif libraries and not str(kind.__module__).startswith(_NOT_FOLLOWED):
+            for name, item in list(members(value).items()):
+                yield item, _attribute(holder, name)._replace(foreign=True)
 
     def _of_class(self, kind: type, holder: Holder) -> Iterator[Tuple[Any, Holder]]:
         """Yield what the program's own classes keep themselves, for all of their objects."""
@@ -483,7 +497,7 @@ def has_graph(tensor: Any) -> bool:
 
 
 def _attribute(holder: Holder, name: str) -> Holder:
-    return Holder(holder.text + "." + name, name, True, False, "", None)
+    return Holder(holder.text + "." + name, name, True, False, "", None, foreign=holder.foreign)
 
 
 def _cell(name: str, cell: CellType) -> Iterator[Tuple[Any, Holder]]:

@@ -561,7 +561,7 @@ class Recorder(Listener):
     def loop_ends(self, lines: ThreadLines, loop: RunningLoop) -> None:
         if self.torch is None or self.disabled or self.ended:
             return
-        if loop.hidden and lines.seen == loop.began and loop.index > 1:
+        if loop.hidden and loop.index > 1 and (lines.seen == loop.began or self.backwards == loop.walked):
             # The last end of an iteration was the loop's own.
             loop.index -= 1
             loop.waiting = True

@@ -127,12 +127,14 @@ class RunningLoop:
     The listener is called at the end of iteration `look` and of all later ones, and sets it anew; `sample` is the
     listener's own. `declared` of the iterations since `settled` are on the tape. `header` is the line that ended the
     last iteration, `plain` are the lines that may begin the next one where that is all they do. `calm` iterations in a
-    row built nothing and did nothing new since `seen`, `stirs` and `moves`.
+    row built nothing and did nothing new since `seen`, `stirs` and `moves`. Before the iteration of a hidden loop
+    `walked` backward calls ran.
     """
 
     __slots__ = (
         "began", "calm", "count", "declared", "entered", "entry", "fetch", "header", "hidden", "id", "index", "look",
-        "moves", "place", "plain", "sample", "seen", "settled", "stirs", "text", "waiting", "written", "written_index",
+        "moves", "place", "plain", "sample", "seen", "settled", "stirs", "text", "waiting", "walked", "written",
+        "written_index",
     )  # fmt: skip
 
     def __init__(self, number: int, text: LoopText, place: Place, began: int, entry: int) -> None:
@@ -151,7 +153,7 @@ class RunningLoop:
         self.written_index = 0
         self.entry = entry
         self.calm = self.moves = 0
-        self.seen = self.stirs = -1
+        self.seen = self.stirs = self.walked = -1
         # When its iterator was first asked for a value; then what tells that it has given one, None where nothing does.
         self.fetch: Any = 0.0
         self.count: Optional[List[int]] = None
