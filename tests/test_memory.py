@@ -239,3 +239,21 @@ def test_what_is_half_typed_is_run_once(started: list[str]) -> None:
         ran.append("other" in started)
         assert shown(report) == shown(check(from_text(text, "library.py")))
     assert ran == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("class Other:\n    size = 1\n", "class Other:\n    size = 1\n    unheard_of\n"),
+        ("def unused(x=None):", "def unused(x=unheard_of):"),
+        ("def unused(x=None):", "@unheard_of\ndef unused(x=None):"),
+    ],
+)
+def test_what_a_definition_runs_that_nobody_comes_to_is_told(before: str, after: str) -> None:
+    text = LIBRARY + "\n\nclass Other:\n    size = 1\n\n\ndef unused(x=None):\n    return x\n"
+    memory = Memory()
+    check(from_text(text, "library.py"), memory=memory)
+    edited = text.replace(before, after)
+    report = check(from_text(edited, "library.py"), memory=memory)
+    mistakes = check(from_text(edited, "library.py")).interpretation.mistakes
+    assert mistakes and report.interpretation.mistakes == mistakes

@@ -8,6 +8,7 @@ it stands which files its imports led to. An edit in one function leaves the res
 from __future__ import annotations
 
 import ast
+import builtins
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -26,6 +27,9 @@ MAX_EVENTS = 1_500_000
 """How many events the tapes of a memory may hold, about 200 bytes each."""
 _ANYTHING = frozenset(("__import__", "eval", "exec", "globals", "import_module", "locals", "vars"))
 """Names by which a program can come to whatever stands in its file."""
+
+_BUILTINS = frozenset(dir(builtins))
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 Part = TypeVar("Part")
 
@@ -49,28 +53,42 @@ class Reach:
         self._defined: dict[str, list[_Statement]] = {}
         self._always: list[_Statement] = []
         self._main: list[_Statement] = []
-        for statement in source.tree.body:
-            self._add(statement)
+        imported = _imported(source.tree)
+        known = imported | _BUILTINS | {node.name for node in source.tree.body if isinstance(node, _DEFINITIONS)}
+        for node in source.tree.body:
+            statement = self._statement(node)
+            if isinstance(node, _DEFINITIONS):
+                self._defined.setdefault(node.name, []).append(statement)
+                # Of a definition that nobody comes to, what stands in its class, its decorators and defaults is run.
+                self._always += [
+                    self._piece(part) for part in _run_when_defined(node) if not _plain(part, imported, known)
+                ]
+            else:
+                # A function that is started finds the module imported, not run.
+                (self._main if _asks_for_main(node) else self._always).append(statement)
         self._tested = hash((index.tested, index.steering))
         # Which classes the file makes objects of, and which globals its functions change: see `entries`.
         self._lived = entries.called_names(source.tree) | entries.changed_globals(source.tree)
 
-    def _add(self, node: ast.stmt) -> None:
-        text = _written(node, self._lines)
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            # A function that is started finds the module imported, not run.
-            where = self._main if _asks_for_main(node) else self._always
-            where.append(_Statement(frozenset(_mentioned(facts_of((node,)))), text))
-            return
-        names: set[str] = set()
-        if isinstance(node, ast.ClassDef):
-            bodies = [body.facts for body in self._index.classes.get(node.name, {}).values()]
-            for facts in (*bodies, self._index.class_facts.get(node.name, Facts())):
-                names |= _mentioned(facts)
-        else:
-            body = self._index.body_of(node)
-            names |= _mentioned(body.facts if body is not None else facts_of((node,)))
-        self._defined.setdefault(node.name, []).append(_Statement(frozenset(names), text))
+    def _statement(self, node: ast.stmt) -> _Statement:
+        known: _Statement | None = getattr(node, "_tapecheck_reach", None)
+        if known is None:
+            names: set[str] = set()
+            if isinstance(node, ast.ClassDef):
+                members = [self._index.body_of(member) for member in node.body]
+                facts = [body.facts for body in members if body is not None]
+                others = [member for member, body in zip(node.body, members, strict=True) if body is None]
+                for one in (*facts, facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))):
+                    names |= _mentioned(one)
+            else:
+                body = self._index.body_of(node)
+                names |= _mentioned(body.facts if body is not None else facts_of((node,)))
+            known = _Statement(frozenset(names), _written(node, self._lines))
+            node._tapecheck_reach = known  # type: ignore[attr-defined]
+        return known
+
+    def _piece(self, node: ast.stmt | ast.expr) -> _Statement:
+        return _Statement(frozenset(_mentioned(facts_of((node,)))), _written(node, self._lines))
 
     def key(self, start: str | None) -> Hashable:
         """Return what the result of a start depends on in its own file; None stands for the module itself."""
@@ -99,14 +117,57 @@ class Reach:
         return (tuple(sorted(parts)), effects, self._tested, lived)
 
 
-def _written(node: ast.stmt, lines: list[str]) -> tuple[int, str]:
-    """Return where a statement of the module begins, and what Python reads of its text."""
-    known: tuple[int, str] | None = getattr(node, "_tapecheck_written", None)
+def _written(node: ast.stmt | ast.expr, lines: list[str]) -> tuple[int, str]:
+    """Return where a piece of the module begins, and what Python reads of its lines."""
+    first = first_line(node) if isinstance(node, ast.stmt) else node.lineno
+    return first, code_of("\n".join(lines[first - 1 : node.end_lineno]))
+
+
+def _run_when_defined(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.stmt | ast.expr]:
+    """Return what is run when a definition of the module is come to, the functions in it left out."""
+    known: list[ast.stmt | ast.expr] | None = getattr(node, "_tapecheck_when_defined", None)
     if known is None:
-        first = first_line(node)
-        known = first, code_of("\n".join(lines[first - 1 : node.end_lineno]))
-        node._tapecheck_written = known  # type: ignore[attr-defined]
+        known = list(node.decorator_list)
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            known += _run_when_defined(part) if isinstance(part, _DEFINITIONS) else [part]
+        if isinstance(node, ast.ClassDef):
+            known += [*node.bases, *(keyword.value for keyword in node.keywords)]
+        else:
+            known += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
+        node._tapecheck_when_defined = known  # type: ignore[union-attr]
     return known
+
+
+def _imported(tree: ast.Module) -> frozenset[str]:
+    """Return the names that imports at the top of a module give."""
+    return frozenset(
+        (item.asname or item.name).partition(".")[0]
+        for node in tree.body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for item in node.names
+    )
+
+
+def _plain(node: ast.stmt | ast.expr, imported: frozenset[str], known: frozenset[str]) -> bool:
+    """Whether nothing hangs on what a piece of a definition does: it names what is known, or calls what is imported."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.Name):
+        return node.id in known
+    if isinstance(node, ast.Attribute):
+        return _plain(node.value, imported, known)
+    if isinstance(node, ast.Call):
+        given = (*node.args, *(keyword.value for keyword in node.keywords))
+        return _plain(node.func, imported, imported) and all(_plain(part, imported, known) for part in given)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(_plain(part, imported, known) for part in node.elts)
+    if isinstance(node, ast.UnaryOp):
+        return _plain(node.operand, imported, known)
+    if isinstance(node, (ast.Expr, ast.Assign)):
+        return isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.AnnAssign):
+        return node.value is None or isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.Pass)
 
 
 def _asks_for_main(node: ast.stmt) -> bool:
