@@ -6,7 +6,9 @@ import pytest
 
 from tapecheck.check import check, limits_of
 from tapecheck.interpret.explore import paths
+from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import from_text
+from tapecheck.source.modules import SOURCES, Project
 
 HEAD = "import torch\nfrom torch import nn\nnet = nn.Linear(2, 1)\nx = torch.ones(4, 2)\n"
 TWICE = "loss = net(x).mean()\nloss.backward()\nloss.backward()\n"
@@ -66,3 +68,62 @@ def test_work_grows_with_the_program_and_not_with_its_ways() -> None:
     report = check(from_text(f"import sys\n{HEAD}{conditions}{TWICE}", "conditions.py"))
     assert [finding.code for finding in report.findings] == ["TAPE101"]
     assert report.interpretation.runs == 1
+
+
+def test_functions_that_only_collect_leave_the_work_to_those_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "COLLECTING_BUDGET", 400)
+    collecting = "".join(
+        f"def gather{number}(rows):\n    out = []\n    for row in rows:\n        out.append(row)\n    return out\n"
+        for number in range(40)
+    )
+    training = "def optimise(model, x):\n    model.train()\n    loss = model(x).sum()\n" + "    loss.backward()\n" * 2
+    report = check(from_text(f"import torch\n{collecting}{training}", "steps.py"))
+    assert [finding.code for finding in report.findings] == ["TAPE101"]
+    assert report.interpretation.entries[0] == "optimise"
+    (limit,) = limits_of(report)
+    assert "`gather" in limit.message and "not checked on their own" in limit.message
+
+
+def test_what_is_collected_is_found_behind_a_function_that_trains() -> None:
+    """A function without a backward is still looked at: what it keeps, its caller keeps."""
+    program = (
+        "import torch\ndef optimise(model, x):\n    model(x).sum().backward()\n"
+        "def evaluate(model, batches):\n    model.eval()\n    losses = []\n    for x, y in batches:\n"
+        "        losses.append(torch.nn.functional.mse_loss(model(x), y))\n    print(len(losses))\n"
+    )
+    report = check(from_text(program, "both.py"))
+    assert report.interpretation.entries == ["optimise", "evaluate"]
+    assert [finding.code for finding in report.findings] == ["TAPE201"]
+
+
+def test_a_way_that_answers_otherwise_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that leads to far more code than the likelier one does not take all the work of the file."""
+    monkeypatch.setattr(paths, "FURTHER_WORK", 200)
+    monkeypatch.setattr(paths, "TURNED_BUDGET", 1_000)
+    tree = call_tree(12).removeprefix(HEAD)
+    program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    pass\nelse:\n" + "".join(
+        f"    {line}\n" for line in tree.splitlines()
+    )
+    log: list[paths.Explored] = []
+    paths.interpret(from_text(program + TWICE, "rare.py"), log=log)
+    first, *others = log
+    assert first.work < 300
+    assert [way.work for way in others if way.work > 900], "the other answer was not tried"
+    assert all(way.work <= 1_000 + paths.RUN_WORK + 50 for way in others)
+
+
+def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
+    """What the other answer leads to may lie behind the end of the way."""
+    program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    net(x).sum().backward()\n{TWICE}"
+    source = from_text(program, "cut.py")
+    whole: list[paths.Explored] = []
+    paths.interpret(source, log=whole)
+    assert len(whole) > 1 and not any(way.tape.untried for way in whole)
+    found = paths.Interpretation()
+    paths._explore(
+        source, Imports(Project(source.path, SOURCES, open_files={})), None, found,
+        paths._Budget(whole[0].work + 5), set(), None, paths._Wanted(None, None),
+    )  # fmt: skip
+    assert len(found.tapes) == 2
+    assert {line for _, line, _ in found.tapes[0].untried} == {6}
+    assert [one.kind for one in found.cut_short] == ["paths"]

@@ -7,7 +7,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.rules import StaleGradient, judge
 from tapecheck.source import from_text
-from tapecheck.tape import Decision, End, GradientRead, GradientSet, LeafEscape, Tape
+from tapecheck.tape import Decision, End, GradientRead, GradientSet, LeafEscape, Step, Tape
 from tests.rules.conftest import Builder
 
 
@@ -115,6 +115,19 @@ def test_a_way_that_clears_in_time_leaves_it_undecided() -> None:
     clearing.tape.events.insert(2, Decision(clearing.site(2), "args.clear", True))
     assert found(without) == [4]
     assert found(without, clearing) == []
+
+
+@pytest.mark.parametrize(("where", "reported"), [("between", False), ("before", True)])
+def test_a_condition_that_the_work_limit_left_untried_may_clear(where: str, reported: bool) -> None:
+    builder = Builder()
+    training(builder)
+    events = builder.tape.events
+    first = next(number for number, event in enumerate(events) if isinstance(event, Step))
+    events.insert(first + 1 if where == "between" else 2, Decision(builder.site(2), "step % every", False))
+    assert found(builder) == [4]
+    span = builder.site(2).span
+    builder.tape.untried = frozenset([(span.file, span.line, span.column)])
+    assert found(builder) == ([4] if reported else [])
 
 
 def test_a_gradient_that_only_may_have_been_added_is_not_said_to_be_stale() -> None:

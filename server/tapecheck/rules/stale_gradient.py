@@ -164,7 +164,11 @@ for i in range(3):
                 elif found.renewed:
                     fresh.add(place)
         # Where some way clears in time, it hangs on a condition that nobody has decided.
-        return [self._finding(story) for place, story in stories.items() if place not in fresh]
+        return [
+            self._finding(story)
+            for place, story in stories.items()
+            if place not in fresh and not _may_go_otherwise(story)
+        ]
 
     def _finding(self, story: _Story) -> Finding:
         reading, run = story.reading, story.run
@@ -203,6 +207,16 @@ for i in range(3):
         )  # fmt: skip
 
 
+def _may_go_otherwise(story: _Story) -> bool:
+    """Return whether the work limit has left a condition untried between the two steps: another way may clear there."""
+    first, last = story.between
+    untried = story.reading.tape.untried
+    return bool(untried) and any(
+        first < position < last and (decision.at.span.file, decision.at.span.line, decision.at.span.column) in untried
+        for position, decision in story.reading.decisions
+    )
+
+
 def _clearing_call(step: Step) -> str:
     """Return the call that clears what a step uses, as the program would write it."""
     owner, _, method = step.call.rpartition(".")
@@ -213,7 +227,7 @@ def _clearing_call(step: Step) -> str:
 class _Story:
     """A backward that adds to used gradients: the step that used them, and the one that uses the sum.
 
-    `cleared` is where the program clears one of the leaves at another time.
+    `cleared` is where the program clears one of the leaves at another time, `between` the positions of the two steps.
     """
 
     reading: Reading
@@ -221,6 +235,7 @@ class _Story:
     used: Step
     again: Step
     leaves: set[int]
+    between: tuple[int, int]
     cleared: Site | None = None
 
 
@@ -247,12 +262,13 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
             continue
         for place, run, used, again in _uses(moments):
             one = found.setdefault(place, _Found())
-            if used is None or again is None:
+            if used is None or again is None or used.step is None or again.step is None:
                 one.renewed = one.renewed or used is None
                 continue
             if one.story is None:
                 cleared = next((moment.at for moment in moments if moment.kind == "cleared"), None)
-                one.story = _Story(reading, run, used, again, set(), cleared)
+                between = used.position, again.position
+                one.story = _Story(reading, run, used.step, again.step, set(), between, cleared)
             one.story.leaves.add(leaf)
     for one in found.values():
         if one.story is not None:
@@ -260,13 +276,13 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     return found
 
 
-def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Step | None, Step | None]]:
+def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None, Moment | None]]:
     """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
     or with None for the first where those were cleared.
     """
-    used: Step | None = None
+    used: Moment | None = None
     stepped = sure = False
-    pending: tuple[Run, Step] | None = None
+    pending: tuple[Run, Moment] | None = None
     for moment in moments:
         if moment.kind in ("cleared", "set"):
             used, pending = None, None
@@ -282,6 +298,6 @@ def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Step | None, S
         elif moment.kind == "stepped" and moment.step is not None:
             if pending is not None:
                 run, before = pending
-                yield run.at.span, run, before, moment.step
-            used = moment.step if sure or pending is not None else None
+                yield run.at.span, run, before, moment
+            used = moment if sure or pending is not None else None
             stepped, pending, sure = stepped or used is not None, None, False

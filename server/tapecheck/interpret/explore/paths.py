@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tapecheck.interpret.explore import entries
@@ -31,10 +31,14 @@ from tapecheck.source.modules import SOURCES, Project, Question
 from tapecheck.source.search import Found
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Step, Tape
 
-RUN_BUDGET = 250_000
-"""Work of one way through the program: a statement is a unit, a second of CPU time about 150,000."""
-TOTAL_BUDGET = 400_000
+RUN_BUDGET = 200_000
+"""Work of one way through the program: a statement is a unit, a second of CPU time 60,000 to 150,000."""
+TOTAL_BUDGET = 250_000
 """Work of a file: all ways from the module and from each function that is started."""
+COLLECTING_BUDGET = 100_000
+"""Work of all functions of a file that only collect: they can begin no backward and make nothing require grad."""
+TURNED_BUDGET = 100_000
+"""Work of one way that answers a condition otherwise, where less than that is left for further ways."""
 FURTHER_WORK = 30_000
 """Work that further ways of one start may always take, however short the first way is."""
 FURTHER_TIMES = 5
@@ -234,6 +238,7 @@ def interpret(
         return result
     with _ROOM:
         left = TOTAL_BUDGET
+        collecting = COLLECTING_BUDGET
         called: set[str] = set()
         project = Imports(Project(source.path, SOURCES, open_files=open_files or {}))
         reach = Reach(source, index_of(source)) if memory is not None else None
@@ -241,7 +246,7 @@ def interpret(
             if entry is not None:
                 if entry.name in called:
                     continue
-                if left <= 0:
+                if left <= 0 or (entry.collects and collecting <= 0):
                     result.exhausted = True
                     result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
                     continue
@@ -253,12 +258,15 @@ def interpret(
                 key = reach.key(None if entry is None else entry.owner or entry.node.name)
                 part = memory.find(source.path, name, asked, key, project.project)
             if part is None:
-                part = _part(source, project, entry, left, cancelled, _Wanted(ask, log))
+                most = min(left, collecting) if entry is not None and entry.collects else left
+                part = _part(source, project, entry, most, cancelled, _Wanted(ask, log))
                 # What a limit has cut short hangs on what other starts had left.
                 if memory is not None and not part.found.exhausted and not part.found.cut_short:
                     events = sum(len(tape.events) for tape in part.found.tapes)
                     memory.keep(source.path, name, asked, kept(key, part, events, project.project))
             left -= part.work
+            if entry is not None and entry.collects:
+                collecting -= part.work
             called |= part.called
             result.add(part.found)
         result.imported = project.imported
@@ -295,15 +303,20 @@ def _part(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A function or method to start with unknown arguments."""
+    """A function or method to start with unknown arguments.
+
+    `collects` says that it begins no backward, `idle` that it does nothing either that evaluation loops do.
+    """
 
     name: str
     node: ast.FunctionDef | ast.AsyncFunctionDef
     owner: str | None
+    collects: bool = False
+    idle: bool = False
 
 
 def _entries(source: Source) -> list[_Entry]:
-    """Functions and methods that could be called from outside and reach a backward, callers before callees."""
+    """Functions and methods that could be called from outside: those that reach a backward first, callers first."""
     found: list[_Entry] = []
     for statement in source.tree.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -319,15 +332,15 @@ def _entries(source: Source) -> list[_Entry]:
         if body is None or entry.node.name == "training_step":
             relevant.append(entry)
             continue
-        effects = index.closure(body)
-        if effects & Effect.START or (
-            body.facts.effects & Effect.COLLECT
-            # The loops of a forward pass are somebody else's iterations.
-            and (entry.owner is None or body.facts.effects & Effect.STEP or not index.is_module(entry.owner))
-        ):
+        if index.closure(body) & Effect.START:
             relevant.append(entry)
+        elif body.facts.effects & Effect.COLLECT and (
+            # The loops of a forward pass are somebody else's iterations.
+            entry.owner is None or body.facts.effects & Effect.STEP or not index.is_module(entry.owner)
+        ):
+            relevant.append(replace(entry, collects=True, idle=not body.facts.effects & Effect.STEP))
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
-    relevant.sort(key=lambda entry: order.get(entry.node.name.split("_")[0], 1))
+    relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
 
 
@@ -386,27 +399,29 @@ def _explore(
     met: set[Place] = set()
     deferred: list[tuple[_Way, Watched | None]] = []
     done: set[Place] = set()
+    begun: set[Place] = set()
     further = FURTHER_WORK
     while queue and budget.left > 0 and (further > 0 or queue[0].turned is None):
         way = queue.popleft()
         if way.turned in dull and len(way.policy.patterns) > 1:
             continue
         policy = way.policy
-        if way.turned is not None:
-            done.add(way.turned)
-        world = World(policy, min(RUN_BUDGET, budget.left), cancelled)
+        most = RUN_BUDGET if way.turned is None else min(RUN_BUDGET, max(further, TURNED_BUDGET))
+        world = World(policy, min(most, budget.left), cancelled)
         world.tape.started = entry.name if entry is not None else ""
         world.passes_failures = passes_failures
         watcher = world.watcher = Watcher()
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
-        machine = _run(source, project, entry, world, "" if started == RUN_BUDGET else LEFT_OVER)
+        machine = _run(source, project, entry, world, "" if started == most else LEFT_OVER)
         work = started - world.work + RUN_WORK
         budget.left -= work
         if way.turned is None:
             further = max(further, FURTHER_TIMES * work)
         else:
             further -= work
+            # A way that the limit ends may end before what the other answer leads to.
+            (done if world.work >= 0 else begun).add(way.turned)
         result.runs += 1
         called |= machine.called
         result.mistakes |= world.mistakes
@@ -454,7 +469,7 @@ def _explore(
             elif watched is not None and watched.stake is Stake.CERTAINTY:
                 deferred.append((one, watched))
         if wanted.log is not None:
-            turns = {one.turned for one in queue} | done
+            turns = {one.turned for one in queue} | done | begun
             wanted.log.append(
                 Explored(
                     entry.name if entry is not None else "",
@@ -468,7 +483,7 @@ def _explore(
             )
         # What turns one condition comes first, and of that what turns it for good.
         queue = deque(sorted(queue, key=lambda candidate: candidate.rank))
-    left = {way.turned for way in queue if way.turned is not None and way.turned not in dull} - done
+    left = (begun | {way.turned for way in queue if way.turned is not None and way.turned not in dull}) - done
     untried = frozenset(left | {way.turned for way, _ in deferred if way.turned is not None} - done)
     for tape in result.tapes[before:] if untried else ():
         tape.untried = untried
