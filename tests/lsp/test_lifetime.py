@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pygls.io_ import StdoutWriter
 
+from tapecheck.lsp.protocol import Protocol
 from tapecheck.lsp.server import create_server
 from tests.lsp.harness import FAKE, REAL
 
@@ -161,11 +162,13 @@ def test_messages_that_are_done_leave_nothing_behind() -> None:
         *({"id": number, "method": "textDocument/hover", "params": place} for number in range(2, 30)),
     ]
     server, sink = create_server(), io.BytesIO()
+    protocol = server.protocol
+    assert isinstance(protocol, Protocol)
 
     async def receive() -> None:
-        server.protocol.set_writer(StdoutWriter(sink))
+        protocol.set_writer(StdoutWriter(sink))
         for message in messages:
-            server.protocol.receive({"jsonrpc": "2.0", **message})
+            protocol.receive({"jsonrpc": "2.0", **message})
             await asyncio.sleep(0)
         for _ in range(HUNG * 100):
             if sink.getvalue().count(b'"result"') == 29:
@@ -176,6 +179,6 @@ def test_messages_that_are_done_leave_nothing_behind() -> None:
     try:
         asyncio.run(receive())
         assert sink.getvalue().count(b'"result"') == 29
-        assert server.protocol._request_futures == {}
+        assert protocol._request_futures == {}
     finally:
         server.shutdown()
