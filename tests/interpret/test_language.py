@@ -61,3 +61,21 @@ def truth() -> dict[str, tuple[int | None, str]]:
 def test_torch_raises_where_the_program_says(name: str, truth: dict[str, tuple[int | None, str]]) -> None:
     line, message = truth[name]
     assert line == expected_line(full(PROGRAMS[name])), message
+
+
+@pytest.mark.parametrize(
+    "slicing",
+    ["[1, 2][::0]", "(1, 2)[::-n]", "'text'[::n]", "range(3)[::n]", "nn.Sequential(net)[::n]", "[1, 2][::False]"],
+)
+def test_a_slice_that_goes_nowhere_raises_and_breaks_nothing(slicing: str) -> None:
+    head = "import torch\nfrom torch import nn\nnet = nn.Linear(2, 1)\nn = 0\nrows = [1, 2]\n"
+    twice = "loss = net(torch.ones(3, 2)).sum()\nloss.backward()\nloss.backward()\n"
+    for statement in (f"found = {slicing}", "rows[::n] = [3]", "del rows[::n]"):
+        # Python raises a ValueError here; what nobody looks out for is passed over.
+        report = check(from_text(f"{head}{statement}\n{twice}", "still.py"))
+        assert [finding.code for finding in report.findings] == ["TAPE101"], statement
+    caught = (
+        f"try:\n    found = {slicing}\nexcept ValueError:\n    {twice.strip().replace(chr(10), chr(10) + '    ')}\n"
+    )
+    report = check(from_text(head + caught, "still.py"))
+    assert [finding.code for finding in report.findings] == ["TAPE101"]

@@ -489,7 +489,11 @@ class Modules:
                 return owner.attrs[names[index]]
             if isinstance(index, slice):
                 parts = [concrete(part) for part in (index.start, index.stop, index.step)]
-                chosen = names[slice(*parts)] if all(part is None or isinstance(part, int) for part in parts) else names
+                known = all(part is None or isinstance(part, int) for part in parts)
+                if containers.standing_still(index):
+                    self.machine.wrong("ValueError", node)
+                    known = False
+                chosen = names[slice(*parts)] if known else names
                 result = Instance(None, owner.lib, module=True)
                 _layer(result).container = _layer(owner).container
                 result.attrs["training"] = owner.attrs.get("training", True)

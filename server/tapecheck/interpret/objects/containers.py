@@ -264,12 +264,21 @@ def exception_signal(args: Args, node: ast.AST) -> Signal:
     return Signal(name or path.rsplit(".", 1)[-1] or "Exception", value)
 
 
+def standing_still(index: slice) -> bool:
+    """Return whether the step of a slice is zero, which no sequence takes."""
+    step = concrete(index.step)
+    return isinstance(step, int) and step == 0
+
+
 def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Value:
     index = concrete(index)
     if isinstance(index, Instance):
         method = machine.find_method(index, "__index__")
         index = concrete(machine.call(method, [], {}, node)) if method is not None else index
     owner = concrete(owner) if isinstance(owner, Unknown) and owner.concrete is not None else owner
+    if isinstance(index, slice) and standing_still(index) and not isinstance(owner, (Dict, Unknown)):
+        machine.wrong("ValueError", node)
+        return Unknown("item")
     if isinstance(owner, (List, tuple)):
         items = list(owner) if isinstance(owner, tuple) else owner.items
         more = isinstance(owner, List) and owner.more
@@ -443,7 +452,7 @@ def delete_item(machine: Engine, owner: Value, index: Value) -> None:
         if isinstance(index, (int, slice)):
             try:
                 del owner.items[index]
-            except (IndexError, TypeError):
+            except (IndexError, TypeError, ValueError):
                 owner.more = True
     elif isinstance(owner, Dict):
         owner.items.pop(hashable(index), None)
