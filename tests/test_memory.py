@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tapecheck import check as checking
 from tapecheck.check import Memory, Report, check
 from tapecheck.interpret.explore import paths
 from tapecheck.source import from_text
@@ -257,3 +258,24 @@ def test_what_a_definition_runs_that_nobody_comes_to_is_told(before: str, after:
     report = check(from_text(edited, "library.py"), memory=memory)
     mistakes = check(from_text(edited, "library.py")).interpretation.mistakes
     assert mistakes and report.interpretation.mistakes == mistakes
+
+
+def test_a_tape_that_says_the_same_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+    judge = checking.judge
+
+    def spy(tapes, **named):  # type: ignore[no-untyped-def]
+        judged.append(len(tapes))
+        return judge(tapes, **named)
+
+    monkeypatch.setattr(checking, "judge", spy)
+    memory = Memory()
+    first = check(from_text(LIBRARY, "library.py"), memory=memory)
+    judged.clear()
+    line = "    weight = torch.zeros(3, requires_grad=True)\n"
+    same = LIBRARY.replace(line, line[:-1] + "; count = 0\n")
+    again = check(from_text(same, "library.py"), memory=memory)
+    assert judged == [] and shown(again) == shown(first)
+    other = LIBRARY.replace("(weight * batch)", "(weight / batch)")
+    report = check(from_text(other, "library.py"), memory=memory)
+    assert judged and shown(report) == shown(check(from_text(other, "library.py")))

@@ -50,7 +50,7 @@ RUNS_AT_ONCE = 4
 _CHUNK = 65_536
 RECURSION = 12_000
 STACK_BYTES = 64 * 1024 * 1024
-MIN_DELAY, MAX_DELAY = 0.005, 0.1
+MIN_DELAY, MAX_DELAY = 0.002, 0.1
 """Seconds to wait for the next keystroke: a tenth of what the last analysis took, within these."""
 
 IMPORTERS_DELAY = 0.4

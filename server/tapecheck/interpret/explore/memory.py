@@ -236,6 +236,14 @@ class Starts(Generic[Part]):
             return known.part
         return self._under.find(path, start, asked, key, project) if self._under is not None else None
 
+    def last(self, path: str, start: str | None, asked: Hashable) -> Part | None:
+        """Return the last result kept for a start, whatever has changed since."""
+        with self._lock:
+            known = self._kept.get((path, start, asked))
+        if known is not None:
+            return known.part
+        return self._under.last(path, start, asked) if self._under is not None else None
+
     def keep(self, path: str, start: str | None, asked: Hashable, kept: Kept[Part]) -> None:
         """Keep a result in the place of the last one of that start; the oldest of all give way."""
         place = (path, start, asked)

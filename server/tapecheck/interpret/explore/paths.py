@@ -260,6 +260,10 @@ def interpret(
             if part is None:
                 most = min(left, collecting) if entry is not None and entry.collects else left
                 part = _part(source, project, entry, most, cancelled, _Wanted(ask, log))
+                before = memory.last(source.path, name, asked) if memory is not None else None
+                if before is not None:
+                    # What was made of a tape stays right for its like: of two the older is kept.
+                    part.found.tapes = _as_before(part.found.tapes, before.found.tapes)
                 # What a limit has cut short hangs on what other starts had left.
                 if memory is not None and not part.found.exhausted and not part.found.cut_short:
                     events = sum(len(tape.events) for tape in part.found.tapes)
@@ -273,6 +277,26 @@ def interpret(
         result.imports = dict(project.project.asked)
         result.read = {path: one.text if one is not None else None for path, one in project.project.read.items()}
     return result
+
+
+def _as_before(tapes: list[Tape], before: list[Tape]) -> list[Tape]:
+    """Return tapes with those of an earlier exploration in the place of the ones that say the same."""
+    known = [*before]
+    found = []
+    for tape in tapes:
+        same = next((number for number, old in enumerate(known) if _alike(tape, old)), None)
+        found.append(tape if same is None else known.pop(same))
+    return found
+
+
+def _alike(one: Tape, other: Tape) -> bool:
+    return (
+        len(one.events) == len(other.events)
+        and (one.started, one.untried) == (other.started, other.untried)
+        and one.events == other.events
+        and len(one.beyond) == len(other.beyond)
+        and all(map(_alike, one.beyond, other.beyond))
+    )
 
 
 @dataclass(slots=True)
