@@ -134,10 +134,11 @@ _JUDGED = (Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step)
 
 def together(groups: Iterable[list[Tape]]) -> list[list[Tape]]:
     """Return the tapes that have to be judged in one: those of one start, and of starts that come to the same lines."""
+    groups = [tapes for tapes in groups if tapes]
+    if len(groups) < 2:
+        return [list(tapes) for tapes in groups]
     found: list[tuple[set[tuple[str, int]], list[Tape]]] = []
     for tapes in groups:
-        if not tapes:
-            continue
         places = {
             (event.at.span.file, event.at.span.line)
             for tape in tapes

@@ -456,7 +456,8 @@ def _explore(
                 file, line = _last_place(world.tape)
                 result.cut_short.append(CutShort("way", entry.name if entry is not None else "", file, line))
         watcher.settle(world)
-        following = _following(way, world, dull, _names_that_matter(machine))
+        names = _names_that_matter(machine) if world.asked else set()
+        following = _following(way, world, dull, names)
         # A first way that nothing follows has no other to be told from.
         signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
         kept_before = len(result.tapes)
