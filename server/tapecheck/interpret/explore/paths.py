@@ -257,8 +257,11 @@ def interpret(
             if memory is not None and reach is not None:
                 key = reach.key(None if entry is None else entry.owner or entry.node.name)
                 part = memory.find(source.path, name, asked, key, project.project)
+            most = min(left, collecting) if entry is not None and entry.collects else left
+            if part is not None and part.work > most:
+                # Without a memory the other starts would have left too little for it.
+                part = None
             if part is None:
-                most = min(left, collecting) if entry is not None and entry.collects else left
                 part = _part(source, project, entry, most, cancelled, _Wanted(ask, log))
                 before = memory.last(source.path, name, asked) if memory is not None else None
                 if before is not None:
