@@ -346,7 +346,7 @@ class Index:
 
     def __init__(self, source: Source) -> None:
         tree = source.tree
-        self._lines = source.lines
+        self._lines = source.parsed.lines if source.parsed is not None else source.lines
         self.class_facts: dict[str, Facts] = {}
         """What stands in the classes besides their methods."""
         self.functions: dict[str, Body] = {}
@@ -388,12 +388,15 @@ class Index:
 
     def _facts(self, node: FunctionNode) -> Facts:
         """Return the facts of a function: by its text, as that of an earlier state of the file may be the same."""
-        text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
-        known = _FACTS.get(text)
+        known: Facts | None = getattr(node, "_tapecheck_facts", None)
         if known is None:
-            if len(_FACTS) >= _MOST_FACTS:
-                _FACTS.clear()
-            known = _FACTS[text] = facts_of((node,), making=node.name == "__init__")
+            text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
+            known = _FACTS.get(text)
+            if known is None:
+                if len(_FACTS) >= _MOST_FACTS:
+                    _FACTS.clear()
+                known = _FACTS[text] = facts_of((node,), making=node.name == "__init__")
+            node._tapecheck_facts = known  # type: ignore[union-attr]
         return known
 
     def _class(self, node: ast.ClassDef) -> None:
@@ -667,7 +670,7 @@ def _worked_out_from(names: set[str], parts: Iterable[Facts]) -> frozenset[str]:
 
 
 _FACTS: dict[str, Facts] = {}
-_MOST_FACTS = 4_000
+_MOST_FACTS = 1_000
 """How many functions the facts are kept of: those of some files that are being edited."""
 
 
