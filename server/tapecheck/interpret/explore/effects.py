@@ -341,6 +341,16 @@ def _all_numbers(args: list[ast.expr]) -> bool:
     return bool(args) and all(map(is_number, args))
 
 
+def class_facts(node: ast.ClassDef) -> Facts:
+    """Return the facts of a class without its methods."""
+    known: Facts | None = getattr(node, "_tapecheck_facts", None)
+    if known is None:
+        others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        known = facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
+        node._tapecheck_facts = known  # type: ignore[attr-defined]
+    return known
+
+
 class Index:
     """The bodies of one file, with what they can do by themselves and by what they call."""
 
@@ -400,8 +410,7 @@ class Index:
         return known
 
     def _class(self, node: ast.ClassDef) -> None:
-        others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        self.class_facts[node.name] = facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
+        self.class_facts[node.name] = class_facts(node)
         members = self.classes[node.name] = {}
         self.class_nodes[node.name] = node
         for member in node.body:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tapecheck.interpret.explore import entries
-from tapecheck.interpret.explore.effects import Facts, Index, facts_of
+from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_of
 from tapecheck.source.modules import Project, Question
@@ -76,10 +76,8 @@ class Reach:
             names: set[str] = set()
             if isinstance(node, ast.ClassDef):
                 members = [self._index.body_of(member) for member in node.body]
-                facts = [body.facts for body in members if body is not None]
-                others = [member for member, body in zip(node.body, members, strict=True) if body is None]
-                for one in (*facts, facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))):
-                    names |= _mentioned(one)
+                for facts in (class_facts(node), *(body.facts for body in members if body is not None)):
+                    names |= _mentioned(facts)
             else:
                 body = self._index.body_of(node)
                 names |= _mentioned(body.facts if body is not None else facts_of((node,)))
