@@ -57,6 +57,8 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(scope="session", autouse=True)
 def _interrupts_count() -> None:
-    """A shell starts what it puts into the background with Ctrl+C ignored, and children would inherit that."""
+    """A shell starts what it puts into the background with Ctrl+C ignored, nohup with SIGHUP: children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -302,6 +302,9 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the programs")
     parser.add_argument("--warm", action="store_true", help="fork the programs from a process that has torch loaded")
     options = parser.parse_args()
+    # What a shell starts in the background, or nohup, begins with these ignored, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not options.warm:
         return table(options.names, options.python)
     with tempfile.TemporaryDirectory() as folder, Warm(options.python, folder) as warm:
