@@ -51,6 +51,10 @@ class Engine(Protocol):
     """How often each loop was entered, by its node and the calls that led to it."""
     loop_work: dict[tuple[int, tuple[Span, ...]], int]
     """The work that earlier entries of each loop took, by the same."""
+    folded: dict[int, int]
+    """By the number of a loop that repeats itself the iteration that all later ones repeat."""
+    shown: dict[tuple[int, tuple[Span, ...]], list[tuple[Any, ...]]]
+    """What each iteration of such a loop does, by its node and the calls that led to it."""
     running: list[int]
     """The functions being run: ids of their nodes."""
     handlers: int

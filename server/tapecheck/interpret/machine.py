@@ -8,6 +8,7 @@ generator function of the program can be suspended at its `yield` wherever it st
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from tapecheck.interpret.library.registry import Libraries
 from tapecheck.interpret.objects import syntax
@@ -45,6 +46,8 @@ class Machine:
         self.depth = 0
         self.entered: dict[tuple[int, tuple[Span, ...]], int] = {}
         self.loop_work: dict[tuple[int, tuple[Span, ...]], int] = {}
+        self.folded: dict[int, int] = {}
+        self.shown: dict[tuple[int, tuple[Span, ...]], list[tuple[Any, ...]]] = {}
         self.running: list[int] = []
         self.handlers = 0
         self.gathering: list[tuple[ast.AST, List | Dict]] = []

@@ -287,6 +287,17 @@ class World:
                 return starts[loop]
         return 0
 
+    @property
+    def before_outermost(self) -> int:
+        """The newest node or leaf before the iteration of the outermost loop, the newest of all outside of loops."""
+        starts = self._iteration_starts
+        return next((starts[loop] for loop, _ in self.iteration if loop in starts), self._ids)
+
+    @property
+    def last_storage(self) -> int:
+        """The newest storage."""
+        return self._storages
+
     def forget_iteration(self) -> None:
         """Take the iteration back that was begun just now: the loop has no further element."""
         if isinstance(self.tape.events[-1], Iteration):

@@ -73,6 +73,14 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     return best, 1 if periodic else _AFTER
 
 
+def at_hand(machine: Engine, loop: int) -> bool:
+    """Whether a condition on which a graph can hang comes out otherwise in the next iteration of a loop."""
+    return any(
+        guard.at[-1][0] == loop and turns_after(guard) == 1 and _matters(guard)
+        for guard in machine.world.guards.values()
+    )
+
+
 def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int) -> Guard | None:
     """Return the condition of a `while` itself as a guard, where it compares numbers: it says when the loop ends."""
     operands = machine.world.operands.get(id(node.test))

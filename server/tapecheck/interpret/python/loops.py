@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects import carry, containers, equality, syntax
+from tapecheck.interpret.objects import carry, containers, equality, repeats, syntax
 from tapecheck.interpret.python import flow, guards
 from tapecheck.interpret.values import (
     OPEN,
@@ -45,13 +45,15 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     enough = _enough_iterations(machine, key)
     varying = world.varying
     loop = world.enter_loop(node)
+    rounds = repeats.Rounds(machine, key, loop)
     signal: Any = None
     done = extra = 0
+    repeated = False
     reached: list[int] = []
     element: Value = None
     index = stream.next
     # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
-    begun, work = world.work, world.work + machine.loop_work.get(key, 0)
+    left, work = world.work, world.work + machine.loop_work.get(key, 0)
     while True:
         length = stream.length()
         if length is not None and index >= length:
@@ -64,6 +66,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
             extra -= 1
         elif done >= enough and (length is None or length > index):
             short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_parameter(element)))
+            short = short and not repeated
             go_on = length is not None and (world.varying > varying or (short and work - world.work < ITERATION_WORK))
             exhausted = (done >= MAX_ITERATIONS and not short) or work - world.work > ITERATION_WORK
             count = 0
@@ -71,6 +74,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
                 count, extra = guards.ahead(machine, loop, reached, math.inf if length is None else length - index)
             if count:
                 extra -= 1
+                machine.folded.pop(loop, None)
                 guards.take_on(machine, counted, done, count - 1)
                 counted = len(world.counted)
                 index += 0 if stream.sequential else count - 1
@@ -85,6 +89,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
             element = stream.item(index)
         except IndexError:
             break
+        rounds.begin()
         started = carry.begin(machine, loop, done + 1)
         machine.assign(node.target, element, env, node)
         signal = yield from machine.block(node.body, env)
@@ -97,6 +102,9 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
             break
         carry.end(machine, loop, done, started)
         signal = None
+        going_on = done < enough or (length is not None and length > index)
+        if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
+            repeated, enough = True, min(enough, done)
     length = stream.length()
     if signal is None or isinstance(node.iter, ast.Call):
         # What only the loop holds is closed where it is broken off, too.
@@ -107,7 +115,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         _end_of(machine, node, stream, env)
     if not outside:
         del world.counted[:]
-    machine.loop_work[key] = machine.loop_work.get(key, 0) + begun - world.work
+    machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
     world.leave_loop(loop, outside, done, more)
     if isinstance(signal, flow.Returned):
         return signal
@@ -125,11 +133,12 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     enough = _enough_iterations(machine, key)
     varying = world.varying
     loop = world.enter_loop(node)
+    rounds = repeats.Rounds(machine, key, loop)
     signal: Any = None
     done = extra = 0
     reached: list[int] = []
     own: Guard | None = None
-    begun, work = world.work, world.work + machine.loop_work.get(key, 0)
+    left, work = world.work, world.work + machine.loop_work.get(key, 0)
     known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
@@ -161,9 +170,11 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
                 if not count:
                     break
                 extra -= 1
+                machine.folded.pop(loop, None)
                 guards.take_on(machine, counted, done, count - 1)
                 counted = len(world.counted)
         varying = world.varying
+        rounds.begin()
         started = carry.begin(machine, loop, done + 1)
         signal = yield from machine.block(node.body, env)
         done += 1
@@ -172,17 +183,24 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
+        if done < enough and not feeding and _repeats(machine, loop, done, rounds):
+            enough = done
     if not known and signal is None:
         _forget_counters(machine, node, env, counted, done, None)
     if not outside:
         del world.counted[:]
-    machine.loop_work[key] = machine.loop_work.get(key, 0) + begun - world.work
+    machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
     world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
     if isinstance(signal, flow.Returned):
         return signal
     if signal is not flow.BREAK and node.orelse and not always:
         return (yield from machine.block(node.orelse, env))
     return None
+
+
+def _repeats(machine: Engine, loop: int, done: int, rounds: repeats.Rounds) -> bool:
+    """Whether another iteration of a loop would show what is known: it repeats itself, and no guard is in sight."""
+    return rounds.again(done) and not guards.at_hand(machine, loop)
 
 
 def _enough_iterations(machine: Engine, key: tuple[int, tuple[Span, ...]]) -> int:

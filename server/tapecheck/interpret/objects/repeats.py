@@ -1,0 +1,215 @@
+"""Loops that repeat themselves: an iteration that does to graphs what the one before did shows nothing new.
+
+Two iterations are the same where their events are, with everything that an iteration makes itself (nodes, storages,
+backwards) told by its place in the iteration, and everything older by itself. A graph, or a leaf's gradient function,
+that one iteration takes over from the one before has another number each time: such a loop goes on. What only happens
+the first time (a gradient that is not there to be cleared, a name that is given once, a condition that is settled) is
+left out of the comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.world import World
+from tapecheck.tape import (
+    Backward,
+    Bind,
+    Cut,
+    Escape,
+    GradientRead,
+    GradientSet,
+    GraphRead,
+    Hold,
+    InPlace,
+    Iteration,
+    Leaf,
+    LeafEscape,
+    Loop,
+    LoopEnd,
+    Node,
+    Raised,
+    Scaled,
+    Span,
+    Step,
+    Unscaled,
+)
+
+Reading = list[tuple[Any, ...]]
+"""What an iteration did, in order, without the numbers that are different each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where an iteration begins: the number of events so far, of nodes and leaves, and of storages."""
+
+    events: int
+    ids: int
+    storages: int
+
+
+def mark(world: World) -> Mark:
+    """Return where the world stands."""
+    return Mark(len(world.tape.events), world.last_id, world.last_storage)
+
+
+class _Reader:
+    """Reads one iteration."""
+
+    def __init__(self, world: World, begun: Mark, floor: Mark, folded: dict[int, int]) -> None:
+        self.world = world
+        self.begun = begun
+        self.floor = floor
+        self.folded = folded
+        self.outermost = min(world.before_outermost, floor.ids)
+        self.own: dict[int, int] = {}
+        self.made: list[int] = []
+
+    def read(self, until: int) -> Reading | None:
+        """Return what was done up to an event; None where the program may not be what it was before."""
+        found: Reading = []
+        kept: dict[int, int] = {}
+        skipping = at = 0
+        for event in self.world.tape.events[self.begun.events : until]:
+            kind = type(event)
+            if kind is Iteration:
+                last = self.folded.get(event.loop)
+                if last is not None:
+                    if event.index == last:
+                        kept[event.loop] = len(self.made)
+                    elif event.index > last and skipping in (0, event.loop):
+                        skipping, at = event.loop, kept.get(event.loop, 0)
+                continue
+            if skipping:
+                if kind is LoopEnd and event.loop == skipping:
+                    skipping = 0
+                elif kind is Leaf or (kind is Node and not self.world.ledger.leads_anywhere(event.id)):
+                    # What an iteration that repeats the one before makes stands for what that one made.
+                    self.own[event.id] = self.made[at] if at < len(self.made) else event.id
+                    at += 1
+                continue
+            if kind is Node and self.world.ledger.leads_anywhere(event.id):
+                # Made once for a value whose graph nobody knows, when it is first used.
+                continue
+            if kind is Node or kind is Leaf:
+                self.own[event.id] = number = -1 - len(self.made)
+                self.made.append(number)
+            read = _READ.get(kind)
+            if read is None:
+                if kind is Leaf and event.parameter and self.begun is not self.floor:
+                    return None
+                if kind is Raised:
+                    return None
+                continue
+            found.append((kind, event.at.span, event.at.stack, *read(self, event)))
+        return found
+
+    def node(self, number: int | None) -> Any:
+        """Return what stands for a node or leaf."""
+        if number is None:
+            return None
+        own = self.own.get(number)
+        if own is not None:
+            return own
+        ledger = self.world.ledger
+        made = ledger.nodes.get(number)
+        if made is not None and ledger.leads_anywhere(number):
+            return made.op
+        if number <= self.outermost:
+            return number
+        leaf = ledger.leaves.get(number)
+        if leaf is not None:
+            return leaf.name, leaf.at.span
+        if number > self.floor.ids or made is None:
+            return number
+        return made.op, made.at.span
+
+    def nodes(self, numbers: Iterable[int]) -> tuple[Any, ...]:
+        return tuple([self.node(number) for number in numbers])
+
+    def storage(self, number: int) -> int | None:
+        """Return what stands for a storage; nothing hangs on one that is never changed in place."""
+        if number not in self.world.ledger.versions:
+            return None
+        return 0 if number > self.begun.storages else number
+
+
+_READ: dict[type, Callable[[_Reader, Any], tuple[Any, ...]]] = {
+    Node: lambda reader, event: (
+        event.op, reader.nodes(event.inputs), event.keeps, event.linked,
+        [(reader.storage(one.storage), one.name, reader.node(one.of), one.fact) for one in event.saved],
+    ),
+    Cut: lambda reader, event: (event.how, reader.nodes(event.nodes), reader.nodes(event.leaves)),
+    Backward: lambda reader, event: (
+        event.call, [(reader.node(root.node), root.graph) for root in event.roots],
+        event.inputs if event.inputs is None else reader.nodes(event.inputs), event.retain, event.create,
+    ),
+    InPlace: lambda reader, event: (reader.storage(event.storage), event.how, event.grad_mode, event.optimizer),
+    Step: lambda reader, event: (event.optimizer,),
+    GradientSet: lambda reader, event: (reader.node(event.leaf),),
+    GradientRead: lambda reader, event: (reader.node(event.of), event.how),
+    GraphRead: lambda reader, event: (reader.node(event.node),),
+    Scaled: lambda reader, event: (reader.node(event.node), event.enabled),
+    Unscaled: lambda reader, event: (event.leaves,),
+    LeafEscape: lambda reader, event: (reader.nodes(event.leaves), event.to),
+    Escape: lambda reader, event: (reader.nodes(event.nodes), event.to),
+    Hold: lambda reader, event: (event.holder, reader.nodes(event.nodes)),
+    Bind: lambda reader, event: (event.name, reader.node(event.node), event.item),
+    Loop: lambda reader, event: (event.inside_forward,),
+}  # fmt: skip
+_MOST = 4
+"""A loop that has not repeated itself in so many iterations goes on as it is."""
+_TELLING = (Backward, Cut, Node, Step)
+
+
+class Rounds:
+    """The iterations of a loop that is running, as far as they are compared."""
+
+    def __init__(self, machine: Engine, key: tuple[int, tuple[Span, ...]], loop: int) -> None:
+        self.machine = machine
+        self.key = key
+        self.loop = loop
+        self.first = self.begun = mark(machine.world)
+        self.compared = 0
+        self.last = 0
+        """The iteration that was compared last."""
+        self.before: tuple[Mark, int] | None = None
+        self.reading: Reading | None = None
+
+    def begin(self) -> None:
+        """Note where an iteration begins."""
+        self.begun = mark(self.machine.world)
+        if not self.compared:
+            self.first = self.begun
+
+    def again(self, done: int) -> bool:
+        """Whether iteration number `done`, at its end, repeats the one before, or those of an earlier entry."""
+        machine = self.machine
+        self.compared += 1
+        until = len(machine.world.tape.events)
+        before, self.before = self.before, (self.begun, until)
+        if self.last != done - 1:
+            before = None
+        self.last = done
+        known = machine.shown.get(self.key)
+        if self.compared > _MOST or (known is None and before is None):
+            return False
+        was, self.reading = self.reading, None
+        now = self.reading = self.read(self.begun, until)
+        if not now:
+            return False
+        if now == known:
+            return True
+        if before is None or not any(row[0] in _TELLING for row in now):
+            return False
+        if (was if was is not None else self.read(*before)) != now:
+            return False
+        machine.folded[self.loop] = done - 1
+        machine.shown[self.key] = now
+        return True
+
+    def read(self, begun: Mark, until: int) -> Reading | None:
+        return _Reader(self.machine.world, begun, self.first, self.machine.folded).read(until)
