@@ -13,7 +13,12 @@ from tapecheck.rules.reading import Run
 from tapecheck.source import SourceError, read_source
 from tapecheck.tape import Cut, Hold
 
-_STAKES = ("nothing hangs on it", "only certainty hangs on it", "a verdict can hang on it")
+_STAKES = (
+    "nothing hangs on it",
+    "only certainty hangs on it",
+    "a verdict can hang on this answer alone",
+    "a verdict can hang on it",
+)
 
 
 def trace(options: argparse.Namespace) -> int:

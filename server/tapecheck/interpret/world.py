@@ -118,6 +118,8 @@ class Guard:
     divisor: int = 0
     skipped: bool = False
     """Whether iterations were let pass since it was asked last."""
+    moving: bool = True
+    """Whether it is asked for the first time since the loop was entered, with other numbers than before that."""
 
 
 class World:

@@ -52,8 +52,12 @@ def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Re
     found = []
     for other in readings:
         runs = other.runs_by_site.get(run.at.span, ())
-        if len(runs) > count and not runs[count].failed:
-            found.append((other, runs[count]))
+        if len(runs) > count:
+            if not runs[count].failed:
+                found.append((other, runs[count]))
+        elif runs and not runs[-1].failed and other.goes_on(runs[-1]):
+            # A loop that repeats itself is left early: the next iterations pass as the last one did.
+            found.append((other, runs[-1]))
     return found
 
 

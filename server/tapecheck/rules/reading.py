@@ -199,6 +199,12 @@ class Reading:
     def complete(self) -> bool:
         return self.tape.complete
 
+    def goes_on(self, run: Run) -> bool:
+        """Return whether the program may come to this call more often than the tape shows: its loop was left early."""
+        return self.complete and any(
+            loop in self.loops and self.loops[loop].more != "no" for loop, _ in run.at.iteration
+        )
+
     @property
     def ended(self) -> str:
         """Return how the tape ends: finished, raised, budget, stopped, or nothing where its writer died."""

@@ -160,7 +160,7 @@ class _Wanted:
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""
-        if watched is None or watched.stake is Stake.VERDICT:
+        if watched is None or watched.stake >= Stake.ONCE:
             return True
         if watched.stake is Stake.NOTHING:
             return False
@@ -417,7 +417,7 @@ def _explore(
     *,
     passes_failures: bool = False,
 ) -> None:
-    before = len(result.tapes)
+    first = len(result.tapes)
     queue = deque([_Way(Policy())])
     tried = {queue[0].policy.key()}
     seen: set[tuple[int, ...]] = set()
@@ -440,7 +440,7 @@ def _explore(
         watcher = world.watcher = Watcher()
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
-        machine = _run(source, project, entry, world, "" if started == most else LEFT_OVER)
+        machine, before = _run(source, project, entry, world, "" if started == most else LEFT_OVER)
         work = started - world.work + RUN_WORK
         budget.left -= work
         if way.turned is None:
@@ -460,7 +460,7 @@ def _explore(
                 result.cut_short.append(CutShort("way", entry.name if entry is not None else "", file, line))
         watcher.settle(world)
         names = _names_that_matter(machine) if world.asked else set()
-        following = _following(way, world, dull, names)
+        following = _following(way, world, watcher, dull, names)
         # A first way that nothing follows has no other to be told from.
         signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
         kept_before = len(result.tapes)
@@ -480,6 +480,10 @@ def _explore(
             following = [one for one in following if watcher.does(one.turned, Effect.START)]
         fresh = world.asked.keys() - met
         met |= fresh
+        if way.once:
+            following = [one for one in following if one.turned in fresh]
+        # The module has a start of its own, which tries what its conditions lead to.
+        following = [one for one in following if one.turned not in before]
         if shape in shapes:
             # No graph hangs on the condition that was turned round: go no further from here, except for what only
             # this way comes to (the second half of an `or`, an `elif`).
@@ -513,7 +517,7 @@ def _explore(
         queue = deque(sorted(queue, key=lambda candidate: candidate.rank))
     left = (begun | {way.turned for way in queue if way.turned is not None and way.turned not in dull}) - done
     untried = frozenset(left | {way.turned for way, _ in deferred if way.turned is not None} - done)
-    for tape in result.tapes[before:] if untried else ():
+    for tape in result.tapes[first:] if untried else ():
         tape.untried = untried
     if left and not passes_failures:
         name = entry.name if entry is not None else ""
@@ -547,32 +551,37 @@ def _last_place(tape: Tape) -> tuple[str, int]:
 class _Way:
     """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
 
-    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once.
+    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `once`
+    whether nothing hangs on how it is answered together with others.
     """
 
     policy: Policy
     turned: Place | None = None
     default: bool = True
     repeated: bool = False
+    once: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:
         return len(self.policy.patterns), max(map(len, self.policy.patterns.values()), default=0)
 
 
-def _following(way: _Way, world: World, dull: set[Place], names: set[str]) -> list[_Way]:
+def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], names: set[str]) -> list[_Way]:
     """Return the ways to try after one that showed something new."""
     patterns = way.policy.patterns
     found: list[_Way] = []
-    if way.turned is not None and way.repeated and len(patterns[way.turned]) == 1:
+    if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
         for pattern in ((way.default, not way.default), (not way.default, way.default)):
             found.append(_Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
     if len(patterns) < MAX_TURNED:
         for place, asked in world.asked.items():
             if place in patterns or place in dull or not _relevant(asked.statement, names):
                 continue
+            once = watcher.stake(place) is Stake.ONCE
+            if patterns and once:
+                continue
             policy = Policy({**patterns, place: (not asked.default,)})
-            found.append(_Way(policy, place, asked.default, asked.times > 1))
+            found.append(_Way(policy, place, asked.default, asked.times > 1, once))
     return found
 
 
@@ -633,7 +642,11 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(signature), tuple(shape)
 
 
-def _run(source: Source, project: Imports, entry: _Entry | None, world: World, short: str) -> Machine:
+def _run(
+    source: Source, project: Imports, entry: _Entry | None, world: World, short: str
+) -> tuple[Machine, frozenset[Place]]:
+    """Run one way; returns with the machine the conditions that were asked before the entry was called."""
+    before: frozenset[Place] = frozenset()
     machine = Machine(world, project)
     if isinstance(world.watcher, Watcher):
         world.watcher.modules = machine.modules
@@ -647,6 +660,7 @@ def _run(source: Source, project: Imports, entry: _Entry | None, world: World, s
                 project.settle(module)
         machine.modules[source.path] = module
         if entry is not None:
+            before = frozenset(world.asked)
             _start(machine, module, entry)
         world.end("finished")
     except Signal as signal:
@@ -655,7 +669,7 @@ def _run(source: Source, project: Imports, entry: _Entry | None, world: World, s
         world.end("budget", short)
     except RecursionError:
         world.end("budget", "recursion")
-    return machine
+    return machine, before
 
 
 def _start(machine: Machine, module: Module, entry: _Entry) -> None:

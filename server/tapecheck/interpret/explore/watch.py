@@ -70,7 +70,9 @@ class Stake(enum.IntEnum):
     NOTHING = 0
     CERTAINTY = 1
     """How certain a finding is that rests on what this answer leads to."""
-    VERDICT = 2
+    ONCE = 2
+    """A verdict, whatever the condition was answered before or is later: alternating answers show no more."""
+    VERDICT = 3
 
 
 class Graph(enum.IntEnum):
@@ -111,8 +113,7 @@ class Shape:
     body: Side
     orelse: Side
     live: frozenset[str]
-    rest: Facts
-    rest_effects: Effect
+    rest: Side
     carried: frozenset[str]
 
 
@@ -242,7 +243,8 @@ class Shapes:
         behind = self.behind(node)
         live = {name for name in stored if "." in name or behind is None or name in behind}
         jumps = body.jumps | orelse.jumps
-        rest, carried, rest_effects = Facts(), set(), Effect.NONE
+        carried: set[str] = set()
+        skipped: list[ast.stmt] = []
         if jumps:
             leaves = bool(jumps & {"return", "value"}) or loop is None
             until = scope.end if leaves or loop is None else loop.end_lineno or last
@@ -253,9 +255,9 @@ class Shapes:
                 carried |= {name for line, name in scope.loads if line > until and name in after}
             if "continue" in jumps and loop is not None:
                 carried |= {name for line, name in scope.loads if loop.lineno <= line <= last and name in after}
-            rest = facts_of(_statements_between(home, last, until), looping=loop is not None)
-            rest_effects = self.index.reach(rest, owner)[0]
-        known = Shape(body, orelse, frozenset(live), rest, rest_effects, frozenset(carried))
+            skipped = _statements_between(home, last, until)
+        rest = self.side(skipped, owner, loop is not None)
+        known = Shape(body, orelse, frozenset(live), rest, frozenset(carried))
         self._shapes[id(node)] = known
         return known
 
@@ -335,7 +337,7 @@ class Watcher:
         found = []
         for place in places:
             watched = self.watched.setdefault(place, Watched())
-            watched.effects |= other.effects | (shape.rest_effects if here.jumps else Effect.NONE)
+            watched.effects |= other.effects | (shape.rest.effects if here.jumps else Effect.NONE)
             watched.lines |= lines
             watched.stake = max(watched.stake, stake)
             found.append(watched)
@@ -363,26 +365,29 @@ class Watcher:
                 return Stake.VERDICT
             if first and world.last_id == first and world.grad_mode == "yes" and _calls_layer(other, env):
                 # An iteration that has built no graph so far may build one there, for nothing.
-                return Stake.VERDICT
+                stake = Stake.ONCE
             # What both sides go on from is there either way.
             alone = [_graph(world, _lookup(env, name), first) for name in other.read - here.read]
             if Graph.STALE in graphs if "value" in leaves else Graph.STALE in alone and other.facts.stored & shape.live:
                 return Stake.VERDICT
             if other.facts.stored & shape.live:
-                stake = Stake.CERTAINTY
+                stake = max(stake, Stake.CERTAINTY)
             if leaves & {"continue", "break", "return"}:
-                stake = Stake.CERTAINTY
+                stake = max(stake, Stake.CERTAINTY)
                 if any(_graph(world, _lookup(env, name), first) for name in shape.carried):
                     return Stake.VERDICT
             if "value" in leaves:
-                stake = Stake.CERTAINTY
+                stake = max(stake, Stake.CERTAINTY)
                 if any(graphs) or not inert:
                     return Stake.VERDICT
-        if here.jumps & {"continue", "break", "return", "value"} and (
-            shape.rest_effects & (_MATTERING | Effect.CUT) or any(name for name in shape.rest.stored)
-        ):
+        if here.jumps & {"continue", "break", "return", "value"}:
             # What this side leaves out has not been seen.
-            return Stake.VERDICT
+            rest = shape.rest
+            inert = rest.empty or _inert(world, rest, env, first)
+            if rest.effects & (Effect.START | Effect.DROP if inert else _MATTERING | Effect.CUT):
+                return Stake.VERDICT
+            if rest.facts.stored and not inert:
+                return Stake.VERDICT
         return stake
 
     def broken(self, open_: _Open | None) -> None:
@@ -524,6 +529,11 @@ class Watcher:
             self.watched.setdefault(place, Watched()).names.update((file, name) for name in tested)
         return Stake.NOTHING
 
+    def stake(self, place: Place) -> Stake:
+        """Return what hangs on the other answer to a condition; a verdict where that is not known."""
+        watched = self.watched.get(place)
+        return Stake.VERDICT if watched is None else watched.stake
+
     def does(self, place: Place | None, effect: Effect) -> bool:
         """Whether the other answer to a condition may do something of that kind; yes where that is not known."""
         watched = self.watched.get(place) if place is not None else None
@@ -564,7 +574,9 @@ class Watcher:
             if side.effects & (Effect.START | Effect.DROP if inert else _MATTERING | Effect.CUT):
                 return Stake.VERDICT
             if side.jumps - {"raise"} and (
-                side.jumps & {"yield", "value"} or shape.rest_effects & (_MATTERING | Effect.CUT) or shape.rest.stored
+                side.jumps & {"yield", "value"}
+                or shape.rest.effects & (_MATTERING | Effect.CUT)
+                or shape.rest.facts.stored
             ):
                 return Stake.VERDICT
             for name in side.facts.stored & shape.live:

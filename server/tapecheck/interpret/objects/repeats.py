@@ -130,6 +130,13 @@ class _Reader:
     def nodes(self, numbers: Iterable[int]) -> tuple[Any, ...]:
         return tuple([self.node(number) for number in numbers])
 
+    def cuts(self, numbers: tuple[int, ...]) -> Any:
+        """Return what stands for the cuts that a value came through: the places."""
+        if not numbers:
+            return None
+        cuts = self.world.ledger.cuts
+        return {(cuts[number].how, cuts[number].at.span) for number in numbers}
+
     def storage(self, number: int) -> int | None:
         """Return what stands for a storage; nothing hangs on one that is never changed in place."""
         if number not in self.world.ledger.versions:
@@ -139,12 +146,12 @@ class _Reader:
 
 _READ: dict[type, Callable[[_Reader, Any], tuple[Any, ...]]] = {
     Node: lambda reader, event: (
-        event.op, reader.nodes(event.inputs), event.keeps, event.linked,
+        event.op, reader.nodes(event.inputs), event.keeps, event.linked, reader.cuts(event.cuts),
         [(reader.storage(one.storage), one.name, reader.node(one.of), one.fact) for one in event.saved],
     ),
     Cut: lambda reader, event: (event.how, reader.nodes(event.nodes), reader.nodes(event.leaves)),
     Backward: lambda reader, event: (
-        event.call, [(reader.node(root.node), root.graph) for root in event.roots],
+        event.call, [(reader.node(root.node), root.graph, reader.cuts(root.cuts)) for root in event.roots],
         event.inputs if event.inputs is None else reader.nodes(event.inputs), event.retain, event.create,
     ),
     InPlace: lambda reader, event: (reader.storage(event.storage), event.how, event.grad_mode, event.optimizer),

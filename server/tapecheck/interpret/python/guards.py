@@ -35,7 +35,8 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
     apart = operands[0] - operands[1]
     guard = world.guards.get(id(test))
     if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
-        guard = world.guards[id(test)] = Guard(statement, test, apart, {answer}, world.iteration)
+        moving = guard is None or guard.apart != apart
+        guard = world.guards[id(test)] = Guard(statement, test, apart, {answer}, world.iteration, moving=moving)
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
             divisor = machine.eval(part, env) if isinstance(part, (ast.Constant, ast.Name, ast.Attribute)) else None
@@ -44,7 +45,7 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
     if not guard.skipped:
         step = apart - guard.apart if guard.at[-1][1] + 1 == world.iteration[-1][1] else 0
         guard.step = step % guard.divisor if guard.divisor else step
-    guard.apart, guard.at, guard.skipped = apart, world.iteration, False
+    guard.apart, guard.at, guard.skipped, guard.moving = apart, world.iteration, False, False
     guard.answers.add(answer)
 
 
@@ -74,10 +75,23 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
 
 
 def at_hand(machine: Engine, loop: int) -> bool:
-    """Whether a condition on which a graph can hang comes out otherwise in the next iteration of a loop."""
+    """Whether a condition on which a graph can hang may come out otherwise in the next iteration of a loop."""
+    for guard in machine.world.guards.values():
+        if guard.at[-1][0] == loop:
+            near = guard.moving or turns_after(guard) == 1
+        else:
+            # In a loop within: what it compares there may change with this one.
+            near = guard.moving and any(number == loop for number, _ in guard.at)
+        if near and (_matters(guard) or _stores(guard)):
+            return True
+    return False
+
+
+def _stores(guard: Guard) -> bool:
+    """Whether what a guard decides about gives names other values."""
     return any(
-        guard.at[-1][0] == loop and turns_after(guard) == 1 and _matters(guard)
-        for guard in machine.world.guards.values()
+        isinstance(part, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.With))
+        for part in (*guard.statement.body, *guard.statement.orelse)
     )
 
 
