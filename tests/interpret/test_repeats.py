@@ -1,0 +1,151 @@
+"""Loops are left once they repeat themselves, and only then: what a later iteration does otherwise is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tapecheck.tape import Iteration, Leaf, Loop
+from tests.interpret.truth import full
+
+
+def rounds(program: str) -> list[list[int]]:
+    """The numbers of the iterations that each loop is run, in the order in which loops are entered, one tape's."""
+    report = check(from_text(full(program), "program.py"))
+    (tape,) = report.interpretation.tapes
+    found: dict[int, list[int]] = {}
+    for event in tape.events:
+        if isinstance(event, Loop):
+            found[event.id] = []
+        elif isinstance(event, Iteration):
+            found[event.loop].append(event.index)
+    return list(found.values())
+
+
+def codes(program: str) -> list[tuple[str, int]]:
+    report = check(from_text(full(program), "program.py"))
+    first = full(program).index(program)
+    before = full(program)[:first].count("\n")
+    return [(finding.code, finding.span.line - before - 1) for finding in report.findings]
+
+
+def test_training_that_repeats_itself_is_left_after_two_rounds() -> None:
+    found = rounds(
+        """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(loader):
+    for epoch in range(20):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+train(torch.utils.data.DataLoader(dataset))
+"""
+    )
+    # The first epoch sees that the batches are alike, the second that the epochs are.
+    assert found == [[1, 2], [1, 2], [1]]
+
+
+def test_a_graph_that_is_carried_keeps_a_loop_going() -> None:
+    found = rounds(
+        """
+cell = nn.Linear(4, 4)
+def unroll(steps, h):
+    for step in range(steps):
+        h = cell(h).tanh()
+    h.sum().backward()
+unroll(int(input()), torch.zeros(1, 4))
+"""
+    )
+    assert found == [[1, 2, 3]]
+
+
+def test_layers_made_in_a_loop_are_all_made() -> None:
+    report = check(
+        from_text(
+            full(
+                """
+layers = []
+for size in range(5):
+    layers.append(nn.Linear(4, 4))
+x = torch.randn(2, 4)
+for layer in layers:
+    x = layer(x)
+x.sum().backward()
+"""
+            ),
+            "program.py",
+        )
+    )
+    (tape,) = report.interpretation.tapes
+    assert sum(isinstance(event, Leaf) for event in tape.events) == 10
+
+
+@pytest.mark.parametrize("last", [3, 4, 7, 50])
+def test_what_only_a_later_iteration_does_is_seen(last: int) -> None:
+    found = codes(
+        f"""
+model = nn.Linear(4, 1)
+for step in range(1000):
+    loss = model(torch.randn(3, 4)).pow(2).mean()
+    loss.backward()
+    if step == {last - 1}:
+        loss.backward()
+"""
+    )
+    assert [code for code, _ in found if code == "TAPE101"] == ["TAPE101"]
+
+
+def test_what_only_a_later_epoch_does_in_its_second_batch_is_seen() -> None:
+    found = codes(
+        """
+model = nn.Linear(4, 1)
+carried = torch.zeros(3, 1)
+def train(loader):
+    global carried
+    for epoch in range(2):
+        for x in loader:
+            out = model(x)
+            if epoch:
+                out = out + carried
+            loss = out.pow(2).mean()
+            loss.backward()
+            carried = out if epoch else out.detach()
+train(torch.utils.data.DataLoader(dataset))
+"""
+    )
+    assert [code for code, _ in found] == ["TAPE101"]
+
+
+def test_a_flag_that_the_first_iteration_sets_is_no_repetition() -> None:
+    found = codes(
+        """
+model = nn.Linear(4, 1)
+kept, seen = None, 0
+for step in range(1000):
+    loss = model(torch.randn(3, 4)).pow(2).mean()
+    if kept is not None and seen > 1:
+        loss = loss + kept
+    loss.backward()
+    kept, seen = loss, seen + 1
+"""
+    )
+    assert "TAPE101" in [code for code, _ in found]
+
+
+def test_the_way_on_which_a_loop_repeats_itself_passes_as_often_as_it_would_go_round() -> None:
+    program = """
+model = nn.Linear(4, 1)
+state = torch.zeros(3, 1)
+for step in range(100):
+    state = model(torch.randn(3, 4)) + state
+    state.exp().mean().backward()
+    if torch.rand(()) > 0.5:
+        state = state.detach()
+"""
+    (finding,) = check(from_text(full(program), "program.py")).findings
+    assert finding.code == "TAPE101"
+    assert not finding.certain
