@@ -73,7 +73,8 @@ class _Reader:
         found: Reading = []
         kept: dict[int, int] = {}
         skipping = at = 0
-        for event in self.world.tape.events[self.begun.events : until]:
+        events: list[Any] = self.world.tape.events[self.begun.events : until]
+        for event in events:
             kind = type(event)
             if kind is Iteration:
                 last = self.folded.get(event.loop)
