@@ -10,6 +10,7 @@ import pytest
 
 from tapecheck import check as checking
 from tapecheck.check import Memory, Report, check
+from tapecheck.interpret import Starts
 from tapecheck.interpret.explore import paths
 from tapecheck.source import from_text
 
@@ -279,3 +280,15 @@ def test_a_tape_that_says_the_same_is_not_judged_again(monkeypatch: pytest.Monke
     other = LIBRARY.replace("(weight * batch)", "(weight / batch)")
     report = check(from_text(other, "library.py"), memory=memory)
     assert judged and shown(report) == shown(check(from_text(other, "library.py")))
+
+
+def test_a_memory_is_bounded_whatever_the_files_hold() -> None:
+    memory = Memory(Starts(most_events=2_000), checking.Verdicts(most_events=2_000))
+    quiet = "import torch\n" + "x = 1\n" * 500
+    for number in range(60):
+        check(from_text(quiet, f"quiet_{number}.py"), memory=memory)
+        check(from_text(LIBRARY, f"library_{number}.py"), memory=memory)
+    assert 0 < len(memory.starts._kept) < 90
+    assert 0 < len(memory.verdicts._kept) < 90
+    again = check(from_text(LIBRARY, "library_0.py"), memory=memory)
+    assert shown(again) == shown(check(from_text(LIBRARY, "library_0.py")))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import Explored, Interpretation, Part, Starts, interpret
+from tapecheck.interpret import MAX_EVENTS, Explored, Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
@@ -95,8 +95,9 @@ class Verdicts:
     `under` are read where there are none here, and stay as they are.
     """
 
-    def __init__(self, most: int = 2_000, under: Verdicts | None = None) -> None:
-        self._most = most
+    def __init__(self, most_events: int = MAX_EVENTS, under: Verdicts | None = None) -> None:
+        self._most = most_events
+        self._events = 0
         self._under = under
         self._kept: OrderedDict[Hashable, tuple[list[Tape], list[Finding]]] = OrderedDict()
         self._lock = threading.Lock()
@@ -112,9 +113,19 @@ class Verdicts:
     def put(self, key: Hashable, tapes: list[Tape], findings: list[Finding]) -> None:
         """Keep what was found over some tapes."""
         with self._lock:
+            self._take(self._kept.pop(key, None))
             self._kept[key] = (tapes, findings)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            self._events += _events_of(tapes)
+            while self._events > self._most and len(self._kept) > 1:
+                self._take(self._kept.popitem(last=False)[1])
+
+    def _take(self, gone: tuple[list[Tape], list[Finding]] | None) -> None:
+        self._events -= _events_of(gone[0]) if gone is not None else 0
+
+
+def _events_of(tapes: list[Tape]) -> int:
+    """Return how many events tapes have, with those beyond their failures; an empty group counts, too."""
+    return 16 + sum(len(way.events) for tape in tapes for way in (tape, *tape.beyond))
 
 
 @dataclass(slots=True)

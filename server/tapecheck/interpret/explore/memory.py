@@ -23,8 +23,10 @@ from tapecheck.source.modules import Project, Question
 from tapecheck.source.nodes import first_line
 from tapecheck.source.search import Found
 
-MAX_EVENTS = 1_500_000
-"""How many events the tapes of a memory may hold, about 200 bytes each."""
+MAX_EVENTS = 350_000
+"""How many events the tapes of a memory may hold, about 310 bytes each; what else is kept counts as so many events."""
+_START, _CHARACTERS = 16, 300
+"""What a start without events counts for, and how many characters of its file's text count for one."""
 _ANYTHING = frozenset(("__import__", "eval", "exec", "globals", "import_module", "locals", "vars"))
 """Names by which a program can come to whatever stands in its file."""
 
@@ -189,7 +191,7 @@ class Kept(Generic[Part]):
 
     key: Hashable
     part: Part
-    events: int
+    weight: int
     imports: dict[Question, Found | None] = field(default_factory=dict)
     texts: dict[str, str | None] = field(default_factory=dict)
 
@@ -205,9 +207,10 @@ def _text(project: Project, path: str) -> str | None:
     return source.text if source is not None else None
 
 
-def kept(key: Hashable, part: Part, events: int, project: Project) -> Kept[Part]:
+def kept(key: Hashable, part: Part, events: int, source: Source, project: Project) -> Kept[Part]:
     """Return a result with what it was worked out from."""
-    return Kept(key, part, events, dict(project.asked), {path: _text(project, path) for path in project.read})
+    weight = events + _START + len(source.text) // _CHARACTERS
+    return Kept(key, part, weight, dict(project.asked), {path: _text(project, path) for path in project.read})
 
 
 class Starts(Generic[Part]):
@@ -219,7 +222,7 @@ class Starts(Generic[Part]):
     def __init__(self, most_events: int = MAX_EVENTS, under: Starts[Part] | None = None) -> None:
         self._most = most_events
         self._under = under
-        self._events = 0
+        self._weight = 0
         self._kept: OrderedDict[tuple[str, str | None, Hashable], Kept[Part]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -247,8 +250,8 @@ class Starts(Generic[Part]):
         place = (path, start, asked)
         with self._lock:
             before = self._kept.pop(place, None)
-            self._events += kept.events - (before.events if before is not None else 0)
+            self._weight += kept.weight - (before.weight if before is not None else 0)
             self._kept[place] = kept
-            while self._events > self._most and len(self._kept) > 1:
+            while self._weight > self._most and len(self._kept) > 1:
                 _, oldest = self._kept.popitem(last=False)
-                self._events -= oldest.events
+                self._weight -= oldest.weight

@@ -269,8 +269,8 @@ def interpret(
                     part.found.tapes = _as_before(part.found.tapes, before.found.tapes)
                 # What a limit has cut short hangs on what other starts had left.
                 if memory is not None and not part.found.exhausted and not part.found.cut_short:
-                    events = sum(len(tape.events) for tape in part.found.tapes)
-                    memory.keep(source.path, name, asked, kept(key, part, events, project.project))
+                    events = sum(len(way.events) for tape in part.found.tapes for way in (tape, *tape.beyond))
+                    memory.keep(source.path, name, asked, kept(key, part, events, source, project.project))
             left -= part.work
             if entry is not None and entry.collects:
                 collecting -= part.work
