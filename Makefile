@@ -27,10 +27,10 @@ help:
 demo: $(VENV)/.torch
 	@$(BIN)/python examples/demo.py
 
-# pytest comes last: its summary is what a person and a CI runner look for.
+# Two at a time, begun in this order: the client waits for an editor more than it computes, so pytest goes on beside it.
+# pytest begins after the types and takes longest: its summary comes last, where a person and a CI runner look for it.
 test: $(VENV)/.test node_modules/.stamp
-	@$(MAKE) --no-print-directory -j2 lint types client
-	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory -j2 lint types client pytest
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
