@@ -121,6 +121,72 @@ for step in range(4):
     switch(G, False)
 """,
     ),
+    "losses of an agent that plays until somebody says so": Program(
+        """\
+class Agent:
+    def __init__(self, env, losses=list()):
+        self.env, self.losses, self.steps = env, losses, 0
+        self.net = nn.Linear(4, 2)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def learn(self, state, reward):
+        loss = F.mse_loss(self.net(state).sum(), reward)
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        self.losses.append(loss)  # TAPE201
+
+    def play(self, most):
+        state, done, step = self.env.reset(), False, 0
+        while not (done or step == most):
+            self.steps += 1
+            state, reward, done = self.env.step(1)
+            if self.steps > 2:
+                self.learn(state, reward)
+            step += 1
+""",
+        """\
+class Env:
+    def reset(self):
+        return torch.randn(4)
+
+    def step(self, action):
+        return torch.randn(4), torch.zeros(()), False
+
+agent = Agent(Env())
+agent.play(6)
+assert len(agent.losses) == 4 and all(loss.grad_fn is not None for loss in agent.losses)
+""",
+    ),
+    "a state that is cut until somebody says so": Program(
+        """\
+class Player:
+    def __init__(self, env):
+        self.env, self.cell = env, nn.GRUCell(4, 4)
+        self.opt = torch.optim.SGD(self.cell.parameters(), lr=0.1)
+
+    def play(self, most):
+        seen, over, step = self.env.reset(), False, 0
+        state = torch.zeros(1, 4)
+        while step < most and not over:
+            state = self.cell(seen, state.detach())
+            self.opt.zero_grad()
+            state.pow(2).mean().backward()
+            self.opt.step()
+            seen, over = self.env.step(1)
+            step += 1
+""",
+        """\
+class Env:
+    def reset(self):
+        return torch.randn(1, 4)
+
+    def step(self, action):
+        return torch.randn(1, 4), False
+
+Player(Env()).play(6)
+""",
+    ),
     "a weight that a hook computes of the one that replaced it": Program(
         """\
 class Equalized:

@@ -145,8 +145,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if env.sent is not None:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
-        value = machine.eval(node.test, env)
-        answer = machine.known_truth(value)
+        answer = _truth(machine, node.test, env)
         if done >= enough and feeding and done < _MAX_FED and answer is not False:
             if env.sent is not None and (always or answer is None):
                 env.sent[OPEN] = True
@@ -201,6 +200,22 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
 def _repeats(machine: Engine, loop: int, done: int, rounds: repeats.Rounds) -> bool:
     """Whether another iteration of a loop would show what is known: it repeats itself, and no guard is in sight."""
     return rounds.again(done) and not guards.at_hand(machine, loop)
+
+
+def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:
+    """Return whether a `while` goes on, None where nobody knows: no part of its condition is decided for that."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _truth(machine, test.operand, env)
+        return None if inner is None else not inner
+    if not isinstance(test, ast.BoolOp):
+        return machine.known_truth(machine.eval(test, env))
+    wanted = isinstance(test.op, ast.Or)
+    answers: list[bool | None] = []
+    for part in test.values:
+        answers.append(_truth(machine, part, env))
+        if answers[-1] is wanted:
+            return wanted
+    return None if None in answers else not wanted
 
 
 def _enough_iterations(machine: Engine, key: tuple[int, tuple[Span, ...]]) -> int:
