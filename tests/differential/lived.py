@@ -100,7 +100,7 @@ for @s in range(«6|7|9»):
     # A model that settings choose.
     """
 import json
-@cfg = json.loads('{"act": "Tanh", "width": 4, "layers": 2, "cut": false}')
+@cfg = json.loads('{"act": "Tanh", "width": 4, "layers": 2}')
 @parts = []
 for _ in range(@cfg["layers"]):
     @parts += [nn.Linear(@cfg["width"], 4), getattr(nn, @cfg["act"])()]
@@ -109,7 +109,6 @@ for _ in range(@cfg["layers"]):
 @kept = None
 for @s in range(3):
     @out = @net($data)
-    if @cfg["cut"]: @out = @out.detach()
     @loss = @out.pow(2).mean() + (0 if @kept is None else F.mse_loss(@out, @kept))
     @opt.zero_grad()
     @loss.backward()
