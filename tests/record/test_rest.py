@@ -12,7 +12,7 @@ from tapecheck.record import RunResult
 from tapecheck.tape import InPlace, Iteration, LoopEnd, Measure, Node, Raised
 from tests.record.harness import Write, plain, probed
 
-pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="events of sys.monitoring cost only their code")
+traced = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring is never off as a whole")
 on_311 = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="loops rest under Python 3.11 only")
 Record = Callable[..., RunResult]
 
@@ -66,6 +66,7 @@ def lines_of(result: RunResult, op: str) -> list[int]:
     ],
     ids=["exhausted", "broken off", "over an iterator", "raised"],
 )
+@traced
 def test_a_loop_that_builds_nothing_rests_until_it_ends(record: Record, loop: str) -> None:
     text = HEAD + "train()\n" + loop + "print(seen, sys.gettrace() is not None)\ntrain(2.0)\n"
     result = record(text)
@@ -74,6 +75,7 @@ def test_a_loop_that_builds_nothing_rests_until_it_ends(record: Record, loop: st
     assert lines_of(result, "Mul") == [MUL, MUL]
 
 
+@traced
 def test_a_function_that_built_nothing_rests_until_it_returns(record: Record) -> None:
     text = HEAD + "train()\nprint([(traced(), sys.gettrace() is not None) for _ in range(2)])\n"
     text += "print(traced(), traced(), sys.gettrace() is not None)\ntrain()\n"
@@ -144,6 +146,7 @@ def test_generators_and_exceptions_between_rests_leave_no_node_without_line(reco
 
 @on_311
 @pytest.mark.parametrize("end", ["", "        break\n"], ids=["exhausted", "broken off"])
+@traced
 def test_a_loop_rests_while_it_waits_for_a_batch(record: Record, end: str) -> None:
     text = HEAD + (
         "import time\nfrom torch.utils.data import DataLoader\n\n\n"
@@ -188,3 +191,46 @@ def test_a_line_that_is_counted_never_rests(record: Record, tmp_path: Path) -> N
     result = record(text, watch=[(str(tmp_path / "script.py"), at(text, "z = i"))])
     hits = [event.value for event in result.tape.events if isinstance(event, Measure) and event.name == "line-hits"]
     assert hits[-1] == 30
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring")
+def test_calls_that_built_nothing_run_without_line_events(record: Record) -> None:
+    result = record(
+        """
+import sys, torch
+w = torch.ones(3, requires_grad=True)
+monitoring = sys.monitoring
+tool = next(number for number in range(6) if monitoring.get_tool(number) == "tapecheck")
+lines = []
+
+
+def plain(n):
+    n = helper(n)
+    return n + 1
+
+
+def helper(n):
+    return n * 2
+
+
+def turns(n):
+    value = n + 1
+    if n > 20:
+        return (w * value).sum()
+    return value
+
+
+for i in range(30):
+    plain(i)
+    loss = turns(i)
+    lines.append([bool(monitoring.get_local_events(tool, f.__code__) & monitoring.events.LINE) for f in (plain, turns)])
+    if torch.is_tensor(loss):
+        loss.backward()
+print(lines[1], lines[15], lines[29])
+"""
+    )
+    assert result.stdout == "[True, True] [False, False] [False, True]\n", result.stderr
+    built = {event.at.span.line for event in result.tape.events if isinstance(event, Node)}
+    assert built and len(built) == 1 and result.backwards == 9
+    functions = {event.at.function for event in result.tape.events if isinstance(event, Node)}
+    assert functions == {"turns"}

@@ -54,7 +54,10 @@ def main(arguments: list[str]) -> int:
     scripts = [Path(name).resolve() for name in given] or sorted((HERE / "programs").glob("*.py"))
     worse = 0
     for script in scripts:
-        found = differences(script, rest)
+        try:
+            found = differences(script, rest)
+        except subprocess.TimeoutExpired as error:
+            found = [f"no end within {error.timeout:g} seconds"]
         worse += bool(found)
         print(f"{'differs' if found else 'same':<8}{script.name}  {', '.join(found)}".rstrip(), flush=True)
     print(f"{len(scripts)} programs, {worse} of them another")

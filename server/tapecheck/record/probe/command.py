@@ -203,7 +203,8 @@ def strip(error: BaseException, seen: Optional[set] = None) -> None:  # type: ig
         step = step.tb_next
     kept: Optional[types.TracebackType] = None
     for step in reversed(frames):
-        kept = types.TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+        # A handler of a signal may have interrupted an instruction without a line.
+        kept = types.TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno or 0)
     error.__traceback__ = kept
     for other in (error.__cause__, error.__context__):
         if other is not None:

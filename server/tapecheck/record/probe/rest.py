@@ -1,6 +1,7 @@
 """Takes the tracing off code that builds no nodes, and puts it back when that code ends or begins to build some.
 
 Up to Python 3.11 `sys.settrace` makes every instruction of a thread dear, a library's too: it has to be off altogether.
+From Python 3.12 on an event costs only the code that it is asked of: calls rest by asking for no lines of theirs.
 What ends a rest comes about by itself, so that nothing has to run in between:
 
 - a call of a function that built nothing so far ends when its frame lets go of what stands there for its trace
@@ -39,10 +40,10 @@ class Rest:
     """One stretch without events: of a loop, or of a call (`loop` is None).
 
     `anchor` is the running call that it began in, `trace` the trace function of that call's frame, by which the
-    frame is known again.
+    frame is known again. `frame` is the frame of the call that rests.
     """
 
-    __slots__ = ("anchor", "changed", "counter", "function", "lines", "loop", "trace", "waits")
+    __slots__ = ("anchor", "changed", "counter", "frame", "function", "lines", "loop", "trace", "waits")
 
     def __init__(self, lines: ThreadLines, anchor: Activation, trace: Any) -> None:
         self.lines = lines
@@ -52,6 +53,8 @@ class Rest:
         # The loop that waits for its next value.
         self.waits: Optional[RunningLoop] = None
         self.function: Optional[Function] = None
+        # By its identity: it must not be kept.
+        self.frame = 0
         self.counter: Any = None
         self.changed: List[Tuple[Any, Any, int, str]] = []
 
@@ -133,9 +136,6 @@ class Rests:
 
     def attach(self, torch: Any) -> Callable[[], None]:
         """Begin to have calls and loops rest where this torch tells of new nodes; what is returned undoes it."""
-        if hasattr(sys, "monitoring"):
-            # There an event costs only the code that it is asked of.
-            return lambda: None
         try:
             stacks: Any = importlib.import_module("torch.fx.traceback")
             asked: Any = stacks.format_stack
@@ -197,7 +197,8 @@ class Rests:
         if not self._mode[0]:
             self._set(True, self._mode[1])
         self.rest = rest
-        sys.settrace(None)
+        if self.tracer.trace is not None:
+            sys.settrace(None)
 
     def call(self, frame: FrameType, function: Function) -> Any:
         """Have a call that begins run without events; return what its frame is to hold, None where it may not."""
@@ -214,13 +215,13 @@ class Rests:
         step = frame.f_back
         while step is not None and id(step) != anchor.key:
             step = step.f_back
-        if step is None or step.f_code is not anchor.code or step.f_trace is None:
+        if step is None or step.f_code is not anchor.code or (step.f_trace is None and tracer.trace is not None):
             return None
         tracer.catch_up(lines)
         rest = Rest(lines, anchor, step.f_trace)
-        rest.function = function
+        rest.function, rest.frame = function, id(frame)
         self._begin(rest)
-        return _Call(self, rest)
+        return _Call(self, rest) if tracer.trace is not None else rest
 
     def round(self, lines: ThreadLines, activation: Activation, loop: RunningLoop, frame: FrameType) -> None:
         """Note a line of a loop's header; after some iterations that built nothing the loop goes on without events."""

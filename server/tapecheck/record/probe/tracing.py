@@ -930,6 +930,9 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         raise RuntimeError("every sys.monitoring tool id of this process is taken")
     monitoring.use_tool_id(tool, "tapecheck")
     local_events = events.LINE | events.PY_RETURN | events.PY_YIELD
+    # Of a function that built nothing so far only the end of its calls; its first node asks for more again.
+    of_calm = events.PY_RETURN | events.PY_YIELD
+    asked: Dict[int, int] = {}
     # By identity, as `Tracer.functions`.
     observed: Dict[int, CodeType] = {}
 
@@ -945,14 +948,31 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             tracer.leave(lines, stack[-1], None, False)
         return lines, stack[-1] if stack else None, frame
 
+    def ask(code: CodeType, wanted: int) -> None:
+        if asked.get(id(code)) != wanted:
+            observed[id(code)] = code
+            asked[id(code)] = wanted
+            monitoring.set_local_events(tool, code, wanted)
+
+    def follow(activation: Activation, frame: FrameType) -> None:
+        ask(activation.code, local_events)
+
+    tracer.follow = follow
+
     def start(code: CodeType, offset: int) -> Any:
         try:
             function = tracer.function(code)
             if function is None:
                 return monitoring.DISABLE
-            if id(code) not in observed:
-                observed[id(code)] = code
-                monitoring.set_local_events(tool, code, local_events)
+            rests = tracer.rests
+            if rests is not None and function.calm >= _CALM_CALLS and not code.co_flags & _GENERATOR_FLAGS:
+                if rests.rest is not None or rests.call(sys._getframe(1), function) is not None:
+                    ask(code, of_calm)
+                    return None
+            elif rests is not None and rests.rest is not None and rests.rest.lines.thread == threading.get_ident():
+                # Nothing that is called within a call that rests is looked at, unless it builds a node.
+                return None
+            ask(code, local_events)
             tracer.enter(function, sys._getframe(1))
         except Exception:
             tracer.failed()
@@ -963,6 +983,8 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     def line(code: CodeType, number: int) -> None:
         try:
             lines = threads.get(this_thread())
+            if tracer.rests is not None and tracer.rests.rest is not None and lines is tracer.rests.rest.lines:
+                return
             activation = lines.stack[-1] if lines is not None and lines.stack else None
             if activation is not None and activation.code is code:
                 now = tracer.sequence()
@@ -1000,6 +1022,11 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             try:
                 if id(code) not in observed:
                     return None
+                rest = tracer.rests.rest if tracer.rests is not None else None
+                if rest is not None and rest.lines.thread == this_thread():
+                    if rest.frame == id(frame_at(1)):
+                        tracer.rests.over(rest)
+                    return None
                 lines, activation, frame = current(code, 2)
                 if activation is not None and lines is not None:
                     tracer.leave(lines, activation, frame, suspended)
@@ -1010,7 +1037,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
         return callback
 
     def raised(code: CodeType, offset: int, error: BaseException) -> Any:
-        if id(code) in observed:
+        if id(code) in observed and asked.get(id(code)) != of_calm:
             try:
                 lines, activation, _ = current(code, 2)
                 if activation is not None and lines is not None:
@@ -1034,8 +1061,7 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     for frame in frames:
         function = tracer.function(frame.f_code)
         if function is not None:
-            observed[id(frame.f_code)] = frame.f_code
-            monitoring.set_local_events(tool, frame.f_code, local_events)
+            ask(frame.f_code, local_events)
             tracer.enter(function, frame)
     monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE)
 
