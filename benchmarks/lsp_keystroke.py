@@ -1,14 +1,17 @@
 """How long after a keystroke the diagnostics are there: `didChange` to `publishDiagnostics`, over stdio.
 
-    python benchmarks/lsp_keystroke.py [--lines 1000] [--keys 60] [--uncalled] [--file train.py]
+    python benchmarks/lsp_keystroke.py [--lines 1000] [--keys 60] [--uncalled] [--file train.py] [--inside]
 
 Types a statement into the training function of a generated script (into the middle of the script of `--file`), one
-letter at a time, and waits for the diagnostics of each version. Prints milliseconds; nothing is asserted.
+letter at a time, and waits for the diagnostics of each version. Prints milliseconds; nothing is asserted. `--inside`
+does without a server and prints the processor time of the analyses, of the first hover and of the first fixes: figures
+that other load on the machine changes less.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -153,14 +156,66 @@ class Client:
                     return found
 
 
+def inside(text: str, path: str, changes: list[tuple[int, int, str]]) -> None:
+    """Print the processor time of each step in this process, as the server's threads would take it."""
+    sys.path.insert(0, str(SERVER))
+    from tapecheck.fixes import strategies, verify
+    from tapecheck.lsp import garbage
+    from tapecheck.lsp.document import Position
+    from tapecheck.lsp.session import Session
+
+    assert strategies and verify, "a server has them loaded by the time that somebody asks for fixes"
+    clock = time.process_time
+    garbage.hold()
+    session = Session()
+    document = session.open("file:///", path, text, 1)
+    took, collecting = [], []
+    for key, (line, character, typed) in enumerate([(0, 0, ""), *changes]):
+        place = Position(line, character)
+        document.edit(place, place, typed, "utf-16", key + 1)
+        started = clock()
+        snapshot = session.snapshot("file:///")
+        analysis = session.analyse(snapshot) if snapshot is not None else None
+        assert analysis is not None
+        shown = session.shown(analysis)
+        ended = clock()
+        gc.collect(1)
+        collecting.append((clock() - ended) * 1000)
+        took.append((ended - started) * 1000)
+    print(f"lines {text.count(chr(10))}, findings {len(shown)}, first analysis {took.pop(0):.0f} ms of processor time")
+    took.sort()
+    last = took[min(round(len(took) * 0.95), len(took) - 1)]
+    print(f"a keystroke: median {statistics.median(took):.1f} ms, 95th percentile {last:.1f} ms")
+    print(f"garbage behind each: median {statistics.median(collecting):.1f} ms")
+    if not shown:
+        return
+    finding = shown[0].finding
+    started = clock()
+    session.hover(analysis, finding.span.line, finding.span.column)
+    hovered = clock()
+    found = session.fixes(analysis, finding)
+    print(f"first hover {(hovered - started) * 1000:.1f} ms, {len(found)} fixes {(clock() - hovered) * 1000:.1f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--keys", type=int, default=60)
     parser.add_argument("--uncalled", action="store_true", help="leave most functions without a caller")
     parser.add_argument("--file", type=Path, help="a script of your own")
+    parser.add_argument("--inside", action="store_true", help="without a server, in processor time")
     options = parser.parse_args()
     text = options.file.read_text(encoding="utf-8") if options.file else script(options.lines, options.uncalled)
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if re.match(r"\s+\w+ = \w", line)]
+    place = lines.index("            optimizer.zero_grad()") if not options.file else starts[len(starts) // 2]
+    column = len(lines[place]) - len(lines[place].lstrip())
+    statement = " " * column + "".join(f"seen_{number} = {number}; " for number in range(options.keys))
+    changes = [(place, column, statement[column : column + 1] + "\n" + " " * column)]
+    changes += [(place, column + key, statement[column + key]) for key in range(1, options.keys)]
+    if options.inside:
+        inside(text, str(options.file.resolve()) if options.file else "/benchmark/train.py", changes)
+        return
     client = Client()
     client.send("initialize", {"processId": os.getpid(), "rootUri": None, "capabilities": {}}, 1)
     client.read()
@@ -171,13 +226,6 @@ def main() -> None:
     client.send("textDocument/didOpen", {"textDocument": item})
     found = client.diagnostics(1)
     opened = time.perf_counter() - started
-    lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines) if re.match(r"\s+\w+ = \w", line)]
-    place = lines.index("            optimizer.zero_grad()") if not options.file else starts[len(starts) // 2]
-    column = len(lines[place]) - len(lines[place].lstrip())
-    statement = " " * column + "".join(f"seen_{number} = {number}; " for number in range(options.keys))
-    changes = [(place, column, statement[column : column + 1] + "\n" + " " * column)]
-    changes += [(place, column + key, statement[column + key]) for key in range(1, options.keys)]
     took = []
     for key, (line, character, typed) in enumerate(changes):
         where = {"line": line, "character": character}

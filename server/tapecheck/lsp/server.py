@@ -472,6 +472,7 @@ def initialize(ls: Server, params: t.InitializeParams) -> None:
 
 async def initialized(ls: Server, params: t.InitializedParams) -> None:
     ls.analysing.submit(_preload)
+    ls.fixing.submit(_preload_fixes)
     wanted: list[t.Registration] = []
     if ls.client.register_configuration:
         section = t.DidChangeConfigurationRegistrationOptions(section=SECTION)
@@ -517,6 +518,16 @@ def _preload() -> None:
     except Exception:
         # The first analysis meets the same, and its user is told.
         logger.warning("could not load the analysis", exc_info=True)
+
+
+def _preload_fixes() -> None:
+    """Import what the first quick fixes need."""
+    try:
+        from tapecheck.fixes import strategies, verify
+
+        logger.debug("loaded %s and %s", strategies.__name__, verify.__name__)
+    except Exception:
+        logger.warning("could not load the fixes", exc_info=True)
 
 
 def _command(handler: Callable[..., Any]) -> Callable[..., Any]:
