@@ -20,6 +20,7 @@ from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path
 from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
+from tapecheck.record.parallel import not_reduced
 from tapecheck.record.program import entry_for, files_of
 from tapecheck.record.trial import Side, Trial, edited, named, side
 from tapecheck.record.untrained import untrained
@@ -81,7 +82,7 @@ def run_script(options: argparse.Namespace) -> int:
         if result.unrecorded:
             plural = "es" if result.unrecorded > 1 else ""
             say(f"{result.unrecorded} forked process{plural} ran backward calls, which were not recorded")
-        for line in memory_ran_out(result.tape):
+        for line in (*memory_ran_out(result.tape), *not_reduced(result.tape)):
             say(line)
         _with_evidence(program, result)
         told = [item.evidence.measured.get("parameters", ()) for item in checked.findings if item.evidence is not None]

@@ -33,6 +33,7 @@ from .hooks import install, nodes_of, roots_of
 from .inplace import Changes
 from .memory import MemoryReport, ran_out
 from .names import describe, leaf_names, resolve
+from .parallel import ParallelReport, not_reduced
 from .passing import WRITTEN_FIRST, Passing
 from .rest import Rests
 from .retained import Retained
@@ -117,6 +118,7 @@ class Recorder(Listener):
         self.hits_at: Dict[Tuple[str, int], int] = {}
         self.names: Dict[int, str] = {}
         self.memory = MemoryReport()
+        self.parallel = ParallelReport()
         self.lock = threading.RLock()
         self.ended = False
         self.disabled = False
@@ -582,6 +584,9 @@ class Recorder(Listener):
         text = str(error)
         if ran_out(error) and len(self.tracer.threads) == 1:
             self.memory.write(self, lines, error, traceback)
+            return
+        if not_reduced(error):
+            self.parallel.write(self, lines, error, traceback)
             return
         if not any(part in text for part in _OF_INTEREST):
             return

@@ -1,0 +1,55 @@
+"""Report the parameters that DistributedDataParallel could not reduce, and the lines that say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tapecheck.record.words import names_text
+from tapecheck.rules.words import join
+from tapecheck.tape import Measure, Site, Tape
+from tapecheck.tape.ranks import parts
+
+_KINDS = {
+    "parallel-unused": ("1 parameter had", "{} parameters had", "no gradient in the iteration before"),
+    "parallel-twice": ("1 parameter was", "{} parameters were", "ready twice in one backward"),
+}
+
+
+def not_reduced(tape: Tape) -> Iterator[str]:
+    """Yield what the ranks of a run say: a line for the exception, one for each place that makes the parameters."""
+    told: dict[tuple[str, ...], list[int]] = {}
+    ranks = parts(tape) or {0: tape}
+    for rank, part in ranks.items():
+        if lines := tuple(_of(part)):
+            told.setdefault(lines, []).append(rank)
+    for (first, *rest), on in told.items():
+        where = "" if len(on) == len(ranks) else f" (rank {join([str(rank) for rank in on])})"
+        yield first + where + ":"
+        yield from rest
+
+
+def _of(tape: Tape) -> Iterator[str]:
+    made: dict[tuple[str, bool], list[str]] = {}
+    uses: dict[str, list[Site]] = {}
+    for event in tape.events:
+        if not isinstance(event, Measure):
+            continue
+        kind, _, name = event.name.partition(":")
+        if kind in _KINDS:
+            one, several, what = _KINDS[kind]
+            count = one if event.value == 1 else several.format(int(event.value))
+            yield f"DistributedDataParallel raised at {_place(event.at)}: {count} {what}"
+        elif kind == "parallel-parameter":
+            made.setdefault((_place(event.at), bool(event.value)), []).append(name)
+        elif kind == "parallel-use":
+            uses.setdefault(name, []).append(event.at)
+    for (place, known), names in made.items():
+        text = f"  {names_text(names)}"
+        sites = sorted((use for name in names for use in uses.get(name, ())), key=lambda use: (use.file, use.line))
+        used = list(dict.fromkeys(map(_place, sites)))
+        said = ([f"made at {place}"] if known else []) + ([f"used at {join(used)}"] if used else [])
+        yield text + (": " + ", ".join(said) if said else "")
+
+
+def _place(site: Site) -> str:
+    return f"{site.file}:{site.line}"
