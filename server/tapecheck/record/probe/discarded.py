@@ -38,10 +38,15 @@ class Discarded:
         self.discarded: Dict[Optional[Place], List[Any]] = {}
         """By place: how many calls, the iterations of the first, and the leaves."""
         self.used: Dict[Optional[Place], int] = {}
+        self.within = False
+        """Whether a step is running: the gradients of its closure are used as they come."""
 
     def before_backward(self, where: _Where) -> None:
         """Settle what came before, and note how gradients are before this backward adds to them."""
         self._settle()
+        if self.within:
+            self.used[where[0]] = self.used.get(where[0], 0) + 1
+            return
         count = self.calls[where[0]] = self.calls.get(where[0], 0) + 1
         if count <= _CALLS:
             self.open = (where, {id(p): _version(p) for p in self._parameters()})
@@ -54,6 +59,7 @@ class Discarded:
     def before_step(self, params: List[Any]) -> None:
         """Tell the calls whose gradients this step uses."""
         self._settle()
+        self.within = True
         if not self.waiting:
             return
         keys = set(map(id, params))

@@ -300,6 +300,7 @@ class Changes:
     def after_step(self, optimizer: Any) -> None:
         """Remember which of its parameters an optimizer changed in a step."""
         recorder = self.recorder
+        recorder.discarded.within = False
         watched = self.optimizers.get(id(optimizer))
         if watched is None or recorder.disabled or recorder.ended:
             return
