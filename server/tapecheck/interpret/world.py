@@ -15,6 +15,7 @@ from tapecheck.tape import (
     Cut,
     Decision,
     End,
+    Escape,
     Event,
     Fact,
     GradientSet,
@@ -38,6 +39,7 @@ MAX_CUTS = 8
 _KEEPS_GRADIENT = ("backward", "clip_grad", "zero_", "zero_grad")
 """Changes of a gradient in place that the tape tells of in another way, or that scale it before it is used."""
 _WORK_BETWEEN_LOOKS = 512
+_MOST_ESCAPING = 4_000
 _WORLDS = itertools.count()
 Place = tuple[str, int, int]
 """File, line and column of a condition."""
@@ -144,6 +146,8 @@ class World:
         self.leaves_changed = False
         """Whether an op in place has given a graph to a tensor without one: modules may hold more than leaves then."""
         self.grad_modes: list[Fact] = ["yes"]
+        self.inference = False
+        """Whether inference mode is on: no other mode records anything within it."""
         self.off_at: Span | None = None
         """The call of `set_grad_enabled` that has switched recording off, while it is in force."""
         self.autocast: Fact = "no"
@@ -339,6 +343,13 @@ class World:
         if not missed:
             self.gaps.add(place)
 
+    def escape_newest(self, at: ast.AST) -> None:
+        """Note that nobody knows what goes through the graphs of the running iterations."""
+        first = min((self._iteration_starts.get(loop, self._ids) for loop, _ in self.iteration), default=0)
+        nodes = tuple(number for number in range(first + 1, self._ids + 1) if number in self.ledger.nodes)
+        if nodes:
+            self.emit(Escape(self.site(at), nodes[-_MOST_ESCAPING:], "a backward that was not followed"))
+
     @property
     def guesses(self) -> list[ast.AST]:
         """The statements of this way that nobody could decide."""
@@ -501,7 +512,7 @@ class World:
         storage = storage_of(self, value)
         leaf = (getattr(value, "extra", None) or {}).get("grad_of")
         if leaf is not None and leaf.node is not None and leaf.is_leaf and not how.endswith(_KEEPS_GRADIENT):
-            self.emit(GradientSet(self.site(at), leaf.node))
+            self.emit(GradientSet(self.site(at), leaf.node, how.rpartition(".")[2]))
         event = InPlace(
             self.site(at),
             storage.id,

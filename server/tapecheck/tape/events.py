@@ -289,7 +289,7 @@ class LeftOut:
 
     `whole` says that this optimizer was given all parameters of the module when it was made: these leaves came later,
     or are not `registered` as parameters of the module (in a plain list, or a tensor that is no `nn.Parameter`).
-    Without it, the optimizer was given other submodules whole.
+    Without it, the optimizer was given other submodules whole, or they are parameters in no module at all.
     """
 
     at: Site
@@ -317,10 +317,14 @@ class GradientCleared:
 @built_directly
 @dataclass(frozen=True, slots=True)
 class GradientSet:
-    """The program itself gave a leaf a `.grad`: `parameter.grad = value`."""
+    """The program itself gave a leaf a `.grad`: `parameter.grad = value`, or changed it in place.
+
+    `how` names the change in place, "clamp_"; it is empty for a new value.
+    """
 
     at: Site
     leaf: int
+    how: str = ""
 
 
 @built_directly

@@ -110,6 +110,7 @@ class Modules(Protocol):
     world: World
     asked: dict[int, Instance]
     made: list[Instance]
+    loose: list[Tensor]
     loose_hooks: list[Value]
 
     @property

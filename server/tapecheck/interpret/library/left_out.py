@@ -12,6 +12,8 @@ from tapecheck.tape import LeftOut, Named
 
 _STEPS = 2
 """Steps of each optimizer at which is looked: what is added to a module later has been added by then."""
+_LATER = 6
+"""So many, where leaves were made in between: a model that grows."""
 _MOST = 400
 _DEPTH = 3
 """How many plain containers and objects within each other are looked into."""
@@ -22,17 +24,25 @@ def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
     given = {id(tensor) for tensor in params}
     found = []
     for owner in list(torch.nn.asked.values())[-_MOST:]:
-        own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+        # What is frozen need not be given.
+        own = [tensor for _, tensor in torch.nn.named_parameters(owner) if tensor.node is not None]
         if own and all(id(tensor) in given for tensor in own):
             found.append(owner)
     return found
 
 
+def frozen_in(torch: Torch, owners: Iterable[Instance]) -> set[int]:
+    """Return the parameters of modules, by identity, that do not require grad."""
+    return {id(tensor) for owner in owners for _, tensor in torch.nn.named_parameters(owner) if tensor.node is None}
+
+
 def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note what an optimizer leaves out, at one of its first steps."""
-    if state.looked >= _STEPS or not state.number or not state.whole:
+    grown = len(torch.world.ledger.leaves) != state.leaves
+    if state.looked >= (_LATER if grown else _STEPS) or not state.number or not state.whole:
         return
     state.looked += 1
+    state.leaves = len(torch.world.ledger.leaves)
     listed = torch.optimizers.listed
     whole: set[int] = set()
     for owner in state.whole:
@@ -43,6 +53,9 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         unregistered: list[int] = []
         for path, tensor in _leaves_of(owner, "", _DEPTH, set()):
             if tensor.node is None or tensor.node in listed:
+                continue
+            if id(tensor) in state.frozen:
+                # Switched on later, that is another story.
                 continue
             (later if id(tensor) in registered else unregistered).append(tensor.node)
             if prefix and not tensor.name.startswith(prefix):
@@ -60,6 +73,22 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         # Many of them were left out on purpose: prompts, adapters and biases are trained without the rest.
         if left and 2 * len(left) <= len(there) and all(id(tensor) in whole for tensor in there):
             _tell(torch, state, node, left, False, True)
+
+    _tell_loose(torch, state, node)
+
+
+def _tell_loose(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
+    """Note the parameters that are in no module and that no optimizer has: a temperature beside the model."""
+    listed = torch.optimizers.listed
+    loose = [tensor for tensor in torch.nn.loose[-_MOST:] if tensor.node is not None and tensor.node not in listed]
+    if not loose:
+        return
+    kept: set[int] = set()
+    for owner in torch.nn.made[-_MOST:]:
+        kept.update(id(tensor) for _, tensor in _leaves_of(owner, "", _DEPTH, set()))
+    for tensor in loose:
+        if id(tensor) not in kept and tensor.node is not None:
+            _tell(torch, state, node, [tensor.node], False, False)
 
 
 def _tell(torch: Torch, state: OptimizerState, node: ast.AST, leaves: list[int], whole: bool, registered: bool) -> None:

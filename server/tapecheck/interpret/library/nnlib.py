@@ -69,6 +69,8 @@ class Modules:
         """The modules of the user's classes."""
         self.loose_hooks: list[Value] = []
         """Forward hooks of parts of models that nobody can look into: they see what these compute."""
+        self.loose: list[Tensor] = []
+        """The parameters that the program made itself, one by one."""
 
     # -- what is a module -------------------------------------------------------------------------------------
 

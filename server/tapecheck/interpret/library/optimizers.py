@@ -67,6 +67,7 @@ class Optimizers:
             number, tensors, complete, kwargs.get("fused"), args[2] if len(args) > 2 else kwargs.get("max_iter"),
             left_out.given_whole(self.torch, tensors),
         )  # fmt: skip
+        owner.state.frozen = left_out.frozen_in(self.torch, owner.state.whole)
         self.listed.update(tensor.node for tensor in tensors if tensor.node is not None)
         second = args[1] if len(args) > 1 else kwargs.get("defaults")
         defaults = (
@@ -145,15 +146,22 @@ class Optimizers:
         if name == "zero_grad":
             return Native(name, lambda m, args, kwargs, at: self._zero_grad(owner, args, kwargs, at))
         if name == "add_param_group":
-            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, at))
+            return Native(name, lambda m, args, kwargs, at: self._add_group(owner, args, kwargs, at))
         if name in ("register_step_post_hook", "register_step_pre_hook"):
             return Native(name, lambda m, args, kwargs, at: self._hooked(owner, name, at))
         if name in ("state_dict", "load_state_dict", "train", "eval"):
             return Native(name, lambda m, args, kwargs, at: Unknown.named(name))
         return None
 
-    def _add_group(self, owner: Instance, args: Args, node: ast.AST) -> Value:
-        members, complete = self._leaves(args[0] if args else None, node)
+    def _add_group(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        group = args[0] if args else kwargs.get("param_group")
+        members, complete = self._leaves(group, node)
+        groups = owner.attrs.get("param_groups")
+        if isinstance(groups, List):
+            listed = List(list(members), not complete)
+            if isinstance(group, Dict):
+                group.items["params"] = listed
+            groups.items.append(group if isinstance(group, Dict) else Dict({"params": listed}, more=True))
         state: OptimizerState = owner.state
         state.params = [*state.params, *members]
         state.groups = [*state.groups, members]

@@ -14,7 +14,8 @@ class OptimizerState:
     """An optimizer: its number on the tape, what it was given, and the arguments that matter.
 
     `complete` says whether `params` are known to be all of them, `groups` are the members of its parameter groups,
-    `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at.
+    `whole` the modules whose parameters it was all given, `looked` at how many of its steps they were looked at, and
+    `leaves` how many leaves there were then; `frozen` what did not require grad when it was made.
     """
 
     number: int
@@ -25,6 +26,8 @@ class OptimizerState:
     whole: list[Instance] = field(default_factory=list)
     groups: list[list[Tensor]] = field(default_factory=list)
     looked: int = 0
+    leaves: int = -1
+    frozen: set[int] = field(default_factory=set)
 
 
 @dataclass(eq=False, slots=True)

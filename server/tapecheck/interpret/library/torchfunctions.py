@@ -32,16 +32,18 @@ from tapecheck.interpret.world import storage_of
 from tapecheck.tape import Fact, Span, either
 
 
-def grad_mode(mode: Fact, kind: str) -> Context:
-    """Return a context manager that sets the grad mode."""
-    before: list[tuple[Fact, Span | None, int | None]] = []
+def grad_mode(mode: Fact, kind: str, inference: bool | None = None) -> Context:
+    """Return a context manager that sets the grad mode, and inference mode where that is given."""
+    before: list[tuple[Fact, Span | None, int | None, bool]] = []
 
     def enter(machine: Engine) -> None:
         world = machine.world
         was_off = world.grad_modes[-1] == "no"
-        before.append((world.grad_modes[-1], world.off_at, world.block_calls))
-        world.grad_modes[-1], world.off_at = mode, None
-        if mode != "no":
+        before.append((world.grad_modes[-1], world.off_at, world.block_calls, world.inference))
+        if inference is not None:
+            world.inference = inference
+        world.grad_modes[-1], world.off_at = "no" if world.inference else mode, None
+        if world.grad_modes[-1] != "no":
             world.block_calls = None
         elif not was_off:
             world.block_calls = len(world.call_stack)
@@ -49,7 +51,7 @@ def grad_mode(mode: Fact, kind: str) -> Context:
     def leave(machine: Engine, raised: Signal | None) -> None:
         if before:
             world = machine.world
-            world.grad_modes[-1], world.off_at, world.block_calls = before.pop()
+            world.grad_modes[-1], world.off_at, world.block_calls, world.inference = before.pop()
 
     return Context(enter, leave, kind)
 
@@ -62,7 +64,7 @@ def _no_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _inference_mode(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     on = concrete(args[0] if args else kwargs.get("mode", True))
-    return grad_mode("yes", "enable_grad") if on is False else grad_mode("no", "no_grad")
+    return grad_mode("yes", "enable_grad", False) if on is False else grad_mode("no", "no_grad", True)
 
 
 def _enable_grad(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -75,7 +77,7 @@ def _set_grad_enabled(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -
     if truth is None:
         truth = torch.world.choose(node, True, "set_grad_enabled")
         torch.machine.settle(value, truth)
-    mode: Fact = "yes" if truth else "no"
+    mode: Fact = "yes" if truth and not torch.world.inference else "no"
     before = torch.world.grad_modes[-1], torch.world.off_at
     # Called as a statement it stays in force; as a context manager it is undone on the way out.
     torch.world.grad_modes[-1], torch.world.off_at = mode, None if truth else torch.world.span(node)
@@ -133,6 +135,7 @@ def _parameter(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     result.parameter = True
     if wanted is not False:
         torch.world.make_leaf(result, node, parameter=True)
+        torch.nn.loose.append(result)
     return result
 
 
@@ -364,11 +367,28 @@ def _parameter_list(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> 
     return torch.nn.construct("torch.nn.ParameterList", args, kwargs, node)
 
 
+def _from_pretrained(path: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """Return what makes a layer of embeddings that are given: its weight is frozen unless `freeze` says otherwise."""
+
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        owner = torch.nn.construct(path, [], {}, node)
+        freeze = concrete(args[1] if len(args) > 1 else kwargs.get("freeze", True))
+        weight = owner.attrs.get("weight")
+        if isinstance(weight, Tensor) and freeze is not False:
+            wanted = False if freeze is True else Unknown.plain("freeze")
+            torch.requires_grad(weight, wanted, node)
+        return owner
+
+    return make
+
+
 def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if wrapped.kind in ("no_grad", "enable_grad", "inference_mode"):
         on = wrapped.kind == "enable_grad"
         outermost = not on and torch.world.grad_mode != "no" and torch.world.frames
-        torch.world.grad_modes.append("yes" if on else "no")
+        inference = torch.world.inference
+        torch.world.inference = inference or wrapped.kind == "inference_mode"
+        torch.world.grad_modes.append("yes" if on and not inference else "no")
         depth = len(torch.world.grad_modes)
         if outermost:
             torch.world.cut_site = torch.world.site(node)
@@ -380,6 +400,7 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             return result
         finally:
             del torch.world.grad_modes[depth - 1 :]
+            torch.world.inference = inference
             if outermost:
                 torch.world.cut_site = None
     if wrapped.kind.endswith("autocast"):
@@ -457,5 +478,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.nn.functional.sigmoid": _function("sigmoid"), "torch.nn.functional.tanh": _function("tanh"),
     "torch.is_grad_enabled": lambda torch, a, k, n: torch.world.grad_mode != "no",
     "torch.nn.ParameterList": _parameter_list,
+    "torch.nn.Embedding.from_pretrained": _from_pretrained("torch.nn.Embedding"),
+    "torch.nn.EmbeddingBag.from_pretrained": _from_pretrained("torch.nn.EmbeddingBag"),
     "torch.utils.checkpoint.checkpoint_sequential": _checkpoint_sequential,
 }  # fmt: skip

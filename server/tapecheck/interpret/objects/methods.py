@@ -112,6 +112,9 @@ def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
     """Return a tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
     if name in _OF_TENSORS:
         machine.world.mistake("AttributeError", node, missed=syntax.missed(node, machine.world.guesses))
+        if name == "backward":
+            # It goes through some graph that was lost on the way to it.
+            machine.world.escape_newest(node)
 
 
 _OF_TENSORS = frozenset((

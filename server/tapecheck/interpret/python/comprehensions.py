@@ -18,6 +18,7 @@ from tapecheck.interpret.world import Frame
 _MAX_ROUNDS = 64
 _TRAINED_ROUNDS = 4
 """Of unknown length, with backwards in it: one element, and three rounds of the loop that it then is."""
+_COUNTED_ROUNDS = 3
 
 
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
@@ -88,19 +89,24 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
 def trained(
     machine: Engine, rounds: Iterator[Value], node: ast.AST, kept: List | Dict, extent: Extent
 ) -> Iterator[Value]:
-    """Run rounds as iterations of a loop, from the second on, where the first runs a backward; they fill `kept`."""
+    """Run rounds as iterations of a loop, from the second on, where the first runs a backward, or builds a graph
+    of which its element keeps nothing: `[net(x).item() for x in data]`. They fill `kept`.
+    """
     world = machine.world
     entry = (node, kept)
     machine.gathering.append(entry)
-    before = world.backwards
+    before, newest = world.backwards, world.last_id
     try:
         for value in rounds:
             yield value
             if world.backwards != before:
+                extent.enough = max(extent.enough, _TRAINED_ROUNDS)
+                break
+            if world.last_id != newest and not world.inside_forward and _without_graph(kept):
+                extent.enough = max(extent.enough, _COUNTED_ROUNDS)
                 break
         else:
             return
-        extent.enough = max(extent.enough, _TRAINED_ROUNDS)
         outside = world.iteration
         loop = world.enter_loop(node)
         done = 0
@@ -117,6 +123,12 @@ def trained(
         world.leave_loop(loop, outside, done, "no" if extent.whole else "may")
     finally:
         machine.gathering.remove(entry)
+
+
+def _without_graph(kept: List | Dict) -> bool:
+    """Return whether nothing of the element that was kept last can have a graph: a number, a constant tensor."""
+    elements = list(kept.items.values() if isinstance(kept, Dict) else kept.items)
+    return bool(elements) and not carry.tensors_in(elements[-1])
 
 
 def generator_expression(machine: Engine, node: ast.GeneratorExp, env: Env) -> Value:
