@@ -619,6 +619,7 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     kept: list[_Cause] = []
     lost: set[int] = set()
     others: list[_Cause] = []
+    cleared: list[_Cause] = []
     for cause in causes:
         run = cause.run.position
         following = next((position for position in runs if position > run), None)
@@ -627,13 +628,16 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
             step is not None and any(run < position < step for position, _ in reading.cleared.get(leaf, ()))
             for leaf, step in after.items()
         ):
+            cleared.append(cause)
             continue
         if any(step is not None and (following is None or step < following) for step in after.values()):
             kept.append(cause)
             lost |= cause.lost
         else:
             others.append(cause)
-    return [*kept, *(cause for cause in others if not cause.lost <= lost)]
+    found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
+    # Without any other cause the gradient is lost where it is cut, whatever is cleared after it.
+    return found or [cause for cause in cleared if cause.how == "leaf"]
 
 
 def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:

@@ -22,7 +22,8 @@ class GradientDiscarded(Rule):
 
     `zero_grad()` drops all gradients of its parameters, no matter which backward they came from or whether a step has
     used them. Between a backward and its step it undoes the backward: the optimizer then finds no gradient (or zeros)
-    and skips the parameter.
+    and skips the parameter. The same goes for parameters that no optimizer has: after `optD = Adam(G.parameters())` the
+    discriminator's gradients only meet `D.zero_grad()`.
 
         >>> w = torch.ones(1, requires_grad=True)
         >>> optimizer = torch.optim.SGD([w], lr=0.1)
@@ -174,9 +175,11 @@ for i in range(12):
         note = f"the gradients{of} are computed in vain: {line(cleared.at.span, home)} clears them"
         if story.used:
             note += f" {story.discarded} times of {story.discarded + story.used}"
+        advice = "clear before the backward or after the step, not in between; or leave the backward out"
+        if not story.leaves & gradients_of(reading).steppable.keys():
+            advice = "give these parameters to an optimizer, none has them; or leave the backward out"
         return Finding(
-            self.code, self.name, self.severity, home, message,
-            "clear before the backward or after the step, not in between; or leave the backward out",
+            self.code, self.name, self.severity, home, message, advice,
             tuple(labels),
             facts={"parameters": leaves, "cleared": span_facts(cleared.at.span)},
             notes=(note,),
@@ -230,6 +233,7 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     last = run.position
     first: Moment | None = None
     leaves: set[int] = set()
+    unowned: dict[int, Moment | None] = {}
     for number in run.traversal.executed:
         if number not in reading.ledger.leaves:
             continue
@@ -239,6 +243,10 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
         if number not in gradients.steppable:
             if any(moment.kind in ("read", "set") for moment in moments):
                 return "used", None, set()
+            moment = next((moment for moment in moments if moment.kind == "cleared"), None)
+            if gradients.listed and reading.ledger.leaves[number].parameter:
+                # Parameters that no optimizer has, and the program clears them as if one had.
+                unowned[number] = moment
             continue
         moment = next((moment for moment in moments if moment.kind != "added"), None)
         if moment is None:
@@ -249,6 +257,11 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
         last = max(last, moment.position)
         if first is None or moment.position < first.position:
             first = moment
+    if first is None and unowned:
+        cleared = [moment for moment in unowned.values() if moment is not None]
+        if len(cleared) < len(unowned):
+            return "left", None, set()
+        leaves, first = set(unowned), min(cleared, key=lambda moment: moment.position)
     if first is None:
         return "unknown", None, set()
     for node, positions in gradients.nodes_read.items():

@@ -28,6 +28,8 @@ class Moment:
     fact: Fact = "yes"
     run: Run | None = None
     step: Step | None = None
+    how: str = ""
+    """Of what is set: the change in place, empty for a new value."""
 
 
 class Gradients:
@@ -64,7 +66,7 @@ class Gradients:
             elif isinstance(event, GradientCleared):
                 self._add(event.leaf, Moment(position, "cleared", event.at))
             elif isinstance(event, GradientSet):
-                self._add(event.leaf, Moment(position, "set", event.at))
+                self._add(event.leaf, Moment(position, "set", event.at, how=event.how))
         for run in reading.runs:
             if not run.backward.accumulates:
                 continue

@@ -33,7 +33,8 @@ class NeedlessGraph(Rule):
 
     Run the loop under `torch.no_grad()` or `torch.inference_mode()`, or decorate the function with one of them. The
     values stay the same. With one loop for training and validation, switch with
-    `torch.set_grad_enabled(training)`, which `model.eval()` does not replace.
+    `torch.set_grad_enabled(training)`, which `model.eval()` does not replace. A comprehension is a loop, too:
+    `[model(x).item() for x in data]`.
 
     ## What is not a finding
 

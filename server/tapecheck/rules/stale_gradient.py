@@ -260,7 +260,7 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
                 if moment.run is not None:
                     found.setdefault(moment.at.span, _Found()).renewed = True
             continue
-        for place, run, used, again in _uses(moments):
+        for place, run, used, again in _uses(reading, moments):
             one = found.setdefault(place, _Found())
             if used is None or again is None or used.step is None or again.step is None:
                 one.renewed = one.renewed or used is None
@@ -276,7 +276,11 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     return found
 
 
-def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None, Moment | None]]:
+_SHAPING = frozenset(["clamp_", "clip_", "clamp_min_", "clamp_max_", "mul_", "div_", "nan_to_num_", "add_"])
+"""Changes of a gradient in place that leave in it what was in it."""
+
+
+def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None, Moment | None]]:
     """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
     or with None for the first where those were cleared.
     """
@@ -284,6 +288,9 @@ def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None,
     stepped = sure = False
     pending: tuple[Run, Moment] | None = None
     for moment in moments:
+        if moment.kind == "set" and pending is not None and moment.how in _SHAPING:
+            # The sum is clipped or scaled, what is stale in it stays.
+            continue
         if moment.kind in ("cleared", "set"):
             used, pending = None, None
         elif moment.kind == "added" and moment.run is not None:
@@ -299,5 +306,21 @@ def _uses(moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None,
             if pending is not None:
                 run, before = pending
                 yield run.at.span, run, before, moment
-            used = moment if sure or pending is not None else None
+            # A step without a backward since the one before it uses the same gradient once more.
+            used = moment if sure or pending is not None or used is not None else None
             stepped, pending, sure = stepped or used is not None, None, False
+    if pending is not None and all(moment.kind not in ("cleared", "set") for moment in moments):
+        run, before = pending
+        if _comes_again(reading, run.at, before.at):
+            yield run.at.span, run, before, before
+
+
+def _comes_again(reading: Reading, added: Site, stepped: Site) -> bool:
+    """Return whether a step comes round again in a loop that would go on, where its tape was cut short: a step in
+    every fourth of the batches of a loader, say.
+    """
+    for one, other in zip(added.iteration, stepped.iteration, strict=False):
+        if one != other:
+            loop = reading.loops.get(one[0])
+            return one[0] == other[0] and one[1] > other[1] and loop is not None and loop.more != "no"
+    return False

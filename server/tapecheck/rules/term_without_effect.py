@@ -10,7 +10,7 @@ from tapecheck.rules.gradients import Gradients, gradients_of
 from tapecheck.rules.reading import Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, span_facts
-from tapecheck.tape import Cut, Fact, Node, Span, either
+from tapecheck.tape import Cut, Fact, Leaf, Node, Span, either
 
 MERGES = frozenset(("add", "sub", "rsub"))
 """The operations that add two terms."""
@@ -155,8 +155,10 @@ for step in range(3):
         root = run.backward.roots[0].name
         cut = term.cuts[0] if term.cuts else None
         severity: Severity = "warning" if cut is not None and not (term.node is None and cut.how in _SAID) else "info"
-        names = [name for name in (term.name, root) if name]
-        what = "`{}`" if term.name else "a term"
+        # A value that was given a new value of the same name has no name of its own any more.
+        called = term.name if term.name != root else ""
+        names = [name for name in (called, root) if name]
+        what = "`{}`" if called else "a term"
         forms = [f"{what} in {'`{}`' if root else 'the loss'} has no effect on what its step trains",
                  f"{what} in {'`{}`' if root else 'the loss'} trains nothing"]  # fmt: skip
         labels = [Label(run.at.span, "this backward adds nothing for the term to what is stepped", "path")]
@@ -212,9 +214,7 @@ def terms_of(reading: Reading, run: Run) -> Iterator[Term]:
         return
     gradients = gradients_of(reading)
     ledger = reading.ledger
-    trained = {
-        leaf for leaf in run.traversal.executed if leaf in ledger.leaves and _next(gradients, leaf, run) == "stepped"
-    }
+    trained = {leaf for leaf in run.traversal.executed if leaf in ledger.leaves and _is_stepped(gradients, leaf, run)}
     if trained:
         yield from _Sum(reading, run, gradients, trained).terms(root.node)
 
@@ -229,6 +229,14 @@ def _told_as_cut(reading: Reading, term: Term) -> bool:
     """Return whether what keeps a term from the parameters keeps all of a loss from some of them: TAPE402 says that."""
     behind = set().union(*(covered(reading, cut) for cut in term.cuts)) & gradients_of(reading).steppable.keys()
     return any(all(leaf not in run.traversal.executed for run in reading.runs) for leaf in behind)
+
+
+def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
+    """Return whether a step uses what a backward gives a leaf; that something reads it before makes no difference."""
+    for moment in gradients.moments(leaf):
+        if moment.position > run.position and moment.kind not in ("added", "read"):
+            return moment.kind == "stepped"
+    return False
 
 
 def _next(gradients: Gradients, leaf: int, run: Run) -> str:
@@ -281,8 +289,10 @@ class _Sum:
     def _constant(self, merge: Node) -> None:
         """Note a term without graph that could have had one."""
         found = [self.reading.ledger.cuts[number] for number in merge.cuts if number in self.reading.ledger.cuts]
-        if not found or any(cut.how in ("grad", "frozen", "leaf") for cut in found):
+        if any(cut.how == "grad" for cut in found):
             return
+        # What else went into it, a frozen teacher's values, has nothing to train.
+        found = [cut for cut in found if cut.how not in ("frozen", "leaf")]
         # Detached where it is added, it is meant as a constant.
         if any(cut.how in _SAID and cut.at.line == merge.at.line and cut.at.file == merge.at.file for cut in found):
             return
@@ -291,14 +301,17 @@ class _Sum:
             return
         wanted = self.trained | self.gradients.steppable.keys()
         cuts = tuple(cut for cut in found if covered(self.reading, cut) & wanted)
-        if len(cuts) == len(found):
+        if cuts:
             name = self.reading.constant(merge.cuts, self.run.position)
             self._found.append(Term(self.run, merge, None, name, cuts[0].at.span, cuts[:1], "no"))
 
     def _cutting(self, reached: Iterable[int]) -> tuple[Cut, ...]:
         """Return the cuts within a term that keep it from what the step, or another one, trains."""
-        nodes, wanted = self.reading.ledger.nodes, self.trained | self.gradients.steppable.keys()
+        nodes, leaves = self.reading.ledger.nodes, self.reading.ledger.leaves
+        wanted = self.trained | self.gradients.steppable.keys()
+        reached = list(reached)
         numbers = {cut for node in reached if node in nodes for cut in nodes[node].cuts}
+        numbers |= {cut for leaf in reached if leaf in leaves for cut in leaves[leaf].cuts}
         cuts = with_sources(self.reading, sorted(numbers)).values()
         found = [cut for cut in cuts if cut.how != "grad" and covered(self.reading, cut) & wanted]
         return tuple({cut.at.span: cut for cut in found}.values())
@@ -325,10 +338,25 @@ class _Sum:
                 if fact != "yes" or ledger.leads_anywhere(reached) or reached in ledger.provisional:
                     return "yes"
                 continue
+            if fact == "yes" and self._made_again(leaf):
+                continue
             found = either(found, "yes" if fact != "yes" or not leaf.parameter else self._matters(reached))
             if found == "yes":
                 return found
         return found
+
+    def _made_again(self, leaf: Leaf) -> bool:
+        """Return whether a leaf is a cut value that each iteration makes a leaf again and whose gradient is of no use:
+        `torch.tensor(loss.item(), requires_grad=True)`.
+        """
+        if leaf.parameter or not leaf.at.iteration or not leaf.cuts or self.gradients.unseen(leaf.id):
+            return False
+        if leaf.id in self.gradients.steppable or any(
+            moment.kind in ("read", "set") for moment in self.gradients.moments(leaf.id)
+        ):
+            return False
+        wanted = self.trained | self.gradients.steppable.keys()
+        return any(covered(self.reading, cut) & wanted for cut in with_sources(self.reading, leaf.cuts).values())
 
     def _matters(self, leaf: int) -> Fact:
         """Return whether what this backward adds to a parameter's gradient is used."""
@@ -338,6 +366,8 @@ class _Sum:
         if following == "cleared":
             # That its own optimizer steps it elsewhere says that it is not only left for later.
             owners = self.gradients.steppable.get(leaf, set())
+            if not owners and self.gradients.listed:
+                return "no"
             return "no" if any(step.optimizer in owners for _, step in self.reading.steps) else "yes"
         if following or not self.gradients.listed:
             return "yes"

@@ -24,7 +24,7 @@ class UntrainedParameter(Rule):
 
     An optimizer steps what it was given when it was made. `model.parameters()` lists what is *registered* then:
     attributes that are an `nn.Parameter` or an `nn.Module`. Modules in a Python list or dict, and a tensor that
-    merely requires grad, are not.
+    merely requires grad, are not; nor is an `nn.Parameter` that stands beside the model, such as a temperature.
 
         >>> class Net(nn.Module):
         ...     def __init__(self):
@@ -254,7 +254,7 @@ for step in range(3):
             self.code, self.name, self.severity, home, message, advice, tuple(labels),
             facts={
                 "parameters": names,
-                "kind": "registered" if event.registered else "unregistered",
+                "kind": "registered" if event.registered else "unregistered" if event.whole else "loose",
                 "whole": event.whole,
                 "siblings": [reading.ledger.leaves[leaf].name for leaf in optimizer.params][:64],
                 "optimizer": span_facts(optimizer.at.span),
@@ -279,6 +279,11 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool) -> tupl
     of = f"`{owner}`" if owner else "the module"
     keep = "if they are meant to stay as they are" if plural else "if it is meant to stay as it is"
     frozen = f"; {keep}, switch `requires_grad` off"
+    if not event.registered and not event.whole:
+        return (
+            f"{they} in no module: `{optimizer.name}` was given the parameters of modules only",
+            f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
+        )
     if not event.registered:
         missing = "`.parameters()` lists nothing of a plain list or dict, and no tensor that is no `nn.Parameter`"
         return (
@@ -366,7 +371,7 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
     if not stepped & run.traversal.executed.keys():
         return None
-    if not event.whole and not _above(reading, run, leaf.id, stepped):
+    if not event.whole and event.registered and not _above(reading, run, leaf.id, stepped):
         # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
         return None
     return run

@@ -70,13 +70,24 @@ def make_optimizer_later(context: Context) -> Iterator[Candidate]:
 def hand_over(context: Context) -> Iterator[Candidate]:
     """Give the optimizer the part that it lacks, as a group of its own."""
     facts = context.finding.facts
-    if facts.get("kind") != "registered":
+    if facts.get("kind") not in ("registered", "loose"):
         return
     code = context.code
     making = code.statement_at(_span(facts["optimizer"]))
     if not isinstance(making, ast.Assign) or len(making.targets) != 1:
         return
     optimizer = dotted(making.targets[0])
+    if optimizer is not None and facts["kind"] == "loose":
+        for span in _made(context):
+            made = code.statement_at(span)
+            name = dotted(made.targets[0]) if isinstance(made, ast.Assign) else None
+            line = f'{optimizer}.add_param_group({{"params": [{name}]}})'
+            pair = code.same_block(making, made) if made is not None else None
+            last = max(pair, key=lambda each: each.lineno) if pair is not None else None
+            change = code.insert_after(last, [line]) if name and last is not None else None
+            if change is not None:
+                yield Candidate(f"Hand `{name}` over: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
+        return
     names = [name for name in facts.get("parameters", ()) if "." in name]
     if optimizer is None or not names:
         return
