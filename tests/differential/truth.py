@@ -260,6 +260,10 @@ def _execute(request: dict[str, Any]) -> dict[str, Any]:
         from tests.differential.growth import watch
 
         return watch(request["text"])
+    if "silent" in request:
+        from tests.differential import silent_truth
+
+        return silent_truth.watch(request["text"], silent_truth.Change(**request["silent"]))
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": NAME}
     code: Any = request["text"]
     caught: list[list[Any]] = []
