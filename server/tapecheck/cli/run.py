@@ -163,7 +163,9 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
             raise UsageError("-m needs the name of a module")
         options.script, *options.arguments = options.module
         file = _file_of(options.script)
-        checked, source = check_program(file, wanted) if file is not None else (Checked(options.script), None)
+        checked, source = (
+            check_program(file, wanted) if file is not None else (Checked(options.script, checked=False), None)
+        )
     else:
         if is_folder(options.script):
             raise UsageError(f"{options.script}: is a directory: name a script in it")
@@ -180,6 +182,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
     if source is not None:
         program.sources[checked.path] = source
     _check_others(program, [file] if file is not None else [], options, wanted)
+    checked.checked = checked.checked or bool(program.sources)
     request = RunRequest(
         script=options.script,
         args=options.arguments,

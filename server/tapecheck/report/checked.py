@@ -79,7 +79,8 @@ class Checked:
     (`recorded`), only what it confirmed or found itself does. `rewrite` is what fixing the file changes: the findings
     are those that are left then. `known` counts findings that a baseline has and that are not among them.
     `brought` are those of the findings that only the check of another file has: `--fix`, which edits files one by one,
-    leaves them. `incomplete` is what was not analysed: it makes no command fail.
+    leaves them. `incomplete` is what was not analysed: it makes no command fail. Where there was no source to check (a
+    module that is installed, or that does not exist) it was not `checked`.
     """
 
     path: str
@@ -93,6 +94,7 @@ class Checked:
     recorded: bool = False
     rewrite: Rewrite | None = None
     known: int = 0
+    checked: bool = True
     brought: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     gaps: list[tuple[str, Span]] = field(default_factory=list)

@@ -251,7 +251,8 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
     problems = sum(bool(file.problems) for file in files)
     left_out = f" {count(problems, 'file')} could not be checked completely." if problems else ""
     if not found:
-        return f"No problems found ({count(len(files), 'file')} checked).{left_out}\n"
+        looked_at = sum(file.checked for file in files)
+        return f"No problems found ({count(looked_at, 'file')} checked).{left_out}\n"
     kinds = [
         paint(severity, count(number, severity))
         for severity in SEVERITIES
