@@ -155,8 +155,8 @@ def test_select_and_ignore_take_codes_beginnings_and_names(tmp_path: Path) -> No
     ("arguments", "said"),
     [
         ((), "required: VERB"),
-        (("check",), "FILE_OR_DIR"),
         (("check", "--select", "TAPE9", "a.py"), "no rule is called 'TAPE9'"),
+        (("check", "--select", "forward-once", "a.py"), "no rule is called 'forward-once': `tapecheck rule` lists"),
         (("check", "--jobs", "0", "a.py"), "expected a positive integer, got '0'"),
         (("run", "--timeout", "nan", "a.py"), "expected a number of seconds, got 'nan'"),
         (("run", "gone.py"), "gone.py: no such file"),
@@ -375,3 +375,22 @@ def test_what_an_imported_file_says_itself_or_switches_off_is_told_once(tmp_path
     assert b"imported" in tapecheck("check", "train.py", cwd=tmp_path).stdout
     write(tmp_path, model=TWICE.removesuffix("\n") + "  # tapecheck: ignore[TAPE101]\n")
     assert b"imported" not in tapecheck("check", "train.py", cwd=tmp_path).stdout
+
+
+def test_without_a_path_the_working_directory_is_checked(tmp_path: Path) -> None:
+    write(tmp_path, train=TWICE)
+    done = tapecheck("check", "--output-format", "concise", cwd=tmp_path)
+    assert done.returncode == 1 and b"train.py:6:1: error" in done.stdout
+
+
+def test_what_could_not_be_read_is_not_called_free_of_problems(tmp_path: Path) -> None:
+    done = tapecheck("check", "gone.py", cwd=tmp_path)
+    assert done.returncode == 1 and b"No problems found" not in done.stdout
+    assert done.stdout.endswith(b"\n1 file could not be checked completely.\n")
+
+
+def test_a_configuration_that_is_no_toml_is_named_as_that(tmp_path: Path) -> None:
+    write(tmp_path, train="x = 1\n")
+    (tmp_path / "tapecheck.toml").write_text("select = = 3\n")
+    done = tapecheck("check", cwd=tmp_path)
+    assert b"tapecheck.toml: not valid TOML, so that nothing in it is used" in done.stdout + done.stderr

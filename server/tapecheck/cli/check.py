@@ -211,7 +211,8 @@ def wanted_rules(options: argparse.Namespace) -> CheckOptions:
     for name in [*(options.select or ()), *options.ignore]:
         if name != UNUSED and not any(name == rule.name or rule.code.startswith(name) for rule in ALL):
             names = [UNUSED, *(name for rule in ALL for name in (rule.code, rule.name))]
-            raise UsageError(f"no rule is called {name!r}{did_you_mean(name, names)}: `tapecheck rule` lists them all")
+            hint = did_you_mean(name, names) or ": `tapecheck rule` lists them all"
+            raise UsageError(f"no rule is called {name!r}{hint}")
     select = tuple(options.select) if options.select is not None else None
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
     return CheckOptions(

@@ -127,14 +127,14 @@ def _parser() -> argparse.ArgumentParser:
 
     check = verbs.add_parser(
         "check",
-        usage="tapecheck check [OPTIONS] FILE_OR_DIR...",
+        usage="tapecheck check [OPTIONS] [FILE_OR_DIR...]",
         help="check files without executing them",
         description="Check Python files and folders. Nothing of them is imported or executed.",
         epilog=_EXIT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = "what to check: scripts, notebooks, recorded tapes, folders (- is standard input)"
-    check.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=what)
+    what = "what to check: scripts, notebooks, recorded tapes, folders (- is standard input; default: this folder)"
+    check.add_argument("paths", nargs="*", default=["."], metavar="FILE_OR_DIR", help=what)
     _add_common(check)
     check.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl+C")
     check.add_argument("--no-cache", dest="cache", action="store_false", help="neither use nor keep results on disk")

@@ -47,7 +47,8 @@ def render(run: Run, *, line: int | None = None) -> str:
         top += high
         wide = max(wide, broad)
     if not panels:
-        drawn.append('<text class="s" x="24" y="64">No backward call was reached.</text>')
+        said = "No backward call was reached" if line is None else f"No backward call was reached on line {line}"
+        drawn.append(f'<text class="s" x="24" y="64">{said}.</text>')
         top += 40
     elif len(panels) > _MOST_CALLS:
         drawn.append(f'<text class="s" x="24" y="{top + 10}">and {len(panels) - _MOST_CALLS} more graphs</text>')

@@ -252,6 +252,8 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
     left_out = f" {count(problems, 'file')} could not be checked completely." if problems else ""
     if not found:
         looked_at = sum(file.checked for file in files)
+        if problems and problems >= looked_at:
+            return f"{left_out.lstrip()}\n"
         return f"No problems found ({count(looked_at, 'file')} checked).{left_out}\n"
     kinds = [
         paint(severity, count(number, severity))

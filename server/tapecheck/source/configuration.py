@@ -286,7 +286,9 @@ def _read(file: Path) -> Configuration | None:
         # Where it could not be looked into, nobody knows whether it has a table of ours.
         if not own and text is not None and "tool.tapecheck" not in text and not isinstance(error, _Unread):
             return None
-        said = error.strerror if isinstance(error, OSError) else error
+        said: object = error.strerror if isinstance(error, OSError) else error
+        if isinstance(error, tomllib.TOMLDecodeError):
+            said = f"not valid TOML, so that nothing in it is used: {error}"
         return Configuration(str(file), problems=(f"{file}: {said}",))
     tool = data.get("tool")
     if not own and (not isinstance(tool, dict) or "tapecheck" not in tool):
