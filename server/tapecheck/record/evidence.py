@@ -26,7 +26,6 @@ from tapecheck.rules import (
     GraphKeptAcrossIterations,
     GrowingChain,
     MissingCreateGraph,
-    UntrainedParameter,
 )
 from tapecheck.tape import Span, Tape
 from tapecheck.tape.ranks import parts
@@ -93,8 +92,6 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         if not any(_same(story, item, finding) for item in judged) and not any(
             _explains(story, item, finding) for item in confirmed
         ):
-            if finding.code == UntrainedParameter.code and _told(finding, judged):
-                continue
             if finding.code != GradientCut.code or not _parameters(finding) <= told:
                 judged.append(finding)
     return [_of_known_places(finding) for finding in judged]
@@ -119,13 +116,6 @@ def _same_failure(story: Story, judged: Sequence[Finding], found: Finding) -> in
 def _graph_of(finding: Finding) -> dict[str, Span]:
     """Return where the graph of a finding was built and freed."""
     return {label.role: label.span for label in finding.labels if label.role in ("built", "freed")}
-
-
-def _told(finding: Finding, judged: Sequence[Finding]) -> bool:
-    """Return whether another finding tells of parameters that no optimizer has."""
-    return any(item.code == finding.code for item in judged) or any(
-        item.facts.get("how") == "replaced" for item in judged if item.code == GradientCut.code
-    )
 
 
 def _of_known_places(finding: Finding) -> Finding:

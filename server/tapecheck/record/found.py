@@ -6,7 +6,6 @@ import ast
 from collections.abc import Collection, Iterable, Sequence
 
 from tapecheck.record.cuts import made_leaf, only_cut
-from tapecheck.record.reads import reads_gradients
 from tapecheck.record.story import (
     UNUSED,
     Story,
@@ -99,9 +98,6 @@ def found_by_run(story: Story) -> list[Finding]:
             if made is not None:
                 found.append(made)
     found += _used_again(story, found)
-    if (story.discarded or story.left_out) and not reads_gradients(_files(story)):
-        found += _discarded(story)
-        found += _in_no_optimizer(story)
     starved = _starved(story)
     return merged([*found, starved] if starved is not None else found)
 
@@ -127,78 +123,6 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
             finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
             made.append(finding)
     return made
-
-
-def _files(story: Story) -> set[str]:
-    """Return the files of the program that the tape tells of."""
-    reading = story.reading
-    sites = [leaf.at for leaf in reading.ledger.leaves.values()] + [item.at for item in reading.runs]
-    sites += [step.at for _, step in reading.steps]
-    spans = [span for site in sites for span in (site.span, *site.stack)]
-    return {story.file(span.file) for span in spans if not span.is_unknown and span.file}
-
-
-def _discarded(story: Story) -> list[Finding]:
-    """Return the backward calls of which most gave gradients that were cleared before a step had them."""
-    places: dict[Span, list[str]] = {}
-    for leaf, at, _ in story.discarded:
-        known = story.reading.ledger.leaves.get(leaf)
-        places.setdefault(at.span, []).append(known.name if known is not None else "")
-    made = []
-    for place, names in places.items():
-        finding = Finding(
-            GradientDiscarded.code, GradientDiscarded.name, GradientDiscarded.severity, place,
-            "the gradients of this backward are cleared before any step",
-            "clear before the backward or after the step, not in between; or leave the backward out",
-            facts={"parameters": names},
-        )  # fmt: skip
-        evidence = DECIDE[GradientDiscarded.code](story, finding)
-        if evidence is not None and evidence.verdict == "confirmed" and not story.without_gradient:
-            finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
-            made.append(finding)
-    return made
-
-
-def _in_no_optimizer(story: Story) -> list[Finding]:
-    """Return the parameters with gradients that no optimizer has, beside others of the same model that one has."""
-    leaves = story.reading.ledger.leaves
-    stepped = {
-        _owner(leaves[number].name)
-        for optimizer in story.reading.optimizers.values()
-        for number in optimizer.params
-        if number in leaves and leaves[number].name
-    }
-    mine = [
-        number
-        for number, steps in story.left_out.items()
-        if steps >= _MIN_STEPS and number in leaves and leaves[number].parameter
-        # What no variable leads to is kept in a plain list of something.
-        and (not leaves[number].name or _owner(leaves[number].name) in stepped)
-    ]  # fmt: skip
-    if not story.whole or not mine or not stepped:
-        return []
-    names = [leaves[number].name or f"parameter {number}" for number in mine]
-    known = [leaf.name for leaf in leaves.values()]
-    verb = "is" if len(names) == 1 else "are"
-    message = listed([f"{{}} {verb} in no optimizer: never trained", "{} never trained: in no optimizer"], names, known)
-    optimizer = _of_all(story, [number for one in story.reading.optimizers.values() for number in one.params])
-    place = optimizer.at.span if optimizer is not None else leaves[mine[0]].at.span
-    finding = Finding(
-        UntrainedParameter.code, UntrainedParameter.name, "info", place, message,
-        "give them to the optimizer, too, and register them as modules or parameters; or switch `requires_grad` off",
-        certain=False, facts={"parameters": names}, notes=tuple(in_full(message, names)),
-    )  # fmt: skip
-    evidence = DECIDE[UntrainedParameter.code](story, finding)
-    if evidence is None or evidence.verdict != "confirmed":
-        return []
-    finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
-    return [finding]
-
-
-def _owner(name: str) -> str:
-    """Return what a parameter's name begins with: the model, with what holds it."""
-    parts = name.split(".")
-    return ".".join(parts[:2]) if parts[0] == "self" else parts[0]
 
 
 def _starved(story: Story) -> Finding | None:
