@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tapecheck.check import check, limits_of
 from tapecheck.interpret.explore import paths
+from tapecheck.interpret.library import nnlib
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import from_text
 from tapecheck.source.modules import SOURCES, Project
@@ -127,3 +130,23 @@ def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
     assert len(found.tapes) == 2
     assert {line for _, line, _ in found.tapes[0].untried} == {6}
     assert [one.kind for one in found.cut_short] == ["paths"]
+
+
+def test_hooks_that_nobody_knows_do_not_run_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would be given what the one before was given, within itself: exponential in the depth of calls."""
+    program = (
+        "import torch\ndef train(model, make, x):\n    for module in model.modules():\n"
+        "        module.register_forward_hook(make(module))\n    model.train()\n"
+        "    loss = model(x).mean()\n    loss.backward()\n    loss.backward()\n"
+    )
+    runs = 0
+    ran = nnlib.Modules.ran
+
+    def counted(*given: Any) -> None:
+        nonlocal runs
+        runs += 1
+        assert runs < 100, "hooks run for one another"
+        ran(*given)
+
+    monkeypatch.setattr(nnlib.Modules, "ran", counted)
+    assert [finding.code for finding in check(from_text(program, "hooks.py")).findings] == ["TAPE101"]

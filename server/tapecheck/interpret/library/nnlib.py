@@ -69,6 +69,7 @@ class Modules:
         """The modules of the user's classes."""
         self.loose_hooks: list[Value] = []
         """Forward hooks of parts of models that nobody can look into: they see what these compute."""
+        self._running_loose = False
         self.loose: list[Tensor] = []
         """The parameters that the program made itself, one by one."""
 
@@ -594,10 +595,17 @@ class Modules:
         """Call the hooks that parts of a model have which nobody can look into: it may have just computed them."""
         if not args or not any(isinstance(arg, (Tensor, Unknown)) for arg in args):
             return
-        for hook in list(self.loose_hooks):
-            made = Unknown("output")
-            made.returned = True
-            self.machine.call(hook, [model, tuple(args), made], {}, node)
+        if self._running_loose:
+            # A hook that calls unknown code would be called for that with what it was given, and so on.
+            return
+        self._running_loose = True
+        try:
+            for hook in list(self.loose_hooks):
+                made = Unknown("output")
+                made.returned = True
+                self.machine.call(hook, [model, tuple(args), made], {}, node)
+        finally:
+            self._running_loose = False
 
     def forward(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         method = owner.attrs.get("forward") or self.machine.find_method(owner, "forward")
