@@ -164,8 +164,15 @@ def exposed(nodes: Iterable[ast.AST]) -> Names:
     return frozenset(found)
 
 
-def free_names(node: ast.AST) -> set[str]:
-    """Return the names that a function reads and does not store itself."""
+def free_names(node: ast.AST) -> frozenset[str]:
+    """Return the names that a function reads and does not store itself; worked out once for each."""
+    known: frozenset[str] | None = getattr(node, "_tapecheck_free", None)
+    if known is None:
+        known = node._tapecheck_free = _free_names(node)  # type: ignore[attr-defined]
+    return known
+
+
+def _free_names(node: ast.AST) -> frozenset[str]:
     given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
     own: set[str] = set()
     if given is not None:
@@ -178,7 +185,7 @@ def free_names(node: ast.AST) -> set[str]:
             (read if isinstance(part.ctx, ast.Load) else own).add(part.id)
         elif isinstance(part, (ast.Global, ast.Nonlocal)):
             shared.update(part.names)
-    return (read - own) | shared
+    return frozenset((read - own) | shared)
 
 
 def _stores(targets: Iterable[ast.AST]) -> set[str]:
