@@ -181,17 +181,20 @@ class Rounds:
         self.key = key
         self.loop = loop
         self.first = self.begun = mark(machine.world)
+        self.started = False
         self.compared = 0
         self.last = 0
         """The iteration that was compared last."""
+        self.repeated = 0
+        """The iteration that was found to repeat the one before."""
         self.before: tuple[Mark, int] | None = None
         self.reading: Reading | None = None
 
     def begin(self) -> None:
         """Note where an iteration begins."""
         self.begun = mark(self.machine.world)
-        if not self.compared:
-            self.first = self.begun
+        if not self.started:
+            self.started, self.first = True, self.begun
 
     def again(self, done: int) -> bool:
         """Whether iteration number `done`, at its end, repeats the one before, or those of an earlier entry."""
@@ -215,9 +218,14 @@ class Rounds:
             return False
         if (was if was is not None else self.read(*before)) != now:
             return False
-        machine.folded[self.loop] = done - 1
+        self.repeated = done
         machine.shown[self.key] = now
         return True
+
+    def end(self, done: int) -> None:
+        """Note the end of the loop: what it did after it repeated itself may be something else."""
+        if self.repeated and self.repeated == done:
+            self.machine.folded[self.loop] = done - 1
 
     def read(self, begun: Mark, until: int) -> Reading | None:
         return _Reader(self.machine.world, begun, self.first, self.machine.folded).read(until)

@@ -74,7 +74,6 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
                 count, extra = guards.ahead(machine, loop, reached, math.inf if length is None else length - index)
             if count:
                 extra -= 1
-                machine.folded.pop(loop, None)
                 guards.take_on(machine, counted, done, count - 1)
                 counted = len(world.counted)
                 index += 0 if stream.sequential else count - 1
@@ -116,6 +115,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     if not outside:
         del world.counted[:]
     machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
+    rounds.end(done)
     world.leave_loop(loop, outside, done, more)
     if isinstance(signal, flow.Returned):
         return signal
@@ -169,7 +169,6 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
                 if not count:
                     break
                 extra -= 1
-                machine.folded.pop(loop, None)
                 guards.take_on(machine, counted, done, count - 1)
                 counted = len(world.counted)
         varying = world.varying
@@ -189,6 +188,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     if not outside:
         del world.counted[:]
     machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
+    rounds.end(done)
     world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
     if isinstance(signal, flow.Returned):
         return signal
@@ -199,7 +199,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
 
 def _repeats(machine: Engine, loop: int, done: int, rounds: repeats.Rounds) -> bool:
     """Whether another iteration of a loop would show what is known: it repeats itself, and no guard is in sight."""
-    return rounds.again(done) and not guards.at_hand(machine, loop)
+    return not guards.at_hand(machine, loop) and rounds.again(done)
 
 
 def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:
