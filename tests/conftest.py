@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tapecheck.source import configuration, environment
+
 LONGEST = (
     "cli/test_run", "record/test_programs", "lsp/test_real", "lsp/test_protocol", "differential/test_differential",
     "record/test_run", "cli/test_hostile", "test_cases", "record/test_ranks", "cli/test_check", "soak/test_traps",
@@ -62,3 +64,11 @@ def _interrupts_count() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_chosen() -> Iterator[None]:
+    """A command chooses configuration and interpreter for its process, which goes on with other tests."""
+    yield
+    configuration.use()
+    environment.choose({})

@@ -10,7 +10,7 @@ import pytest
 from tapecheck.check import check
 from tapecheck.cli.main import main
 from tapecheck.record import RunRequest, RunResult, judge, run
-from tapecheck.source import environment, read_source
+from tapecheck.source import read_source
 from tapecheck.tape import Backward, End, read_tape
 from tapecheck.tape.ranks import parts
 
@@ -90,11 +90,7 @@ def test_forked_processes_that_train_are_mentioned(
 ) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
-    try:
-        assert main(["run", "train.py", "fork"]) == 3
-    finally:
-        # A command chooses an interpreter for its process, which goes on here.
-        environment.choose({})
+    assert main(["run", "train.py", "fork"]) == 3
     shown = capfd.readouterr()
     assert "2 forked processes ran backward calls, which were not recorded" in shown.err
     assert "The training was not recorded: it ran in forked processes." in shown.out
