@@ -57,7 +57,7 @@ def test_the_second_check_prints_the_same_without_an_analysis(
 ) -> None:
     assert run("main.py") == 1
     first = capsys.readouterr().out
-    assert analysed == ["main.py"] and "TAPE101" in first and "fix (safe)" in first
+    assert analysed == ["main.py"] and "TAPE101" in first and "fix (unsafe)" in first
     assert run("main.py") == 1
     assert analysed == ["main.py"] and capsys.readouterr().out == first
 

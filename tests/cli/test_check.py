@@ -24,6 +24,8 @@ loss = (w * w).sum()
 loss.backward()
 loss.backward()
 """
+# Two backwards that are both meant: the graph may be kept without another gradient coming out.
+MEANT_TWICE = TWICE.removesuffix("loss.backward()\n") + "print(w.grad); w.grad = None\nloss.backward()\n"
 ONCE = TWICE.removesuffix("loss.backward()\n")
 BROKEN = "def f(:\n    pass\n\n" + TWICE
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tapecheck.cli import main
-from tests.cli.test_check import ONCE, TWICE, notebook, tapecheck
+from tests.cli.test_check import MEANT_TWICE as TWICE
+from tests.cli.test_check import ONCE, notebook, tapecheck
 
 RETAINED = "loss.backward(retain_graph=True)"
 SEVERAL = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_check import ONCE, TWICE, tapecheck, write
+from tests.cli.test_check import MEANT_TWICE, ONCE, TWICE, tapecheck, write
 
 RETAINED = TWICE.removesuffix("loss.backward()\nloss.backward()\n") + "loss.backward(retain_graph=True)\n"
 
@@ -16,7 +16,7 @@ RETAINED = TWICE.removesuffix("loss.backward()\nloss.backward()\n") + "loss.back
 @pytest.mark.parametrize(
     ("name", "start"),
     [
-        ("concise", b"train.py:6:1: error[TAPE101] [*] "),
+        ("concise", b"train.py:6:1: error[TAPE101] [?] "),
         ("github", b"::error title=Tapecheck (TAPE101 backward-twice),file=train.py,line=6,endLine=6,col=1,"),
         ("gitlab", b'[\n  {\n    "type": "issue"'),
         ("sarif", b'{\n  "$schema": "https://docs.oasis-open.org/'),
@@ -75,7 +75,7 @@ def test_quiet_leaves_out_the_summary(tmp_path: Path) -> None:
 
 
 def test_statistics_instead_of_findings(tmp_path: Path) -> None:
-    write(tmp_path, a=TWICE, b=TWICE, c=RETAINED)
+    write(tmp_path, a=MEANT_TWICE, b=MEANT_TWICE, c=RETAINED)
     done = tapecheck("check", "--statistics", ".", cwd=tmp_path)
     assert done.stdout.decode().splitlines() == [
         "2  TAPE101  [*]  backward-twice",

@@ -206,6 +206,72 @@ def test_two_losses_are_summed(first: str, second: str, expected: str) -> None:
     assert any("retain_graph=True" in fix.title for fix in fixes)
 
 
+ONE_LOSS = """\
+model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    opt.zero_grad()
+    out = model(torch.randn(5, 3))
+    loss = out.pow(2).mean()
+    {first}
+    {second}
+    opt.step()
+"""
+
+
+def test_a_backward_written_twice_is_dropped_first_and_nothing_about_it_is_safe() -> None:
+    """With `retain_graph=True` each step would learn from twice the gradient: torch says so below."""
+    text, fixes = _fixes(ONE_LOSS.format(first="loss.backward()", second="loss.backward()"), "TAPE101")
+    assert fixed(text, fixes[0]).count("loss.backward()") == 1
+    assert [fix.applicability for fix in fixes] == ["unsafe"] * len(fixes)
+    kept = next(fix for fix in fixes if "retain_graph=True" in fix.title)
+    assert "twice the gradient" in kept.changes
+
+
+@pytest.mark.skipif(not under_torch.has_torch(), reason="torch is not installed")
+def test_a_kept_graph_doubles_what_a_backward_written_twice_gives(tmp_path: Path) -> None:
+    text, fixes = _fixes(
+        """
+        w = torch.ones(3, requires_grad=True)
+        loss = (w * w).sum()
+        loss.backward()
+        loss.backward()
+        """,
+        "TAPE101",
+    )
+    kept = next(fix for fix in fixes if "retain_graph=True" in fix.title)
+    requests = []
+    for number, (fix, gradient) in enumerate(((fixes[0], 2.0), (kept, 4.0))):
+        path = tmp_path / f"{number}.py"
+        path.write_text(f"{fixed(text, fix)}\nassert w.grad.tolist() == [{gradient}] * 3\n")
+        requests.append({"path": path})
+    assert [outcome["exception"] for outcome in under_torch.run_all(requests)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        # Rows of a Jacobian: the same graph with other weights.
+        ("out.backward(torch.ones(5, 2))", "out.backward(torch.zeros(5, 2))"),
+        # The gradients of the first call are dropped before the second one.
+        ("loss.backward(); seen = [p.grad for p in model.parameters()]; opt.zero_grad()", "loss.backward()"),
+        # The first call adds to no `.grad`.
+        ("grads = torch.autograd.grad(loss, list(model.parameters()))", "loss.backward()"),
+    ],
+)
+def test_one_graph_walked_twice_for_different_gradients_is_kept_safely(first: str, second: str) -> None:
+    _, fixes = _fixes(ONE_LOSS.format(first=first, second=second), "TAPE101")
+    assert all("drop the second call" not in fix.title for fix in fixes)
+    assert any("retain_graph=True" in fix.title and fix.applicability == "safe" for fix in fixes)
+
+
+def test_a_second_call_stays_where_the_first_one_may_not_run() -> None:
+    """Where `step` is 0 the second call is the only one: without it nothing would be learned."""
+    _, fixes = _fixes(ONE_LOSS.format(first="if step: loss.backward()", second="loss.backward()"), "TAPE101")
+    assert fixes
+    assert all("drop the second call" not in fix.title for fix in fixes)
+
+
 def test_a_loss_that_is_assigned_between_the_backwards_is_not_summed() -> None:
     _, fixes = _fixes(
         TWO_HEADS.format(first="loss = loss1; loss.backward()", second="loss = loss2; loss.backward()"), "TAPE101"

@@ -44,6 +44,7 @@ from tapecheck.fixes.strategies.registered import hand_over, make_optimizer_late
 from tapecheck.fixes.strategies.remembered import compute_each_time
 from tapecheck.fixes.strategies.scaled import unscale_first
 from tapecheck.fixes.strategies.shared import (
+    call_once,
     clear_stored,
     detach_shared,
     forward_again,
@@ -76,8 +77,8 @@ from tapecheck.rules import (
 
 FOR: dict[str, tuple[Strategy, ...]] = {
     BackwardTwice.code: (
-        sum_losses, sum_over_loop, step_once, detach_shared, detach_constant, forward_inside, compute_where_used,
-        compute_each_time, clear_stored, detach_carried, retain_first, forward_again,
+        call_once, sum_losses, sum_over_loop, step_once, detach_shared, detach_constant, forward_inside,
+        compute_where_used, compute_each_time, clear_stored, detach_carried, retain_first, forward_again,
     ),
     StaleSavedTensor.code: (
         out_of_place, clone_saved, turn_first, detach_carried, step_once, forward_again, detach_shared, step_later,

@@ -263,6 +263,53 @@ def sum_over_loop(context: Context) -> Iterator[Candidate]:
         )
 
 
+def call_once(context: Context) -> Iterator[Candidate]:
+    """Drop the second of two backwards of one loss: it would only add the same gradients again."""
+    code = context.code
+    for collision in context.collisions:
+        first, second = collision.first, collision.second
+        if first is None or not _repeats(context, collision):
+            continue
+        if any(isinstance(event, Step) for event in collision.between()):
+            continue
+        one, other = context.call_at(first.at.span), context.call_at(second.at.span)
+        pair = code.same_block(one, other) if one is not None and other is not None else None
+        # The first call runs wherever the second does: a condition around the second alone goes with it or stays empty.
+        if pair is None or not isinstance(pair[0], ast.Expr) or pair[0].value is not one:
+            continue
+        gone = code.statement_at(second.at.span)
+        deletion = code.delete(gone) if isinstance(gone, ast.Expr) and gone.value is other else None
+        if deletion is not None and other is not None:
+            yield Candidate(
+                f"Run backward once: drop the second call (line {other.lineno})",
+                "The gradients are those of one backward; the second one would add the same again.",
+                [deletion],
+            )
+            break
+
+
+def _repeats(context: Context, collision: Collision) -> bool:
+    """Return whether the second backward adds once more what the first one has added to the same gradients."""
+    first, second = collision.first, collision.second
+    if first is None or not (first.accumulates and second.accumulates) or first.inputs != second.inputs:
+        return False
+    if any(isinstance(event, GradientCleared) for event in collision.between()):
+        return False
+    roots = [root.node for root in first.roots]
+    if None in roots or roots != [root.node for root in second.roots]:
+        return False
+    calls = [context.call_at(backward.at.span) for backward in (first, second)]
+    if None in calls:
+        return True
+    # `out.backward(row)` for each row of a Jacobian walks one graph with other weights.
+    weights = [
+        [ast.unparse(part) for part in (*call.args, *(k.value for k in call.keywords if k.arg == "gradient"))]
+        for call in calls
+        if call is not None
+    ]
+    return weights[0] == weights[1]
+
+
 def retain_first(context: Context) -> Iterator[Candidate]:
     """Put `retain_graph=True` at the backward that frees what the second one needs."""
     for collision in context.collisions:
@@ -290,11 +337,17 @@ def _retain(context: Context, code: Code, first: Backward, collision: Collision)
         new = rewrite.with_argument(code.segment(call), "retain_graph", "True", position=position)
     except rewrite.RewriteError:
         return
+    repeats = _repeats(context, collision)
     yield Candidate(
         f"Keep the graph of the first backward (line {call.lineno}): `retain_graph=True`",
-        "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
+        "Both backwards add the same gradients: what is learned from is twice the gradient of this loss."
+        if repeats
+        else "Both backwards run over the same graph; its saved tensors stay in memory until the second one is done.",
         [code.replace(call, new)],
-        safe=collision.same_iteration and first.at.span != collision.second.at.span and not context.caught,
+        safe=collision.same_iteration
+        and first.at.span != collision.second.at.span
+        and not context.caught
+        and not repeats,
     )
 
 
