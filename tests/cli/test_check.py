@@ -130,8 +130,29 @@ def test_a_skipped_folder_and_any_name_are_checked_when_named(tmp_path: Path) ->
 
 def test_no_python_files_is_said(tmp_path: Path) -> None:
     done = tapecheck("check", ".", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, b"No problems found (0 files checked).\n")
-    assert b"no Python files found" in done.stderr
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.splitlines() == [b"tapecheck: no Python files found under the given paths"]
+    assert rows(tapecheck("check", "--output-format", "json", ".", cwd=tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("chekc",), b"did you mean `check`?"),
+        (("check", "--fxi"), b"unrecognized arguments: --fxi; did you mean `--fix`?"),
+        (("check", "--output-fromat=json"), b"did you mean `--output-format`?"),
+        (("check", "--output-format", "sarfi"), b"did you mean `sarif`?"),
+        (("run", "--tpae", "a.tape", "train.py"), b"did you mean `--tape`?"),
+    ],
+)
+def test_a_mistyped_word_is_told_with_the_one_it_is_nearest_to(
+    tmp_path: Path, arguments: tuple[str, ...], hint: bytes
+) -> None:
+    done = tapecheck(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"") and hint in done.stderr
+    assert done.stderr.startswith(b"usage: tapecheck")
+    nothing_near = tapecheck("check", "--zzzzz", cwd=tmp_path).stderr
+    assert b"unrecognized arguments: --zzzzz\n" in nothing_near
 
 
 def test_standard_input_is_checked_under_a_name(tmp_path: Path) -> None:
@@ -333,7 +354,7 @@ def test_a_notebook_is_checked_as_one_program(tmp_path: Path, by: str) -> None:
 def test_a_notebook_s_report_shows_its_cells(tmp_path: Path) -> None:
     (tmp_path / "train.ipynb").write_text(notebook("x = (", TWICE))
     done = tapecheck("check", "train.ipynb", cwd=tmp_path)
-    assert b" --> train.ipynb:cell 1:1:1\n" in done.stdout
+    assert b" --> train.ipynb:cell 1:1:5\n" in done.stdout
     assert b" --> train.ipynb:cell 2:6:1\n" in done.stdout
     assert b"6 | loss.backward()\n" in done.stdout
 

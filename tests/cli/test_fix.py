@@ -171,7 +171,10 @@ def test_a_notebook_is_fixed_in_its_cells(
     (here / "train.ipynb").write_text(before, encoding="utf-8")
     patch = check(capsys, "--diff", "train.ipynb")[1]
     assert patch.startswith("--- train.ipynb:cell 2\n")
-    assert check(capsys, "--fix", "train.ipynb")[0] == 0
+    status, _, err = check(capsys, "--fix", "train.ipynb")
+    # The list names places as the findings do.
+    assert status == 0 and err.splitlines()[1].startswith("  TAPE101 train.ipynb:cell 3:2: Keep the graph of the first")
+    assert "(line 5 of cell 2)" in err
     after = (here / "train.ipynb").read_text(encoding="utf-8")
     changed = "".join(json.loads(after)["cells"][1]["source"])
     assert changed == first.replace("loss.backward()", RETAINED)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tapecheck.report.checked import DEFAULT_LEVEL
+from tapecheck.rules import ALL
 from tapecheck.source.configuration import KEYS, configuration_for, parse
 from tests.cli.test_check import TWICE
 from tests.cli.test_fix import SEVERAL, check, found, here  # noqa: F401
@@ -123,9 +125,19 @@ def test_the_settings_of_a_file_are_shown(here: Path, capsys: pytest.CaptureFixt
     shown = json.loads(out)
     assert status == 0 and shown["configuration"] == str(here / "tapecheck.toml") and shown["file"] == "./train.py"
     assert set(shown["settings"]) == set(KEYS)
-    # What is shown could be written into a file as it is.
-    given = {key: value for key, value in shown["settings"].items() if value is not None}
-    assert parse(given, shown["configuration"], own=True) == configuration_for("train.py")
+    settings = shown["settings"]
+    assert settings["ignore"] == ["TAPE2"] and settings["severity"] == {"TAPE301": "hint"}
+    # What nobody has set is shown as it holds.
+    assert {rule.code for rule in ALL} < set(settings["select"])
+    assert settings["fail-on"] == DEFAULT_LEVEL and "build" in settings["exclude"] and settings["respect-gitignore"]
+    # What is shown could be written into a file as it is, and would hold as it is.
+    given = {key: value for key, value in settings.items() if value is not None}
+    assert parse(given, shown["configuration"], own=True).settings() == settings
+    # The command line goes before the file.
+    arguments = ("--select", "TAPE1", "--ignore", "TAPE102", "--fail-on", "hint", "--exclude", "x")
+    settings = json.loads(check(capsys, "--show-settings", *arguments, ".")[1])["settings"]
+    assert settings["select"] == ["TAPE1"] and settings["ignore"] == ["TAPE2", "TAPE102"]
+    assert settings["fail-on"] == "hint" and settings["exclude"] == ["x"]
     assert check(capsys, "--show-settings", "--isolated", ".")[1].count('"configuration": null') == 1
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tapecheck.source import from_text, recovery
 from tapecheck.source.incremental import Parsed
+from tapecheck.source.notebook import join
 
 REST = [f"after_{number}({number})" for number in range(30)]
 
@@ -82,6 +83,28 @@ def test_a_decorator_keeps_its_function() -> None:
 def test_a_header_without_its_body_is_named_at_its_own_line() -> None:
     source = from_text("x = 1\nfor i in y:\n\nprint(0)\n", "net.py")
     assert (source.error, source.error_line) == ("line 2: expected an indented block after 'for' statement", 2)
+
+
+@pytest.mark.parametrize(
+    "text", ["import torch\ndef f(:\n    pass\n", "x = 1\nif x:\n    y = 'é' é)\n", "x = foo(1,\nbar = 2\n"]
+)
+def test_an_error_is_named_at_the_character_where_python_names_it(text: str) -> None:
+    source = from_text(text, "net.py")
+    with pytest.raises(SyntaxError) as refused:
+        compile(text, "net.py", "exec")
+    assert (source.error_line, source.error_column) == (refused.value.lineno, refused.value.offset)
+    assert source.error_column is not None and source.error_column > 1
+
+
+@pytest.mark.parametrize("text", ["    x = 1\n", "for i in y:\nprint(i)\n", "x = 1\0\n"])
+def test_an_indent_or_a_null_byte_is_named_by_its_line_alone(text: str) -> None:
+    source = from_text(text, "net.py")
+    assert (source.error_line, source.error_column) == (1, None)
+
+
+def test_an_error_in_a_notebook_is_named_in_its_cell() -> None:
+    source = join("train.ipynb", [(1, "import torch\n", "a"), (2, "%matplotlib inline\ny = (1 2)\n", "b")])
+    assert (source.error_line, source.error_column) == (4, 6)
 
 
 def test_many_errors_cost_their_own_statements() -> None:

@@ -32,8 +32,8 @@ from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
 from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.source import split_lines
-from tapecheck.source.configuration import configuration_for, did_you_mean, use, valid_pattern
-from tapecheck.source.files import Choice
+from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean, use, valid_pattern
+from tapecheck.source.files import SKIPPED, Choice
 
 
 def check_paths(options: argparse.Namespace) -> int:
@@ -60,8 +60,11 @@ def check_paths(options: argparse.Namespace) -> int:
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
     warn_of_configuration([file.path for file in files])
-    if not files and not options.quiet:
-        say("no Python files found under the given paths")
+    if not files:
+        if not options.quiet:
+            say("no Python files found under the given paths")
+        # The report has nothing to count; programs that read it still get an empty one.
+        options.quiet = True
     if options.diff:
         return _write_diff(files, options)
     if options.write_baseline is not None:
@@ -304,7 +307,7 @@ def _show_files(entries: list[str | Checked], options: argparse.Namespace) -> in
 
 
 def _show_settings(entries: list[str | Checked], options: argparse.Namespace) -> int:
-    """Write what the configuration says of the first file, as JSON."""
+    """Write what holds for the first file, as JSON: the command line, then its configuration, then the defaults."""
     path = next((entry for entry in entries if isinstance(entry, str)), None)
     if path is None:
         raise UsageError("no files, whose settings could be shown")
@@ -317,7 +320,7 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
     known = {
         "file": path,
         "configuration": project.file,
-        "settings": project.settings(),
+        "settings": _effective(project, options, path),
         "torch_facts": facts_for(path),
     }
     written = json.dumps(known, indent=2) + "\n"
@@ -326,6 +329,33 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
     else:
         write(written)
     return NOTHING_FOUND
+
+
+def _effective(project: Configuration, options: argparse.Namespace, path: str) -> dict[str, object]:
+    """Return the settings by their keys as they hold for a file; None where there is no value, such as no baseline."""
+    from tapecheck.check import UNUSED
+    from tapecheck.rules import ALL
+    from tapecheck.source.search import torch_of
+
+    said = {
+        "select": options.select,
+        "fail-on": options.fail_on,
+        "exclude": options.exclude,
+        "respect-gitignore": options.respect_gitignore,
+        "force-exclude": options.force_exclude,
+        "baseline": options.baseline,
+    }
+    defaults = {
+        "select": [*(rule.code for rule in ALL), UNUSED],
+        "fail-on": DEFAULT_LEVEL,
+        "exclude": sorted(SKIPPED),
+        "torch-version": torch_of(path),
+    }
+    known = project.settings()
+    known.update({key: value for key, value in said.items() if value is not None})
+    known["ignore"] = [*known["ignore"], *options.ignore]
+    known["extend-exclude"] = [*known["extend-exclude"], *options.extend_exclude]
+    return {key: defaults.get(key) if value is None else value for key, value in known.items()}
 
 
 def _check_all(

@@ -133,7 +133,8 @@ def _tell(checked: Checked, report: Report) -> None:
         message = report.error.removeprefix(f"line {line}: ")
         shown = source.lines[line - 1] if line <= len(source.lines) else ""
         indent = len(shown) - len(shown.lstrip())
-        checked.problems.append(Problem("invalid-syntax", message, line, indent + 1))
+        column = indent + 1 if source.error_column is None else min(source.error_column, len(shown) + 1)
+        checked.problems.append(Problem("invalid-syntax", message, line, column))
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere
     checked.gaps = sorted(report.interpretation.gaps, key=lambda gap: (gap[1].file, gap[1].line, gap[0]))

@@ -14,6 +14,7 @@ from tapecheck.fixes.edit import Change, Edit, TextIndex, apply, settle
 from tapecheck.report.excerpt import printable
 from tapecheck.source import Source, SourceError, from_text
 from tapecheck.source.notebook import SUFFIX, cell_name, parse_notebook
+from tapecheck.tape import Span
 
 
 class Document(Protocol):
@@ -34,6 +35,9 @@ class Document(Protocol):
 
     def texts(self) -> dict[str, str]:
         """Return the text by its name, the one of each cell of a notebook."""
+
+    def told(self, line: int, words: str) -> str:
+        """Return "NAME:LINE" of a line of the `source`, with words about its lines, as the findings name them."""
 
 
 def open_document(data: bytes, path: str) -> Document:
@@ -98,6 +102,9 @@ class _Text:
     def texts(self) -> dict[str, str]:
         return {self.path: self.text}
 
+    def told(self, line: int, words: str) -> str:
+        return f"{self.path}:{line}{words}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Notebook:
@@ -144,6 +151,12 @@ class _Notebook:
             for number, cell in enumerate(self.content["cells"], 1)
             if isinstance(cell, dict)
         }
+
+    def told(self, line: int, words: str) -> str:
+        cells = self.program.cells
+        assert cells is not None
+        span = cells.within(Span(self.path, line, 1, line, 1))[1]
+        return f"{span.file}:{span.line}{cells.words(words)}"
 
 
 def _joined(source: Any) -> str:

@@ -74,16 +74,18 @@ def fix_document(
         step = _step(document, report, hopeless, states, unsafe=unsafe)
         if step is None:
             break
-        finding, fix, document = step
-        done.append(f"{finding.code} {finding.span.file}:{finding.span.line}: {fix.title}")
+        finding, fix, edited = step
+        done.append(f"{finding.code} {document.told(finding.span.line, f': {fix.title}')}")
+        document = edited
         states.add(_state(document))
         report = check(document)
     idle = unused(report)
     for one in reversed(idle):
-        edited = document.edited(fix_of(one, report.source.path).edits)
-        if edited is not None:
-            document = edited
-            done.append(f"{UNUSED} {report.source.path}:{one.line}: {fix_of(one, report.source.path).title}")
+        fix = fix_of(one, report.source.path)
+        without = document.edited(fix.edits)
+        if without is not None:
+            done.append(f"{UNUSED} {document.told(one.line, f': {fix.title}')}")
+            document = without
     if idle:
         report = check(document)
     left = [fixes_for(report, finding) if remaining else [] for finding in report.findings]
@@ -103,8 +105,8 @@ def add_ignores(document: Document, data: bytes, check: Callable[[Document], Rep
         line, start, end, text = found
         edited = document.edited([Edit(Span(span.file, line, start, line, end), text)])
         if edited is not None:
+            done.append(f"{finding.code} {document.told(line, '')}")
             document = edited
-            done.append(f"{finding.code} {span.file}:{line}")
     if done:
         report = check(document)
     return _outcome(first, document, data, report, [], done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,10 @@ from tapecheck.cli.shared import FAILED, INTERRUPTED, UsageError, reader_left, s
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
-from tapecheck.source.configuration import LEVELS, use
+from tapecheck.source.configuration import LEVELS, did_you_mean, use
+
+_CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
+"""How argparse tells of a word that is none of several; Python 3.12 and later write those without quotes."""
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "tcsh")
 
@@ -39,7 +43,7 @@ exit status, whatever the script's own:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; usage errors raise SystemExit(2) as argparse does."""
     _open_streams()
-    options = _parser().parse_args(arguments)
+    options = _parsed(arguments)
     try:
         return _verb(options)
     except UsageError as error:
@@ -112,7 +116,26 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors cannot steer the terminal: arguments may be names of files that a shell filled in."""
 
     def error(self, message: str) -> NoReturn:
+        if found := _CHOICE.search(message):
+            message += did_you_mean(found[1], [name.strip(" '") for name in found[2].split(",")])
         super().error(printable(message))
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments read; one that its verb does not have is an error, with the option that it is nearest to."""
+    parser = _parser()
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        _refuse(parser, options.verb, unknown)
+    return options
+
+
+def _refuse(parser: argparse.ArgumentParser, verb_name: str, unknown: list[str]) -> NoReturn:
+    verbs = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    verb: argparse.ArgumentParser = verbs.choices[verb_name]
+    names = [name for action in verb._actions for name in action.option_strings if name.startswith("--")]
+    hints = [did_you_mean(name.partition("=")[0], names) for name in unknown if name.startswith("--")]
+    verb.error(f"unrecognized arguments: {' '.join(unknown)}{next(filter(None, hints), '')}")
 
 
 def _parser() -> argparse.ArgumentParser:

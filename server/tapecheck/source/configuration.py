@@ -121,7 +121,7 @@ class Configuration:
         return max(found, key=lambda one: one[0])[1] if found else None
 
     def settings(self) -> dict[str, Any]:
-        """Return what holds, by the keys of the file; what is not set has its default, None where that is no value."""
+        """Return what the file says, by its keys; None where it says nothing and the default is no value of its own."""
         values = {key: getattr(self, key.replace("-", "_")) for key in KEYS}
         for key, value in values.items():
             if KEYS[key].kind in ("rules by pattern", "severities"):

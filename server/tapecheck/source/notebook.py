@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tapecheck.source.disk import read_regular
-from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, repaired, split_lines
+from tapecheck.source.recovery import recover
+from tapecheck.source.text import MAX_BYTES, Source, SourceError, from_text, split_lines
 from tapecheck.tape import Span
 
 SUFFIX = ".ipynb"
@@ -108,20 +109,20 @@ def join(path: str, cells: Iterable[tuple[int, str, str]], before: Source | None
     """
     parts: list[Cell] = []
     lines: list[str] = []
-    first_error: tuple[str, int] | None = None
+    first_error: tuple[str, int, int | None] | None = None
     blanked: set[int] = set()
     for number, text, key in cells:
         own = split_lines(text)
         parts.append(Cell(number, len(lines) + 1, tuple(own), key))
-        fixed, error, line, broken = repaired(_without_magics(own))
-        if error is not None and first_error is None:
-            first_error = (error, len(lines) + line)
-        blanked.update(len(lines) + row for row in broken)
-        lines += fixed
+        found = recover(_without_magics(own))
+        if found.error is not None and first_error is None:
+            first_error = (found.error, len(lines) + (found.error_line or 1), found.error_column)
+        blanked.update(len(lines) + row for row in found.blanked)
+        lines += found.parsed.lines
     source = from_text("\n".join(lines), path, joined=True, before=before)
     if first_error is not None:
-        error, line = first_error
-        source = replace(source, error=f"line {line}: {error}", error_line=line)
+        error, line, column = first_error
+        source = replace(source, error=f"line {line}: {error}", error_line=line, error_column=column)
     source.blanked |= blanked
     source.cells = Cells(tuple(parts))
     return source

@@ -44,14 +44,16 @@ _KEPT = ("if", "elif", "else", "except", "finally", "case")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What parses of some lines: the tree with the lines it was made of, the first error with its line.
+    """What parses of some lines: the tree with the lines it was made of, the first error with its place.
 
-    `blanked` are the numbers of the lines that are left out or stand for something else.
+    `error_column` counts characters from 1; it is None where the parser names none, or one that says nothing. `blanked`
+    are the numbers of the lines that are left out or stand for something else.
     """
 
     parsed: Parsed
     error: str | None
     error_line: int | None
+    error_column: int | None
     blanked: frozenset[int]
 
 
@@ -73,6 +75,7 @@ class _Recovery:
         self.headers: set[int] = set()
         self.error: str | None = None
         self.error_line: int | None = None
+        self.error_column: int | None = None
         self.repairs: Counter[int] = Counter()
 
     def run(self) -> Recovered:
@@ -87,22 +90,26 @@ class _Recovery:
                 break
             except (SyntaxError, ValueError) as error:
                 message, line = str(getattr(error, "msg", error)), getattr(error, "lineno", None) or 1
-                self._noted(message, line)
+                # Of an indent the parser names the end of the line, or none.
+                told = isinstance(error, SyntaxError) and not isinstance(error, IndentationError)
+                self._noted(message, line, error.offset if told else None)
                 before = list(self.lines)
                 self._mend(message, min(line, len(self.lines)) - 1)
                 if self.lines == before:
                     break
         return self._statement_by_statement()
 
-    def _noted(self, message: str, line: int) -> None:
+    def _noted(self, message: str, line: int, column: int | None = None) -> None:
         if self.error is None:
             # What is broken is the header, not the line that should have been its body.
             found = _NO_BODY.match(message)
             self.error = message if found is None else message[: found.start(1)].removesuffix(" on line ")
             self.error_line = line if found is None else int(found[1])
+            # What an error of the whole text is told by (a null byte) has no column: it is 0 or None.
+            self.error_column = column if column and column > 0 else None
 
     def _result(self, parsed: Parsed) -> Recovered:
-        return Recovered(parsed, self.error, self.error_line, frozenset(self.blanked))
+        return Recovered(parsed, self.error, self.error_line, self.error_column, frozenset(self.blanked))
 
     def _mend(self, message: str, index: int) -> None:
         if "null byte" in message:

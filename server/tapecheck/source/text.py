@@ -32,9 +32,9 @@ class Source:
     """One file's text and syntax tree.
 
     `path` is the name used in findings, `module` the dotted name of the file as imports see it. `error` is the
-    first syntax error ("line 3: invalid syntax"), `error_line` its line; `blanked` are the lines that were left
-    out of `tree` because of syntax errors. `cells` are those of a notebook, whose program `text` is. `parsed` are the
-    lines that `tree` was made of.
+    first syntax error ("line 3: invalid syntax"), `error_line` its line, `error_column` its first character, from 1,
+    None where Python names none; `blanked` are the lines that were left out of `tree` because of syntax errors. `cells`
+    are those of a notebook, whose program `text` is. `parsed` are the lines that `tree` was made of.
     """
 
     path: str
@@ -42,6 +42,7 @@ class Source:
     tree: ast.Module
     error: str | None = None
     error_line: int | None = None
+    error_column: int | None = None
     blanked: frozenset[int] = field(default_factory=frozenset)
     lines: list[str] = field(default_factory=list)
     cells: Cells | None = None
@@ -114,10 +115,5 @@ def from_text(text: str, path: str, *, joined: bool = False, before: Source | No
     if error is not None and error != TOO_DEEP:
         error = f"line {found.error_line}: {error}"
     parsed = found.parsed
-    return Source(path, text, parsed.tree, error, found.error_line, found.blanked, lines, parsed=parsed)
-
-
-def repaired(lines: list[str]) -> tuple[list[str], str | None, int, frozenset[int]]:
-    """Lines that parse, from lines that may not: these, the first error with its line, and the blanked lines."""
-    found = recover(lines)
-    return found.parsed.lines, found.error, found.error_line or 1, found.blanked
+    place = found.error_line, found.error_column
+    return Source(path, text, parsed.tree, error, *place, found.blanked, lines, parsed=parsed)

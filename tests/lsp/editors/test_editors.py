@@ -24,8 +24,9 @@ model = torch.nn.Linear(2, 1)
 for step in range(3):
     loss = model(torch.ones(4, 2)).pow(2).mean()
     loss.backward()
-    name = "é🎉"; loss.backward()
+    name = "é🎉", model.weight.grad; model.zero_grad(); loss.backward()
 """
+"""The second backward is meant: keeping the graph is a safe fix."""
 
 
 NEEDLESS = "for step in range(3):\n    model(torch.ones(4, 2)).pow(2).mean().backward(retain_graph=True)\n"
