@@ -164,6 +164,22 @@ def test_what_a_run_does_not_decide_is_inconclusive(script: Path) -> None:
     assert "ended with an exception: ValueError (3 iterations" in done.stderr and done.returncode == 1
 
 
+def test_what_the_recorder_could_not_do_is_said(script: Path) -> None:
+    (script / "odd.py").write_text(
+        "import torch\n"
+        "class Odd(torch.Tensor):\n"
+        "    @property\n"
+        "    def grad_fn(self):\n"
+        "        raise RuntimeError('odd')\n"
+        "w = torch.ones(1, requires_grad=True)\n"
+        "(w * 2).as_subclass(Odd).backward()\n"
+        "(w * 2).sum().backward()\n"
+    )
+    done = run(script, "odd.py")
+    assert "may have gaps: the recorder failed 1 times, first with RuntimeError: odd" in done.stdout
+    assert "Nothing was trained" not in done.stdout and done.returncode == 3
+
+
 def test_a_script_that_python_cannot_parse(script: Path) -> None:
     (script / "broken.py").write_text("import torch\nx = 1 +\n")
     done = run(script, "broken.py")

@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
+from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.compare import summary
 from tapecheck.record.run import _Lines
 from tapecheck.tape import Backward, End, Iteration, Measure, Node, Raised, read_tape
@@ -250,6 +250,12 @@ def test_interpreters_that_cannot_record(write: Write, tmp_path: Path) -> None:
     without = stand_in("without-torch", f'exec "{sys._base_executable}" -I -S "$@"')  # type: ignore[attr-defined]
     with pytest.raises(RunError, match="has no torch"):
         run(RunRequest(script, python=without))
+    (tmp_path / "old" / "torch").mkdir(parents=True)
+    (tmp_path / "old" / "torch" / "__init__.py").write_text("raise SystemExit('must not be imported')\n")
+    (tmp_path / "old" / "torch" / "version.py").write_text("debug = False\n__version__ = '2.1.2+cu121'\n")
+    old = stand_in("old-torch", f'PYTHONPATH="{tmp_path}/old" exec "{sys.executable}" "$@"')
+    with pytest.raises(InterpreterError, match=r"recording needs torch 2\.2 or later, .* has 2\.1"):
+        run(RunRequest(script, python=old))
     other = stand_in("no-python", "echo I am no Python >&2; exit 3")
     with pytest.raises(RunError, match="no-python is not a Python interpreter: I am no Python"):
         run(RunRequest(script, python=other))

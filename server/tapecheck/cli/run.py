@@ -118,10 +118,14 @@ def run_script(options: argparse.Namespace) -> int:
 
 def _cut_short(result: RunResult) -> str:
     """Return what a run that did not come to its end, or trained nothing, leaves open, nothing for a whole one."""
+    if result.failure and not result.backwards:
+        return f"Not recorded: {result.failure.removeprefix('not recorded: ')}."
     if result.how_ended != "finished":
         return "The run was cut short: what would have come later was not seen."
     if result.lost:
         return "The recording was cut short: what came later was not seen."
+    if result.failure:
+        return f"The recording may have gaps: {result.failure}."
     if not result.backwards and result.unrecorded:
         return "The training was not recorded: it ran in forked processes."
     if not result.backwards:

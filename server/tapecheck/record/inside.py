@@ -102,6 +102,8 @@ class Recording:
             if self._before is not None:
                 sys.settrace(None)
             recorder.attach(torch, deeper=False)
+            if recorder.refused:
+                raise RuntimeError(recorder.refused)
             recorder.tracer.start(_user_frames(frame, sources))
         except BaseException:
             recorder.detach()

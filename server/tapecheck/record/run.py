@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,7 +26,7 @@ from tapecheck.record.ranks import merge
 from tapecheck.tape import Backward, End, Raised, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
-NO_TORCH, OLD_PYTHON = 97, 96
+NO_TORCH, OLD_PYTHON, OLD_TORCH = 97, 96, 95
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 64_000
 _DRAIN_SECONDS, _QUIET_SECONDS = 5.0, 0.25
@@ -33,6 +34,9 @@ _MOMENT_SECONDS = 0.25
 _GRACE_SECONDS = 5.0
 _LONGEST_LINE = 64_000
 _MAX_SITES = 200_000
+_TOO_OLD = "recording needs torch "
+_FAILURE = re.compile(r"(?:the recorder failed \d+ times, first with|not recorded:) .*$", re.DOTALL)
+"""How the probe tells of itself, behind whatever else the end of a tape says."""
 
 Stream = Literal["stdout", "stderr"]
 _Stopped = Literal["", "timeout", "cancelled", "stopped"]
@@ -44,7 +48,7 @@ class RunError(Exception):
 
 
 class InterpreterError(RunError):
-    """The interpreter cannot run the program: it is missing, too old, or has no torch."""
+    """The interpreter cannot run the program: it is missing, has no torch, or it or its torch is too old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class RunResult:
     finished, raised (an uncaught exception), stopped (a limit of the request), timeout, cancelled or died.
     `stdout` and `stderr` are the last 64,000 bytes of each. `seconds` is wall time. Of a run that `lost` its end on
     the tape (it was killed, it crashed, no room was left) `iterations` and `backwards` are the least there were.
+    `failure` says what the recorder itself could not do, empty where all went well: there may be more than it saw.
     `interrupted` is the signal that was passed on to it, 0 for none. `unrecorded` counts forked processes that called
     backward: they are not recorded.
     """
@@ -134,6 +139,7 @@ class RunResult:
     lost: bool = False
     interrupted: int = 0
     unrecorded: int = 0
+    failure: str = ""
 
 
 def run(
@@ -685,7 +691,7 @@ def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopp
         raise InterpreterError(stderr.strip().removeprefix("tapecheck: "))
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return read_tape(file)
+            tape = read_tape(file)
     except (OSError, TapeError) as error:
         if stopped:
             return Tape("tapecheck recorder")
@@ -693,6 +699,9 @@ def _read(request: RunRequest, code: int, path: Path, follower: _Follower, stopp
             # The recorder began one, and the program has run.
             return Tape("tapecheck recorder", [End("stopped", "the tape could not be written")])
         raise RunError(_no_tape(request, code, stderr)) from error
+    if code == OLD_TORCH and tape.events and isinstance(end := tape.events[-1], End) and _TOO_OLD in end.detail:
+        raise InterpreterError(end.detail)
+    return tape
 
 
 def _result(
@@ -721,10 +730,12 @@ def _result(
     if end is None:
         tape.events.append(End("stopped", detail))
     ended = killed is None and not stopped and how != "timeout"
+    failed = _FAILURE.search(end.detail) if end is not None else None
     return RunResult(
         tape=tape, exit_code=code if ended else None, signal=killed, how_ended=how, detail=detail,
         stdout=follower.text("stdout"), stderr=follower.text("stderr"), seconds=seconds,
         iterations=follower.iterations, backwards=follower.backwards, lost=lost, interrupted=follower.passed_on,
+        failure=failed[0] if failed is not None else "",
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import linecache
 import os
+import re
 import shlex
 import signal
 import sys
@@ -19,11 +20,11 @@ from typing import Any, Dict, List, NoReturn, Optional, Tuple
 from . import PRODUCER
 from .alive import Alive
 from .children import record_spawned, tape_of
-from .recorder import Limits, Recorder
+from .recorder import OLDEST_TORCH, Limits, Recorder
 from .sources import Sources
 from .writer import Writer
 
-NO_TORCH = 97
+NO_TORCH, OLD_TORCH = 97, 95
 USAGE = """usage: python path/to/probe [--tape FILE] [--name NAME] [--watch FILE:LINE[,LINE...]]
        [--max-iterations N] [--max-backward N] [--timeout SECONDS] [--max-tape-bytes N] [--alive FD_OR_FIFO]
        [--text FILE] [--instead FILE] [--notebook 1] [--seed N] [--rank 1] [--bytes 1]
@@ -300,10 +301,17 @@ def main() -> None:
         writer.flush()
         raise SystemExit(2) from None
     recorder = recorder_of(options, program, writer)
-    if importlib.util.find_spec("torch") is None:
+    torch = importlib.util.find_spec("torch")
+    if torch is None:
         recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
         sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
         raise SystemExit(NO_TORCH)
+    version = version_of(torch.origin)
+    if version and version < OLDEST_TORCH:
+        # Told before the program has run for hours.
+        told = "recording needs torch %d.%d or later, %s has %d.%d" % (*OLDEST_TORCH, sys.executable, *version)
+        recorder.finish("stopped", told)
+        raise SystemExit(OLD_TORCH)
     ending = Ending(recorder)
     # Registered first, so run last: what the user's own exit handlers do is still on the tape.
     atexit.register(ending.write)
@@ -313,6 +321,16 @@ def main() -> None:
         record_spawned(sys.argv[1:], program.path)
     sys.argv[:] = options.arguments
     run(program, recorder, ending)
+
+
+def version_of(torch: Optional[str]) -> Tuple[int, ...]:
+    """Return the major and minor version of the torch whose `__init__.py` this is, () if unknown; imports nothing."""
+    try:
+        with open(os.path.join(os.path.dirname(torch or ""), "version.py"), encoding="utf-8") as file:
+            found = re.search(r"^__version__.*?(\d+)\.(\d+)", file.read(), re.MULTILINE)
+    except (OSError, ValueError):
+        return ()
+    return () if found is None else (int(found[1]), int(found[2]))
 
 
 def recorder_of(options: Options, program: Program, writer: Writer) -> Recorder:

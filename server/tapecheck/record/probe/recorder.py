@@ -43,6 +43,7 @@ from .tracing import Context, Listener, Place, RunningLoop, ThreadLines, Tracer,
 from .unused import Unused
 from .writer import Writer, span
 
+OLDEST_TORCH = (2, 2)
 _DEPTH_AS_IT_IS = 15_000
 _NEVER = 1 << 62
 # So many iterations may end before the clock is looked at, where as many took less than these seconds.
@@ -122,6 +123,7 @@ class Recorder(Listener):
         self.lock = threading.RLock()
         self.ended = False
         self.disabled = False
+        self.refused = ""
         self.seed: Optional[int] = None
         self.detach: Callable[[], None] = lambda: None
         self.ended_at: Dict[Any, Tuple[int, float, float]] = {}
@@ -131,6 +133,10 @@ class Recorder(Listener):
 
     def attach(self, torch: Any, deeper: bool = True) -> None:
         """Begin to watch torch; `deeper` where this process's stack may be made larger for deep graphs."""
+        if not hasattr(torch._C._autograd, "_get_sequence_nr"):
+            # Nothing of it is watched: half of what happens would be told as all of it.
+            self.refused = "torch %s is too old: recording needs %d.%d or later" % (torch.__version__, *OLDEST_TORCH)
+            return
         self.torch = torch
         self.reader = Reader(torch, raise_stack_limit() if deeper else _DEPTH_AS_IT_IS)
         self.holds = HoldFinder(torch, self.reader, self.sources)
@@ -211,7 +217,9 @@ class Recorder(Listener):
                 self._summary()
         except Exception:
             self.failed()
-        if self.failures:
+        if self.refused:
+            detail += "%snot recorded: %s" % ("; " if detail else "", self.refused)
+        elif self.failures:
             detail += "%sthe recorder failed %d times, first with %s" % (
                 "; " if detail else "", self.failures, self.first_failure,
             )  # fmt: skip

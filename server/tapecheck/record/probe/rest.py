@@ -138,7 +138,7 @@ class Rests:
         """Begin to have calls and loops rest where this torch tells of new nodes; what is returned undoes it."""
         try:
             stacks: Any = importlib.import_module("torch.fx.traceback")
-            asked: Any = stacks.format_stack
+            asked, _ = stacks.format_stack, stacks.should_preserve_node_meta  # torch 2.1 and later
             enabled: Any = torch.is_anomaly_enabled
             change, check_nan = torch.set_anomaly_enabled, torch.is_anomaly_check_nan_enabled
         except (ImportError, AttributeError):
