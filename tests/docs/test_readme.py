@@ -39,9 +39,36 @@ def test_figures_are_no_more_than_what_there_is() -> None:
 
 
 def test_figures_of_other_pages_are_theirs() -> None:
+    """The last survey's table has errors, wrong ones, warnings, wrong ones, and a row after the repairs."""
     survey = (ROOT / "docs" / "ecosystem.md").read_text(encoding="utf-8")
-    for figure in ("99,015 lines", "of 86\nof the 107", "21 findings at level error or warning", "20 right"):
-        assert figure in survey, figure
+    said = re.search(
+        r"In (\d+) public repositories .*?\((\S+) lines of code in files that train\) it reported (\d+)\s"
+        r".*?: (\d+) were right, (\d+) wrong; after repairs (\d+) of (\d+) were\."
+        r"\s+Of (\d+) places .*?, (\d+) % were found",
+        README,
+        re.DOTALL,
+    )
+    assert said is not None
+    repositories, lines, found, right, wrong, still, left, places, share = said.groups()
+    assert f"{repositories} repositories that no earlier survey had looked at" in survey and f"{lines} of\n" in survey
+    assert f"of {places}, {share} %**" in survey
+    rows = re.findall(
+        r"^\| (as found|after the repairs below) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", survey, re.MULTILINE
+    )
+    # One error that calls itself possible is wrong, too, as the text below the table says.
+    (errors, bad, warnings, worse), after = ([int(number) for number in row[1:]] for row in rows)
+    assert (errors + warnings, bad + worse + 1) == (int(found), int(wrong)) and int(right) + int(wrong) == int(found)
+    assert (after[0] + after[2], after[1] + after[3] + 1) == (int(left), int(still))
+
+
+def test_what_a_recorded_run_costs_is_said_alike() -> None:
+    pages = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("faq.md", "recorded-run.md")}
+    costs = {
+        re.search(r"\[(1\.0 to [\d.]+) times\]\(\S*recorded-run.md#what-it-costs\)", text)
+        for text in (README, pages["faq.md"])
+    }
+    assert None not in costs and len({cost[1] for cost in costs if cost is not None}) == 1
+    assert "1.39–1.58" in pages["recorded-run.md"] and "| 4.31 |" in pages["recorded-run.md"]
 
 
 def test_where_the_readme_is_shown_alone_its_links_lead_to_the_site() -> None:
