@@ -4,8 +4,8 @@
     python tests/record/retain.py --programs 1000
 
 A retained call is needed exactly if the program raises without its flag. Programs share graphs, or parts of them,
-between losses, call backward and grad in random order, on conditions, in loops long enough for calls to be let pass,
-and carry losses over iterations.
+between losses, call backward and grad in random order, take gradients with a graph and go on from them, on conditions,
+in loops long enough for calls to be let pass, and carry losses over iterations.
 """
 
 from __future__ import annotations
@@ -71,8 +71,12 @@ def generate(seed: int) -> Program:
         way = dice.random()
         if way < 0.7:
             rows.append(f"{indent}{name}.backward({flag})")
-        elif way < 0.85:
+        elif way < 0.8:
             rows.append(f"{indent}torch.autograd.grad({name}, [{dice.choice('ab')}], allow_unused=True, {flag})")
+        elif way < 0.9:
+            wanted = dice.choice(("a", "b", "h", "a, b", "h, a", f"{name}, h"))
+            rows.append(f"{indent}g = torch.autograd.grad({name}, [{wanted}], allow_unused=True, create_graph=True)[0]")
+            rows.append(f"{indent}if g is not None and g.requires_grad: (g * g).sum().backward({flag})")
         elif flag:
             rows.append(f"{indent}if kept: kept[-1].backward({flag})")
         else:

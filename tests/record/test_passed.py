@@ -361,3 +361,86 @@ for epoch in range(12):
 def test_an_iteration_that_is_broken_off_before_anything_is_built_counts_as_any(record: Record) -> None:
     result = record(BROKEN_OFF)
     assert (result.iterations, result.backwards) == (8 * 20 + 4 * 8, 8 * 20 + 4 * 7)
+
+
+INNER = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+weights = [torch.randn(4, 4).requires_grad_() for _ in range(2)]
+optimizer = torch.optim.SGD(weights, lr=0.01)
+
+def adapted(x):
+    fast = weights
+    for _ in range(3):
+        loss = (torch.tanh(x @ fast[0]) @ fast[1]).pow(2).mean()
+        slopes = torch.autograd.grad(loss, fast, create_graph=True)
+        fast = [w - 0.1 * g for w, g in zip(fast, slopes)]
+    return fast
+
+kept = None
+for step in range(60):
+    x = torch.randn(5, 4)
+    fast = adapted(x)
+    total = (torch.tanh(x @ fast[0]) @ fast[1]).pow(2).mean()
+    optimizer.zero_grad()
+"""
+TAKEN, INNER_END = 12, 22
+
+
+def test_gradients_with_a_graph_pass_as_long_as_they_are_alike(record: Record) -> None:
+    result = record(INNER + "    total.backward()\n    optimizer.step()\n")
+    assert (result.how_ended, result.iterations, result.backwards) == ("finished", 240, 240)
+    assert len(backwards(result)) < 120
+    (passed,) = [event for event in result.tape.events if isinstance(event, Measure) and event.name == "passed-calls"][
+        -1:
+    ]
+    assert passed.value >= 120
+    assert judge([], result.tape) == []
+
+
+def test_a_gradient_with_a_graph_that_passed_is_told_with_what_it_was_taken_for(record: Record) -> None:
+    late = "    if step == 50:\n        kept.backward()\n    kept = total\n"
+    result = record(INNER + "    total.backward()\n    optimizer.step()\n" + late)
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE101", INNER_END + 3)
+    assert finding.evidence is not None and finding.evidence.iteration == 51
+    assert f"freed by the call on line {INNER_END}" in finding.evidence.detail
+    # Those of the iteration before the one that failed: let pass, and written with what it came upon.
+    written = [event for event in backwards(result) if event.call == "grad" and event.at.iteration[0][1] == 50]
+    assert written and all(event.at.span.line == TAKEN and event.inputs and event.create == "yes" for event in written)
+    walked = {node.id for node in result.tape.events if isinstance(node, Node)}
+    for event in written:
+        assert all(number in walked or number < min(walked) for number in event.inputs or ()), "each is on the tape"
+
+
+def test_a_weight_that_a_graph_of_gradients_saved_is_changed_late(record: Record) -> None:
+    late = "    if step == 44:\n        with torch.no_grad():\n            weights[1].mul_(2)\n    total.backward()\n"
+    result = record(INNER + late + "    optimizer.step()\n")
+    (finding,) = judge([], result.tape)
+    assert (finding.code, finding.span.line) == ("TAPE102", INNER_END + 3)
+    assert finding.evidence is not None
+    assert f"what it saved was changed on line {INNER_END + 2}" in finding.evidence.detail
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted", "between"),
+    [
+        ("h = w * 2; k = h.exp()", "h, k", True),
+        ("h = w * 2; k = w.exp()", "h, k", False),
+        ("h = w * 2", "h, w", True),
+        ("h = w * 2", "w", False),
+    ],
+)
+def test_a_call_goes_on_where_one_input_may_lead_to_another(made: str, wanted: str, between: bool) -> None:
+    torch = pytest.importorskip("torch")
+    space: dict[str, Any] = {"w": torch.ones(3, requires_grad=True)}
+    exec(made, space)
+    reader = graph.Reader(torch, 1000)
+    assert reader.wanted([space["w"]]) is None, "a leaf that no backward came to yet"
+    reader.leaf(space["w"], [])
+    found = reader.wanted(list(eval(f"({wanted},)", space)))
+    assert found is not None
+    numbers, ends = found
+    assert len(numbers) == len(wanted.split(",")) and ends == (set() if between or wanted == "w" else numbers)

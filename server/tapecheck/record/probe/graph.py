@@ -18,6 +18,7 @@ _FIRST_NODE = 1 << 32
 _GAP = 8
 _MAX_REMEMBERED = 1 << 16
 _MAX_SEARCHED = 64
+_MAX_BETWEEN = 256
 _FEW = 16
 
 
@@ -66,12 +67,13 @@ class Passed:
     The nodes it walked carry this mark. Once one of them matters again (it is walked once more, fails or is held), it
     is written with all that is known of it, and this backward, too. With `put_off` only its roots carry the mark
     so far. Nodes that several retaining calls walked carry the mark of the newest, and `earlier` is that of the one
-    before.
+    before. `inputs` are what its gradients were taken for, None where for all leaves, and `ends` those that it goes no
+    further than: sequence numbers of the nodes that made them, negative numbers of leaves.
     """
 
     __slots__ = (
-        "accumulates", "call", "create", "earlier", "iteration", "number", "oldest", "place", "put_off", "retain",
-        "void",
+        "accumulates", "call", "create", "earlier", "ends", "inputs", "iteration", "number", "oldest", "place",
+        "put_off", "retain", "void",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +87,8 @@ class Passed:
         self.retain = retain
         self.create = create
         self.accumulates = accumulates
+        self.inputs: Optional[Set[int]] = None
+        self.ends: Set[int] = set()
         self.put_off = False
         self.void = False
         # The sequence number of the oldest node that its graph holds, -1 where that is not known.
@@ -99,7 +103,7 @@ class Passed:
         made = Passed(
             self.number, self.place, self.iteration, self.call, self.retain, self.create, self.accumulates
         )  # fmt: skip
-        made.void = self.void
+        made.void, made.inputs, made.ends = self.void, self.inputs, self.ends
         if earlier is None:
             return made
         made.oldest = earlier.oldest
@@ -238,6 +242,7 @@ class Reader:
         self._unreferred = 0
         self._unreferred = _references([Walk(False)])[0]
         self._ids: Set[int] = set()
+        self._renumbered: Dict[int, int] = {}
         self._next_leaf = 1
         self._next_storage = 1
         self._raw: Dict[type, Tuple[str, ...]] = {}
@@ -283,6 +288,46 @@ class Reader:
             self.leaf_of_storage[storage] = number
         found.append(NewLeaf(number, tensor, storage, isinstance(tensor, self.torch.nn.Parameter)))
         return number
+
+    def wanted(self, targets: Iterable[Any]) -> Optional[Tuple[Set[int], Set[int]]]:
+        """Return what gradients are taken for, as sequence numbers of nodes and negative numbers of leaves, and those
+        of the nodes that the call comes to an end at: none where one may lead to another. None for an unknown leaf.
+        """
+        nodes: List[Any] = []
+        numbers: Set[int] = set()
+        for target in targets:
+            node = target.node if hasattr(target, "node") else target.grad_fn
+            sequence = LEAF_SEQUENCE if node is None else node._sequence_nr()
+            if sequence != LEAF_SEQUENCE:
+                nodes.append(node)
+                numbers.add(sequence)
+                continue
+            tensor = target if node is None else getattr(node, "variable", None)
+            entry = self.leaves.get(id(tensor))
+            if entry is None or entry[0]() is not tensor:
+                return None
+            numbers.add(-entry[1])
+        if min(numbers) < 0 or len(numbers) < len(nodes):
+            return numbers, set()
+        # What one of them leads to is older than it: nothing below the oldest of them need be looked at.
+        oldest, seen = min(numbers), 0
+        stack = [child for node in nodes for child, _ in node.next_functions if child is not None]
+        while stack:
+            node = stack.pop()
+            sequence = node._sequence_nr()
+            seen += 1
+            if sequence in numbers or seen > _MAX_BETWEEN:
+                return numbers, set()
+            if sequence > oldest and sequence != LEAF_SEQUENCE:
+                stack.extend([child for child, _ in node.next_functions if child is not None])
+        return numbers, numbers
+
+    def on_tape(self, wanted: Iterable[int]) -> List[int]:
+        """Return the numbers that nodes and leaves, as `wanted` tells of them, have on the tape."""
+        return [
+            -number if number < 0 else self._renumbered.get(number) or _FIRST_NODE + (number + 1) * _GAP
+            for number in wanted
+        ]  # fmt: skip
 
     def forget_dead_leaves(self) -> None:
         if len(self.leaves) > 4096:
@@ -367,6 +412,10 @@ class Reader:
         ids = self._ids
         while number in ids:
             number += 1
+        if number != _FIRST_NODE + (sequence + 1) * _GAP:
+            if len(self._renumbered) > _MAX_REMEMBERED:
+                self._renumbered.clear()
+            self._renumbered[sequence] = number
         if len(ids) > _MAX_REMEMBERED:
             ids.clear()
         ids.add(number)
@@ -507,18 +556,21 @@ class Reader:
 
         Nothing else is read of them but, where asked for, how many sequence numbers before `stamp` each was built.
         A call that retains what it walks goes on through what such calls walked before: whichever of them walks a node
-        last, what comes later shows that all of them had to retain it. -1 where the graph is too deep.
+        last, what comes later shows that all of them had to retain it. It goes no further than to what its gradients
+        were taken for. -1 where the graph is too deep.
         """
         key, limit, accumulate = self.key, self.max_depth, self._accumulate
         count, ends = 0, []
         again: Dict[Passed, Passed] = {}
+        met: Set[int] = set()
         self.marked_again = again
         oldest = LEAF_SEQUENCE
+        last = mark.ends
         stack = list(roots)
         pop, push = stack.pop, stack.append
         while stack:
             node = pop()
-            if type(node) is accumulate:
+            if type(node) is accumulate or (last and node._sequence_nr() in last):
                 continue
             stored = node.metadata
             known = stored.get(key)
@@ -526,7 +578,11 @@ class Reader:
                 if known is mark:
                     continue
                 if not (mark.retain and type(known) is Passed and known.retain):
-                    ends.append(known if type(known) is not tuple else self.unfold(stored))
+                    if type(known) is tuple:
+                        known = self.unfold(stored)
+                    if id(known) not in met:
+                        met.add(id(known))
+                        ends.append(known)
                     continue
                 if known.number == mark.number:
                     continue

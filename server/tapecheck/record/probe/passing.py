@@ -21,6 +21,8 @@ _QUIET = 3
 _MOST_PUT_OFF = 32
 _MAX_SHAPE = 1 << 20
 _MAX_MEETINGS = 10_000
+# What is retained is there to be walked again: that is seen sooner than what else a call may meet.
+_MET_RETAINED = 2
 
 
 class Calls:
@@ -146,13 +148,17 @@ class Passing:
         return True
 
     def passes(
-        self, frame: FrameType, roots: List[Any], user: FrameType, retain: bool, create: bool, accumulates: bool
-    ) -> bool:
+        self, frame: FrameType, roots: List[Any], inputs: Optional[List[Any]], user: FrameType, retain: bool,
+        create: bool, accumulates: bool,
+    ) -> bool:  # fmt: skip
         """Let a backward pass that is like those before it from the same line, without a word on the tape.
 
         So long as it walks new nodes only, or meets those of lines that it was seen to meet before. A few of all calls
-        are always written: the first ones, and ever fewer later.
+        are always written: the first ones, and ever fewer later. So is one with `inputs` that frees what it walks: that
+        is only the way to them.
         """
+        if inputs is not None and not retain:
+            return False
         recorder = self.recorder
         lines = recorder.tracer.lines()
         recorder.tracer.catch_up(lines)
@@ -177,6 +183,11 @@ class Passing:
         call = (user.f_code, user.f_lineno, user.f_lasti)
         kept, reader = recorder.last_backward, recorder.reader
         mark = Passed(recorder.backwards, place, lines.iteration(), call, retain, create, accumulates)
+        if inputs is not None:
+            wanted = reader.wanted(inputs)
+            if wanted is None:
+                return False
+            mark.inputs, mark.ends = wanted
         stamp, window = lines.seen, lines.seen - self.stamp
         # A retained graph that lives might be walked again: until it is gone, no call passes without a look.
         reader.retains(getattr(kept, "mark", None))
@@ -246,15 +257,15 @@ class Passing:
 
     def _met_before(self, place: Place, ends: List[Any]) -> bool:
         """Return whether calls at this place were often seen to come to an end at such nodes of earlier ones."""
-        for end in ends:
-            key = (end.place if type(end) is Passed else end.id, place, getattr(end, "retain", False))
-            seen = self.meetings.get(key, 0)
-            if seen < WRITTEN_FIRST:
+        often = True
+        for key in {(end.place if type(end) is Passed else end.id, getattr(end, "retain", False)) for end in ends}:
+            seen = self.meetings.get((place, key), 0)
+            if seen < (_MET_RETAINED if key[1] else WRITTEN_FIRST):
                 if len(self.meetings) > _MAX_MEETINGS:
                     self.meetings.clear()
-                self.meetings[key] = seen + 1
-                return False
-        return True
+                self.meetings[place, key] = seen + 1
+                often = False
+        return often
 
     def settle(self, loop: RunningLoop, ended: int) -> None:
         """Count those of a training loop's iterations, up to the one that `ended` last, that are not on the tape."""
@@ -304,9 +315,13 @@ class Passing:
         """Write a backward that was let pass and turns out to matter, for those of its nodes that do."""
         recorder = self.recorder
         call, extent = recorder.call(mark.call)
+        fields = recorder.retaining(mark, call)
+        if mark.inputs is not None:
+            # The graph of what is written here may not lead to all of them.
+            fields.update(inputs=recorder.reader.on_tape(mark.inputs), allow_unused=True)
         recorder.writer.event(
             "Backward", id=mark.number, at=recorder.site(mark.place, mark.iteration, extent),
             call="backward" if mark.accumulates else "grad",
             roots=[{"node": node, "graph": "yes", "name": "", "cuts": [], "constant_terms": []} for node in nodes],
-            accumulates=mark.accumulates, succeeded=True, **recorder.retaining(mark, call),
+            accumulates=mark.accumulates, succeeded=True, **fields,
         )  # fmt: skip

@@ -725,7 +725,7 @@ class Recorder(Listener):
             self.holds.gradients_have_graphs = True
         self.keeping = self.keeping or retain or inputs is not None
         self.created = self.created or create
-        if inputs is None and self.passing.passes(frame, roots, user, retain, create, accumulates):
+        if self.passing.passes(frame, roots, inputs, user, retain, create, accumulates):
             return
         with self.group() as lines:
             self.flush_raised(caught=True)
@@ -745,7 +745,8 @@ class Recorder(Listener):
                 lines.before_clearing = self.discarded.before_clearing
             call = (user.f_code, user.f_lineno, user.f_lasti)
             mark = Passed(self.backwards, lines.place, lines.iteration(), call, retain, create, accumulates)
-            began, built = time.process_time(), lines.seen - max(self.passing.stamp, self.first_sequence)
+            began, met = time.perf_counter(), self.reader.met
+            built = lines.seen - max(self.passing.stamp, self.first_sequence)
             self.write_backward(mark, roots, inputs, user)
             if self.alive is not None:
                 self.alive.at_backward(self.last_backward.site, nodes_of(roots))
@@ -754,9 +755,9 @@ class Recorder(Listener):
                 self.retained.watch(mark.number, self.last_backward.site, nodes_of(roots))
             calls = self.passing.calls.get(lines.place) if lines.place is not None else None
             if calls is not None:
-                calls.nodes = built
+                calls.nodes = max(built, self.reader.met - met)
             self.passing.stamp = lines.seen
-            self.passing.spent += time.process_time() - began
+            self.passing.spent += time.perf_counter() - began
             kept = self.last_backward
             kept.id, kept.code, kept.place, kept.iteration = mark.number, frame.f_code, lines.place, mark.iteration
             kept.mark = None
