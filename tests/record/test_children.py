@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from pathlib import Path
 
@@ -94,3 +95,35 @@ def test_forked_processes_that_train_are_mentioned(
     shown = capfd.readouterr()
     assert "2 forked processes ran backward calls, which were not recorded" in shown.err
     assert "The training was not recorded: it ran in forked processes." in shown.out
+
+
+STARTS = {
+    "subprocess": (
+        "import subprocess, sys\n"
+        "work = 'import time\\nwhile time.process_time() < 1.5: pass'\n"
+        "subprocess.run([sys.executable, '-c', work], check=True)\n"
+    ),
+    "forkserver": (
+        "import multiprocessing\nimport os\n"
+        "if __name__ == '__main__':\n"
+        "    child = multiprocessing.get_context('forkserver').Process(target=os.getpid)\n"
+        "    child.start()\n    child.join()\n"
+    ),
+    "nothing": "import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', ''], check=True)\n",
+}
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_where_only_processes_that_are_not_recorded_may_train_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], how: str
+) -> None:
+    if how == "forkserver" and how not in multiprocessing.get_all_start_methods():
+        pytest.skip("there is no fork server here")
+    (tmp_path / "launch.py").write_text(STARTS[how])
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "launch.py"]) == 3
+    shown = capfd.readouterr().out
+    elsewhere = (
+        "Nothing was trained in this process. Those that it started were not recorded: run the script that trains."
+    )
+    assert ("Nothing was trained: no backward ran." if how == "nothing" else elsewhere) in shown

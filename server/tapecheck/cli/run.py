@@ -128,6 +128,10 @@ def _cut_short(result: RunResult) -> str:
         return f"The recording may have gaps: {result.failure}."
     if not result.backwards and result.unrecorded:
         return "The training was not recorded: it ran in forked processes."
+    if not result.backwards and result.ran_elsewhere:
+        return (
+            "Nothing was trained in this process. Those that it started were not recorded: run the script that trains."
+        )
     if not result.backwards:
         return "Nothing was trained: no backward ran."
     return ""

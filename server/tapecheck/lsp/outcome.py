@@ -42,6 +42,8 @@ def unseen(result: RunResult, program: str) -> Outcome:
         usage = result.exit_code == 2 and _USAGE.search(result.stderr) is not None
         why = _last_words(result.stderr) or f"exit code {result.exit_code}"
         return Outcome(f"ended before training: {why}", "arguments" if usage else "configure")
+    if result.unrecorded or result.ran_elsewhere:
+        return Outcome(f"{program} itself trains nothing, and what it starts is not recorded", "program")
     return Outcome(f"{program} trains nothing when it is run", "program")
 
 

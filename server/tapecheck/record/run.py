@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, TextIO, Union
 
 from tapecheck.record.ranks import merge
-from tapecheck.tape import Backward, End, Raised, Tape, TapeError, read_tape, write_tape
+from tapecheck.tape import Backward, End, Measure, Raised, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
 NO_TORCH, OLD_PYTHON, OLD_TORCH = 97, 96, 95
@@ -140,6 +140,11 @@ class RunResult:
     interrupted: int = 0
     unrecorded: int = 0
     failure: str = ""
+
+    @property
+    def ran_elsewhere(self) -> bool:
+        """Whether no backward ran in what was recorded, while processes that it started did some work unrecorded."""
+        return any(isinstance(event, Measure) and event.name == "other-processes" for event in self.tape.events)
 
 
 def run(

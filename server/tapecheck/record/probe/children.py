@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import Any, List
+from typing import Any, List, Optional
 
 # Whose processes work for the library itself, or do single pieces of work: data-loader workers, pools, managers.
 _WORKERS = ("torch.utils.data.", "multiprocessing.", "concurrent.", "joblib.")
 _FORKED = "forked"
+# Less is what asking for a compiler's version takes: no training.
+_LEAST_SECONDS = 1.0
 _START = """\
 import importlib.util as u
 s = u.spec_from_file_location("_tapecheck_start", %r)
@@ -58,3 +60,21 @@ def note_forked(folder: str) -> None:
         os.close(file)
     except OSError:
         pass
+
+
+def seconds_elsewhere() -> Optional[float]:
+    """Return the CPU seconds of processes that this one started and that are not recorded, as far as they have ended.
+
+    None where there were none that did much. Those of a fork server end after this process: they count as none.
+    """
+    server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    try:
+        import resource
+    except ImportError:
+        seconds = 0.0
+    else:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = used.ru_utime + used.ru_stime
+    if seconds < _LEAST_SECONDS and getattr(server, "_forkserver_pid", None) is None:
+        return None
+    return seconds

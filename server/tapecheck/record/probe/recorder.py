@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .alive import Alive
-from .children import note_forked
+from .children import note_forked, seconds_elsewhere
 from .device import DeviceTimes
 from .discarded import Discarded
 from .gradients import UsedGradients
@@ -894,6 +894,9 @@ class Recorder(Listener):
         self.passing.settle_all()
         if self.passing.count or self.passing.iterations:
             self.passing.write_passes(lines)
+        elsewhere = seconds_elsewhere() if not self.backwards else None
+        if elsewhere is not None:
+            self.writer.event("Measure", at=self.here(lines), name="other-processes", value=elsewhere, unit="seconds")
         self.retained.write()
         self.unused.write()
         self.scaling.write()
