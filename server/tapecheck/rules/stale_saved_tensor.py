@@ -185,9 +185,8 @@ loss.backward()
         certain = always(readings, reading, run)
         saved = _saved_name(reading, problem)
         culprit = _culprit(reading, change)
-        version = problem.saved.version
         labels = [
-            Label(node.at.span, f"{quoted(saved, 'it')} was saved here, at version {version}", "built"),
+            Label(node.at.span, f"{quoted(saved, 'it')} was saved here", "built"),
             Label(
                 change.at.span,
                 f"modified in place here{'' if ' ' in change.how else f' by {culprit}'}{when(change.at, run.at)}",

@@ -131,6 +131,8 @@ scenario(
       until(() => vscode.window.visibleTextEditors.some(({ selection }) => selection.active.line === 16)),
     );
     await editor.screenshot('5-report');
+    const left = (await card.first().boundingBox())?.y ?? -1;
+    assert.ok(Math.abs(left - y) < 2, `the page stays where it is, and does not move from ${y} to ${left}`);
     await page.locator('.tab', { hasText: 'Run of train.py' }).first().click();
     await page.keyboard.press('Control+W');
     await editor.clearToasts();
