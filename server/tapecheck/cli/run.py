@@ -22,7 +22,7 @@ from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.parallel import not_reduced
 from tapecheck.record.program import entry_for, files_of
-from tapecheck.record.trial import Side, Trial, edited, named, side
+from tapecheck.record.trial import Side, Trial, edited, named, reread, side, with_text
 from tapecheck.record.untrained import untrained
 from tapecheck.report import Checked, Sources, html
 from tapecheck.report.formats import FOR_PEOPLE
@@ -367,10 +367,7 @@ def _with_evidence(program: _Program, result: RunResult) -> None:
 def _trials(program: _Program, interrupted: _Interrupted) -> list[Trial | None]:
     """Run the program twice with a seed, and once with the preferred fix of each finding that the run showed."""
     checked = program.checked
-    # A test's file is compiled by pytest itself, unless told otherwise.
-    plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
-    env = {**program.request.env, **plain}
-    request = dataclasses.replace(program.request, tape=None, held=False, watch=(), env=env)
+    request = dataclasses.replace(reread(program.request), tape=None, held=False, watch=())
     mended = [_mended(program, request, index) for index in range(len(checked.findings))]
     if not any(mended):
         say("no fix to try")
@@ -409,9 +406,7 @@ def _mended(program: _Program, request: RunRequest, index: int) -> RunRequest | 
     text = edited(source.text, file, fixes[0].edits) if source is not None else None
     if text is None:
         return None
-    if file == checked.path and not request.module:
-        return dataclasses.replace(request, text=text)
-    return dataclasses.replace(request, instead={real_path(file): text})
+    return with_text(request, text, None if file == checked.path and not request.module else file)
 
 
 def _write_page(path: str, page: html.Run) -> None:

@@ -389,18 +389,13 @@ def try_fix(
 ) -> FixTrial:
     """Run a file with a seed, as it is and with a fix; `stop` ends both. Raises RunRefused where that cannot be."""
     from tapecheck import record as recorder
-    from tapecheck.record.trial import SEED, Trial, edited, side, side_of
+    from tapecheck.record.trial import SEED, Trial, edited, reread, side, side_of, with_text
 
     mended = edited(report.source.text, order.path, fix.edits)
     if mended is None:
         raise RunRefused("the fix changes other files, too: it cannot be tried")
-    request = _request(order)
-    fixed = replace(request, text=mended)
-    if order.program:
-        # pytest would compile a test's file itself.
-        plain = {"PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()}
-        request = replace(request, env={**plain, **request.env})
-        fixed = replace(request, instead={str(Path(order.path).resolve()): mended})
+    request = reread(_request(order))
+    fixed = with_text(request, mended, order.path if order.program else None)
 
     def listening(which: str) -> Callable[[recorder.Output | recorder.Progress], None]:
         def listen(event: recorder.Output | recorder.Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -183,6 +184,19 @@ def edited(text: str, file: str, edits: Sequence[Edit]) -> str | None:
         ),
     )
     return None if changes is None else apply(text, changes)
+
+
+def with_text(request: RunRequest, text: str, path: str | None = None) -> RunRequest:
+    """Return the request that runs a program with another text: that of the script, or of the file at `path`."""
+    if path is None:
+        return dataclasses.replace(request, text=text)
+    return dataclasses.replace(request, instead={os.path.realpath(path): text})
+
+
+def reread(request: RunRequest) -> RunRequest:
+    """Return the request whose files may be given another text: pytest would compile a test's file itself."""
+    options = f"{os.environ.get('PYTEST_ADDOPTS', '')} --assert=plain".strip()
+    return dataclasses.replace(request, env={"PYTEST_ADDOPTS": options, **request.env})
 
 
 def side(
