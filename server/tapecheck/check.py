@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -202,8 +202,8 @@ def check(
             known = readings[id(tape)] = Reading(tape)
         return known
 
-    def ask(tape: Tape) -> set[tuple[str, int]]:
-        return resting_on(judge([tape], select=wanted, ignore=ignored, read=read))
+    def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
+        return resting_on(judge(list(tapes), select=wanted, ignore=ignored, read=read))
 
     facts = facts_for(source.path)
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)), facts)

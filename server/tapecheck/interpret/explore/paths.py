@@ -12,7 +12,7 @@ import gc
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -105,7 +105,7 @@ class Interpretation:
 
 Lines = set[tuple[str, int]]
 """Lines of files, by path and number."""
-Ask = Callable[[Tape], Lines]
+Ask = Callable[[Sequence[Tape]], Lines]
 
 
 @dataclass(slots=True)
@@ -144,19 +144,16 @@ class Explored:
 
 @dataclass(slots=True)
 class _Wanted:
-    """What the whole exploration is for: asked of each new tape, and what the answers came to so far."""
+    """What the whole exploration is for: asked of the tapes so far, and what the answer came to."""
 
     ask: Ask | None
     log: list[Explored] | None = None
     lines: Lines = field(default_factory=set)
 
-    def look(self, tape: Tape) -> bool:
-        """Ask about a tape; returns whether there is anything new to know of it."""
-        if self.ask is None:
-            return False
-        before = len(self.lines)
-        self.lines |= self.ask(tape)
-        return len(self.lines) > before
+    def look(self, tapes: Sequence[Tape]) -> None:
+        """Ask about the tapes so far: a finding that one of them has disproved wants no further way."""
+        if self.ask is not None:
+            self.lines = self.ask(tapes)
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""
@@ -221,7 +218,7 @@ def interpret(
         cancelled: asked now and then; True stops the work.
         open_files: sources by absolute path that stand for the files of that path when they are imported: what an
             editor shows and has not saved.
-        ask: the lines (file and number) that verdicts over one tape rest on. Conditions that can only change how
+        ask: the lines (file and number) that verdicts over some tapes rest on. Conditions that can only change how
             certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
         asked: what `ask` goes by, such as the rules it asks; results are remembered by it.
         log: takes an entry for each way that is run.
@@ -424,7 +421,8 @@ def _explore(
     shapes: set[tuple[int, ...]] = set()
     dull: set[Place] = set()
     met: set[Place] = set()
-    deferred: list[tuple[_Way, Watched | None]] = []
+    deferred: list[tuple[_Way, Watched]] = []
+    resting: dict[Hashable, Watched] = {}
     done: set[Place] = set()
     begun: set[Place] = set()
     further = FURTHER_WORK
@@ -433,6 +431,12 @@ def _explore(
         if way.turned in dull and len(way.policy.patterns) > 1:
             continue
         policy = way.policy
+        why = resting.pop(policy.key(), None)
+        if why is not None and not wanted.turns(why):
+            # What it was to tell is known by now: another way does not show the finding.
+            tried.discard(policy.key())
+            deferred.append((way, why))
+            continue
         most = RUN_BUDGET if way.turned is None else min(RUN_BUDGET, max(further, TURNED_BUDGET))
         world = World(policy, min(most, budget.left), cancelled)
         world.tape.started = entry.name if entry is not None else ""
@@ -469,12 +473,16 @@ def _explore(
             if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
                 world.tape.ledger = world.ledger
                 result.tapes.append(world.tape)
-                if (following or deferred) and wanted.look(world.tape):
-                    # A verdict rests on lines that none rested on before: what was put off may matter now.
-                    ready = [one for one, watched in deferred if wanted.turns(watched)]
+                if following or deferred or resting:
+                    wanted.look(result.tapes[first:])
+                    # What was put off may matter now.
+                    ready = [(one, watched) for one, watched in deferred if wanted.turns(watched)]
                     deferred = [(one, watched) for one, watched in deferred if not wanted.turns(watched)]
-                    queue.extend(one for one in ready if one.policy.key() not in tried)
-                    tried.update(one.policy.key() for one in ready)
+                    for one, watched in ready:
+                        if one.policy.key() not in tried:
+                            tried.add(one.policy.key())
+                            resting[one.policy.key()] = watched
+                            queue.append(one)
         if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
             # No graph and nothing that a rule reads: another way must do what makes one.
             following = [one for one in following if watcher.does(one.turned, Effect.START)]
@@ -498,6 +506,8 @@ def _explore(
                 if one.policy.key() not in tried:
                     queue.append(one)
                     tried.add(one.policy.key())
+                    if watched is not None and watched.stake is Stake.CERTAINTY:
+                        resting[one.policy.key()] = watched
             elif watched is not None and watched.stake is Stake.CERTAINTY:
                 deferred.append((one, watched))
         if wanted.log is not None:
@@ -577,7 +587,7 @@ def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], name
         for place, asked in world.asked.items():
             if place in patterns or place in dull or not _relevant(asked.statement, names):
                 continue
-            once = watcher.stake(place) is Stake.ONCE
+            once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
             if patterns and once:
                 continue
             policy = Policy({**patterns, place: (not asked.default,)})

@@ -107,7 +107,8 @@ class Shape:
     """What the syntax tells of a condition.
 
     `live` are the names that it stores and that other code reads. `rest` is what the other side skips where it
-    leaves the loop or function, `carried` the names of it that a later iteration reads.
+    leaves the loop or function, `carried` the names of it that a later iteration reads. `left_out` are the lines of
+    all that does not run where the block is left before its end, -1 where nobody knows.
     """
 
     body: Side
@@ -115,6 +116,7 @@ class Shape:
     live: frozenset[str]
     rest: Side
     carried: frozenset[str]
+    left_out: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -135,7 +137,7 @@ class Watched:
 class Scope:
     """A function, or the module: its loops, and its names with the lines where they are stored and read."""
 
-    loops: list[ast.For | ast.While | ast.AsyncFor]
+    loops: list[_Loop]
     stores: list[tuple[int, str]]
     loads: list[tuple[int, str]]
     end: int
@@ -257,9 +259,45 @@ class Shapes:
                 carried |= {name for line, name in scope.loads if loop.lineno <= line <= last and name in after}
             skipped = _statements_between(home, last, until)
         rest = self.side(skipped, owner, loop is not None)
-        known = Shape(body, orelse, frozenset(live), rest, frozenset(carried))
+        left_out = self._left_out(node, jumps, home, owner, around)
+        known = Shape(body, orelse, frozenset(live), rest, frozenset(carried), left_out)
         self._shapes[id(node)] = known
         return known
+
+
+    def _left_out(
+        self, node: ast.If, jumps: frozenset[str], home: ast.AST, owner: str | None, around: list[_Loop]
+    ) -> frozenset[int]:
+        """Return the lines of what is not run where a side of a condition leaves the block around it."""
+        jumps &= {"break", "continue", "return", "value"}
+        if not jumps:
+            return frozenset()
+        first, last = node.lineno, node.end_lineno or node.lineno
+        if "value" in jumps or not around and jumps != {"return"}:
+            return _EVERYWHERE
+        if "return" in jumps:
+            first, until = min([first, *(loop.lineno for loop in around)]), getattr(home, "end_lineno", None) or last
+        else:
+            loop = max(around, key=lambda one: one.lineno)
+            first, until = loop.lineno if "break" in jumps else first, loop.end_lineno or last
+        # Who is given less, or something else, stands elsewhere.
+        if jumps_of(getattr(home, "body", ())) & ({"value", "yield"} if "return" in jumps else {"yield"}):
+            return _EVERYWHERE
+        skipped = [*_statements_between(home, first - 1, until), node]
+        lines = set(range(first, until + 1))
+        seen: dict[int, None] = {}
+        waiting = [(facts_of(skipped), owner)]
+        while waiting:
+            for body in self.index.callees(*waiting.pop()):
+                if id(body) not in seen:
+                    seen[id(body)] = None
+                    lines |= set(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))
+                    waiting.append((body.facts, body.owner.name if body.owner is not None else None))
+        return frozenset(lines)
+
+
+_Loop = ast.For | ast.While | ast.AsyncFor
+_EVERYWHERE = frozenset((-1,))
 
 
 def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]:
@@ -333,7 +371,7 @@ class Watcher:
         stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
         lines = {(world.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
         if other.jumps & {"break", "continue", "return", "value"}:
-            lines = {(world.frames[-1].file, -1)}
+            lines |= {(world.frames[-1].file, line) for line in shape.left_out}
         found = []
         for place in places:
             watched = self.watched.setdefault(place, Watched())
