@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from tapecheck.source.incremental import Parsed, parse_lines
+from tapecheck.source.nodes import walk
 
 TOO_DEEP = "nested too deeply to be parsed"
 
@@ -342,7 +343,7 @@ def _future_imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
     for statement in tree.body:
         known: tuple[ast.ImportFrom, ...] | None = getattr(statement, "_tapecheck_future", None)
         if known is None:
-            known = tuple(node for node in ast.walk(statement) if _is_future_import(node))
+            known = tuple(node for node in walk(statement) if _is_future_import(node))
             statement._tapecheck_future = known  # type: ignore[attr-defined]
         yield from known
 

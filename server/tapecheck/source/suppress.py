@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tapecheck.source.nodes import children, walk
 from tapecheck.source.text import split_lines
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def expects(manager: ast.expr) -> bool:
 
 
 def _expecting(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.With, ast.AsyncWith)) and any(expects(item.context_expr) for item in node.items):
             yield node.lineno, node.end_lineno or node.lineno
 
@@ -290,11 +291,11 @@ def _inside_texts(text: str) -> set[int]:
 
 def _simple_statements(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """First and last line of every statement without a body, and of the header of every one with a body."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.stmt):
             continue
         if isinstance(getattr(node, "body", None), list) or isinstance(node, ast.Match):
-            header = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _BODIES)]
+            header = [child for child in children(node) if not isinstance(child, _BODIES)]
             ends = [getattr(child, "end_lineno", None) or node.lineno for child in header]
             yield node.lineno, max([node.lineno, *ends])
         else:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.source import Source
+from tapecheck.source.nodes import children, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -23,7 +24,7 @@ class Effect(enum.IntFlag):
 
     NONE = 0
     START = 1
-    """Run a backward, or make a tensor require grad."""
+    """Run a backward."""
     KEEP = 2
     """Store or collect what may hold a graph, in a loop or where a loop may call it."""
     CHANGE = 4
@@ -38,13 +39,20 @@ class Effect(enum.IntFlag):
     """Take numbers out, step an optimizer or change a module's mode: what training and evaluation loops do."""
     CLEAR = 128
     """Clear gradients, or set them."""
+    REQUIRE = 256
+    """Make a tensor require grad."""
+    FLAG = 512
+    """Have a tensor require no grad, or as another one does."""
+    BEGIN = START | REQUIRE
+    SETTLE = START | REQUIRE | FLAG
+    """Decide which graphs there are, and which of them a backward goes through."""
 
 
 _STARTING = frozenset((
-    "backward", "grad", "hessian", "hvp", "jacobian", "jvp", "jacfwd", "jacrev", "manual_backward", "requires_grad_",
-    "vhp", "vjp",
+    "backward", "grad", "hessian", "hvp", "jacobian", "jvp", "jacfwd", "jacrev", "manual_backward", "vhp",
+    "vjp",
 ))  # fmt: skip
-_STARTING_KEYWORDS = frozenset(("create_graph", "requires_grad", "retain_graph"))
+_STARTING_KEYWORDS = frozenset(("create_graph", "retain_graph"))
 _CUTTING = frozenset(("data", "detach", "detach_", "inference_mode", "no_grad", "set_grad_enabled"))
 _COLLECTING = frozenset(("append", "appendleft", "update"))
 _KEEPING = _COLLECTING | frozenset((
@@ -144,7 +152,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
                     if not making or value.id != "self":
                         effects |= 2
                     if attr == "requires_grad":
-                        effects |= 1
+                        effects |= 256
                     elif attr == "data":
                         effects |= 4
                     elif attr == "grad":
@@ -153,7 +161,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
                 attributes.add(attr)
                 if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
                     stored.add(f"?.{attr}")
-                    effects |= 6 if attr == "data" else (3 if attr == "requires_grad" else 2)
+                    effects |= 6 if attr == "data" else (258 if attr == "requires_grad" else 2)
             if attr in _CUTTING:
                 effects |= 8
             elif attr == "backward":
@@ -166,7 +174,7 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
                 effects |= 1
             elif called[-1:] == "_" and called[:1] != "_":
                 # The functions of torch.nn.init switch recording off.
-                if _last(getattr(function, "value", function)) != "init":
+                if called != "requires_grad_" and _last(getattr(function, "value", function)) != "init":
                     effects |= 4
                 if called == "zero_":
                     effects |= 128
@@ -187,9 +195,15 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
                 effects |= 8
             if called == "requires_grad_" or called == "set_grad_enabled":
                 _mention(node.args, steering)  # type: ignore[attr-defined]
+                if called == "requires_grad_":
+                    effects |= 512 if _only_follows(node.args) else 256  # type: ignore[attr-defined]
         elif kind is ast.keyword:
-            if node.arg in _STARTING_KEYWORDS:  # type: ignore[attr-defined]
-                effects |= 1
+            named = node.arg  # type: ignore[attr-defined]
+            if named in _STARTING_KEYWORDS or named == "requires_grad":
+                if named != "requires_grad":
+                    effects |= 1
+                else:
+                    effects |= 512 if _only_follows((node.value,)) else 256  # type: ignore[attr-defined]
                 _mention((node.value,), steering)  # type: ignore[attr-defined]
         elif kind is ast.If or kind is ast.IfExp:
             _mention((node.test,), tested)  # type: ignore[attr-defined]
@@ -242,13 +256,21 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
     return found
 
 
+def _only_follows(flags: Sequence[ast.expr]) -> bool:
+    """Whether a flag is False, or what another tensor has: nothing requires grad that no tensor did before."""
+    return len(flags) == 1 and (
+        (isinstance(flags[0], ast.Constant) and flags[0].value is False)
+        or (isinstance(flags[0], ast.Attribute) and flags[0].attr == "requires_grad")
+    )
+
+
 def _only_reads(node: ast.expr) -> bool:
     """Whether an expression calls nothing, so that nothing but its value hangs on whether it is evaluated."""
-    return is_number(node) or not any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node))
+    return is_number(node) or not any(isinstance(part, (ast.Call, ast.Await)) for part in walk(node))
 
 
 def _bool_ops(node: ast.expr) -> Iterator[ast.BoolOp]:
-    return (part for part in ast.walk(node) if isinstance(part, ast.BoolOp))
+    return (part for part in walk(node) if isinstance(part, ast.BoolOp))
 
 
 def jumps_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -270,7 +292,7 @@ def jumps_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
         elif isinstance(node, ast.Continue) and not loops:
             found.add("continue")
         inner = loops or isinstance(node, (ast.For, ast.While, ast.AsyncFor))
-        stack.extend((child, inner) for child in ast.iter_child_nodes(node))
+        stack.extend((child, inner) for child in children(node))
     return frozenset(found)
 
 
@@ -313,15 +335,15 @@ def stored_plain(nodes: Iterable[ast.AST]) -> tuple[frozenset[str], frozenset[st
                 if isinstance(target, ast.Name):
                     plain[target.id] = min(known, plain.get(target.id, 2))
                 else:
-                    plain.update((part.id, 0) for part in ast.walk(target) if isinstance(part, ast.Name))
+                    plain.update((part.id, 0) for part in walk(target) if isinstance(part, ast.Name))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
             plain.setdefault(node.id, 0)
             continue
         if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            plain.update((part.id, 0) for part in ast.walk(node.target) if isinstance(part, ast.Name))
+            plain.update((part.id, 0) for part in walk(node.target) if isinstance(part, ast.Name))
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            plain.update((part.id, 0) for part in ast.walk(node.optional_vars) if isinstance(part, ast.Name))
-        stack.extend(ast.iter_child_nodes(node))
+            plain.update((part.id, 0) for part in walk(node.optional_vars) if isinstance(part, ast.Name))
+        stack.extend(children(node))
     return (
         frozenset(name for name, known in plain.items() if known),
         frozenset(name for name, known in plain.items() if known == 2),

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.interpret.values.vocabulary import STARTS
+from tapecheck.source.nodes import walk
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
 _FILLS = frozenset((
@@ -160,12 +161,12 @@ def _names_in(statement: ast.stmt) -> _Names:
     if names is None:
         called: set[str] = set()
         changed: set[str] = set()
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Call):
                 if isinstance(node.func, (ast.Name, ast.Attribute)):
                     called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                parts = list(ast.walk(node))
+                parts = list(walk(node))
                 said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
                 if said:
                     stores = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
@@ -195,7 +196,7 @@ def _open_flags(owner: Instance, cls: Class) -> None:
             for parameter, default in pairs
             if isinstance(default, ast.Constant) and isinstance(default.value, bool)
         }
-        for statement in ast.walk(maker) if flags else ():
+        for statement in walk(maker) if flags else ():
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Name):
                 continue
             for name in filter(None, map(_own, statement.targets)):
@@ -238,7 +239,7 @@ def _uses(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
 def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
     uses = _Uses()
     first: dict[str, tuple[tuple[int, int], bool]] = {}
-    for node in ast.walk(method):
+    for node in walk(method):
         name = _own(node)
         if isinstance(node, ast.Attribute):
             uses.starts = uses.starts or node.attr in STARTS
@@ -266,7 +267,7 @@ def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
             filled = _own(node.func.value)
             uses.filled |= {filled} if filled is not None else _within(node.func.value)
         elif isinstance(node, (ast.If, ast.IfExp, ast.While)):
-            uses.tested |= {name for part in ast.walk(node.test) if (name := _own(part)) is not None}
+            uses.tested |= {name for part in walk(node.test) if (name := _own(part)) is not None}
     uses.wanted |= {name for name, (_, stored) in first.items() if not stored}
     return uses
 

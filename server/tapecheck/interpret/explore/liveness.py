@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from tapecheck.interpret.values.vocabulary import RECORDING
+from tapecheck.source.nodes import children, walk
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
 _TELLING = frozenset(("float", "format", "int", "isinstance", "print", "repr", "str", "type"))
@@ -37,7 +38,7 @@ class Liveness:
         self.entry: Names = _NONE
         """The names that are read before they are stored."""
         body = getattr(home, "body", [])
-        for node in ast.walk(home):
+        for node in walk(home):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 self._always.update(node.names)
             elif node is not home and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -129,7 +130,7 @@ class Liveness:
         self._loops += 1
         if self._loops > _MOST_NESTED:
             # Everything that the loop mentions, rather than what a further round would show.
-            head |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            head |= {part.id for part in walk(node) if isinstance(part, ast.Name)}
         self._break.append(out)
         for _ in range(2 if self._loops <= _MOST_NESTED else 1):
             self._continue.append(head)
@@ -180,7 +181,7 @@ def _free_names(node: ast.AST) -> frozenset[str]:
         own = {one.arg for one in every if one is not None}
     read: set[str] = set()
     shared: set[str] = set()
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Name):
             (read if isinstance(part.ctx, ast.Load) else own).add(part.id)
         elif isinstance(part, (ast.Global, ast.Nonlocal)):
@@ -237,14 +238,14 @@ def _reads(node: ast.AST) -> set[str]:
         elif kind is ast.Lambda or kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
             found |= free_names(part)
             continue
-        stack.extend(ast.iter_child_nodes(part))
+        stack.extend(children(part))
     return found
 
 
 def _calls_in(node: ast.AST) -> list[ast.AST]:
     """The arguments of the calls in an expression whose value is only told: those calls may do more than that."""
     found: list[ast.AST] = []
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call) and part is not node:
             found += part.args
             found += [keyword.value for keyword in part.keywords]

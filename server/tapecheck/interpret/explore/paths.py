@@ -28,6 +28,7 @@ from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project, Question
+from tapecheck.source.nodes import walk
 from tapecheck.source.search import Found
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Step, Tape
 
@@ -329,7 +330,8 @@ def _part(
 class _Entry:
     """A function or method to start with unknown arguments.
 
-    `collects` says that it begins no backward, `idle` that it does nothing either that evaluation loops do.
+    `backward` says that it can begin one, `collects` that it only collects, `idle` that it does nothing either that
+    evaluation loops do.
     """
 
     name: str
@@ -337,6 +339,7 @@ class _Entry:
     owner: str | None
     collects: bool = False
     idle: bool = False
+    backward: bool = True
 
 
 def _entries(source: Source) -> list[_Entry]:
@@ -356,13 +359,16 @@ def _entries(source: Source) -> list[_Entry]:
         if body is None or entry.node.name == "training_step":
             relevant.append(entry)
             continue
-        if index.closure(body) & Effect.START:
-            relevant.append(entry)
+        effects = index.closure(body)
+        # Where no backward begins, what requires grad only goes wrong by being changed in place.
+        if effects & Effect.START or (effects & Effect.REQUIRE and effects & Effect.CHANGE):
+            relevant.append(replace(entry, backward=bool(effects & Effect.START)))
         elif body.facts.effects & Effect.COLLECT and (
             # The loops of a forward pass are somebody else's iterations.
             entry.owner is None or body.facts.effects & Effect.STEP or not index.is_module(entry.owner)
         ):
-            relevant.append(replace(entry, collects=True, idle=not body.facts.effects & Effect.STEP))
+            idle = not body.facts.effects & Effect.STEP
+            relevant.append(replace(entry, collects=True, idle=idle, backward=False))
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
@@ -425,7 +431,7 @@ def _explore(
     resting: dict[Hashable, Watched] = {}
     done: set[Place] = set()
     begun: set[Place] = set()
-    further = FURTHER_WORK
+    further = FURTHER_WORK if entry is None or entry.backward else 0
     while queue and budget.left > 0 and (further > 0 or queue[0].turned is None):
         way = queue.popleft()
         if way.turned in dull and len(way.policy.patterns) > 1:
@@ -485,7 +491,7 @@ def _explore(
                             queue.append(one)
         if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
             # No graph and nothing that a rule reads: another way must do what makes one.
-            following = [one for one in following if watcher.does(one.turned, Effect.START)]
+            following = [one for one in following if watcher.does(one.turned, Effect.BEGIN)]
         fresh = world.asked.keys() - met
         met |= fresh
         if way.once:
@@ -616,7 +622,7 @@ def _relevant(statement: ast.AST | None, names: set[str]) -> bool:
                 continue
             if isinstance(part, ast.Expr) and _only_says(part.value):
                 continue
-            for child in ast.walk(part):
+            for child in walk(part):
                 if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
                     used.add("return")
                 elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
@@ -765,14 +771,14 @@ def _trains(node: ast.AST) -> bool:
     """Whether a method runs training or evaluation itself: it goes backward, steps or takes numbers out."""
     return any(
         isinstance(child, ast.Attribute) and child.attr in ("backward", "step", "zero_grad", "eval", "item", "detach")
-        for child in ast.walk(node)
+        for child in walk(node)
     )
 
 
 def _called_models(node: ast.AST) -> set[str]:
     """Names that a function treats as models: it asks them for parameters, trains or evaluates them."""
     found: set[str] = set()
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute):
             if child.func.attr in ("parameters", "named_parameters", "train", "eval", "zero_grad", "state_dict"):
                 found.add(ast.unparse(child.func.value))

@@ -46,6 +46,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Place, World
 from tapecheck.source import Source
+from tapecheck.source.nodes import children, walk
 from tapecheck.tape import (
     Backward,
     Escape,
@@ -163,7 +164,7 @@ class Shapes:
             stack: list[tuple[ast.AST, ast.AST, str | None]] = [(self.tree, self.tree, None)]
             while stack:
                 current, home, owner = stack.pop()
-                for child in ast.iter_child_nodes(current):
+                for child in children(current):
                     if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         stack.append((child, child, owner))
                         continue
@@ -185,7 +186,7 @@ class Shapes:
         known = self._scopes.get(id(home))
         if known is None:
             known = Scope([], [], [], getattr(home, "end_lineno", None) or 1 << 30)
-            for node in ast.walk(home):
+            for node in walk(home):
                 if isinstance(node, ast.Name):
                     (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, node.id))
                 elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -264,7 +265,6 @@ class Shapes:
         self._shapes[id(node)] = known
         return known
 
-
     def _left_out(
         self, node: ast.If, jumps: frozenset[str], home: ast.AST, owner: str | None, around: list[_Loop]
     ) -> frozenset[int]:
@@ -273,7 +273,7 @@ class Shapes:
         if not jumps:
             return frozenset()
         first, last = node.lineno, node.end_lineno or node.lineno
-        if "value" in jumps or not around and jumps != {"return"}:
+        if "value" in jumps or (not around and jumps != {"return"}):
             return _EVERYWHERE
         if "return" in jumps:
             first, until = min([first, *(loop.lineno for loop in around)]), getattr(home, "end_lineno", None) or last
@@ -305,7 +305,7 @@ def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]
     found: list[ast.stmt] = []
     stack: list[ast.AST] = [home]
     while stack:
-        for child in ast.iter_child_nodes(stack.pop()):
+        for child in children(stack.pop()):
             if isinstance(child, ast.stmt):
                 if child.lineno > after and (child.end_lineno or child.lineno) <= until:
                     found.append(child)
@@ -324,7 +324,7 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
-_MATTERING = Effect.START | Effect.CHANGE | Effect.KEEP | Effect.DROP
+_MATTERING = Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
 
@@ -347,7 +347,7 @@ class Watcher:
         shapes = self._shapes_of(world)
         if shapes is None:
             for place in places:
-                self.watched[place] = Watched(Stake.VERDICT, effects=Effect.START)
+                self.watched[place] = Watched(Stake.VERDICT, effects=Effect.SETTLE)
             return None
         shape = shapes.shape(node)
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
@@ -388,7 +388,7 @@ class Watcher:
     ) -> Stake:
         stake = Stake.NOTHING
         inert = other.empty or _inert(world, other, env, first)
-        if other.effects & (Effect.START | Effect.DROP if inert else _MATTERING):
+        if other.effects & (Effect.SETTLE | Effect.DROP if inert else _MATTERING):
             return Stake.VERDICT
         if other.effects & Effect.CLEAR and world.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
@@ -422,7 +422,7 @@ class Watcher:
             # What this side leaves out has not been seen.
             rest = shape.rest
             inert = rest.empty or _inert(world, rest, env, first)
-            if rest.effects & (Effect.START | Effect.DROP if inert else _MATTERING | Effect.CUT):
+            if rest.effects & (Effect.SETTLE | Effect.DROP if inert else _MATTERING | Effect.CUT):
                 return Stake.VERDICT
             if rest.facts.stored and not inert:
                 return Stake.VERDICT
@@ -533,10 +533,10 @@ class Watcher:
     ) -> tuple[Stake, Effect]:
         shapes = self._shapes_of(world)
         if shapes is None:
-            return Stake.VERDICT, Effect.START
+            return Stake.VERDICT, Effect.SETTLE
         side = shapes.side(other, shapes.owner(node), False)
         first = world.before_iteration
-        if side.effects & (Effect.START | Effect.DROP if _inert(world, side, env, first) else _MATTERING | Effect.CUT):
+        if side.effects & (Effect.SETTLE | Effect.DROP if _inert(world, side, env, first) else _MATTERING | Effect.CUT):
             return Stake.VERDICT, side.effects
         graph = _graph(world, value, first)
         graphs = [_graph(world, _lookup(env, name), first) for name in side.read]
@@ -609,7 +609,7 @@ class Watcher:
         stake = Stake.NOTHING
         for side, other in ((shape.body, shape.orelse), (shape.orelse, shape.body)):
             inert = side.empty or (shapes.at_top(node) and _inert(world, side, env, 0, bound=True))
-            if side.effects & (Effect.START | Effect.DROP if inert else _MATTERING | Effect.CUT):
+            if side.effects & (Effect.SETTLE | Effect.DROP if inert else _MATTERING | Effect.CUT):
                 return Stake.VERDICT
             if side.jumps - {"raise"} and (
                 side.jumps & {"yield", "value"}

@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import World, cuts_of
+from tapecheck.source.nodes import children, walk
 from tapecheck.tape import (
     Backward,
     Cut,
@@ -639,7 +640,7 @@ def _reads_saved(backward: Value) -> Fact:
     found: Fact = "no"
     arguments = backward.node.args.args
     context = arguments[0].arg if arguments else ""
-    stack: list[tuple[ast.AST, bool]] = [(child, True) for child in ast.iter_child_nodes(backward.node)]
+    stack: list[tuple[ast.AST, bool]] = [(child, True) for child in children(backward.node)]
     while stack:
         current, certain = stack.pop()
         if isinstance(current, ast.Attribute) and current.attr in ("saved_tensors", "saved_variables"):
@@ -650,7 +651,7 @@ def _reads_saved(backward: Value) -> Fact:
             # Whoever is given the context may read it.
             found = "may"
         certain = certain and not isinstance(current, _CONDITIONAL)
-        stack.extend((child, certain) for child in ast.iter_child_nodes(current))
+        stack.extend((child, certain) for child in children(current))
     return found
 
 
@@ -665,7 +666,7 @@ def _differentiable_again(backward: Value) -> Fact:
     if any(ast.unparse(decorator).endswith("once_differentiable") for decorator in backward.node.decorator_list):
         return "no"
     cuts = ("detach", "data", "no_grad", "numpy", "item")
-    named = (part.attr for part in ast.walk(backward.node) if isinstance(part, ast.Attribute))
+    named = (part.attr for part in walk(backward.node) if isinstance(part, ast.Attribute))
     return "may" if any(name in cuts for name in named) else "yes"
 
 

@@ -20,6 +20,7 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.interpret.world import Frame
+from tapecheck.source.nodes import walk
 
 _STEPS = 3
 """How often a training step is run: a first, a second and a third batch."""
@@ -182,5 +183,5 @@ def _in_steps(modules: Modules, model: Instance) -> _Steps:
 
 def _last_return(node: ast.AST) -> ast.AST:
     """Return the statement whose value the framework runs backward."""
-    found = [child for child in ast.walk(node) if isinstance(child, ast.Return) and child.value is not None]
+    found = [child for child in walk(node) if isinstance(child, ast.Return) and child.value is not None]
     return max(found, key=lambda child: child.lineno) if found else node

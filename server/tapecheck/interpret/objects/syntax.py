@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
+from tapecheck.source.nodes import children, walk
 
 
 def default_branch(node: ast.AST) -> bool:
@@ -29,11 +30,11 @@ def counted_names(node: ast.AST) -> set[str]:
     known: set[str] | None = getattr(node, "_tapecheck_counted", None)
     if known is None:
         known = set()
-        for child in ast.walk(node):
+        for child in walk(node):
             if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
                 known.add(child.target.id)
             elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
-                used = {part.id for part in ast.walk(child.value) if isinstance(part, ast.Name)}
+                used = {part.id for part in walk(child.value) if isinstance(part, ast.Name)}
                 known |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
         node._tapecheck_counted = known  # type: ignore[attr-defined]
     return known
@@ -55,7 +56,7 @@ def _target_of(machine: Engine, node: ast.AST) -> str:
         return text_of(node.func.value)
     module = machine.module_of(machine.envs[-1])
     if module.source is not None:
-        for statement in ast.walk(module.source.tree):
+        for statement in walk(module.source.tree):
             if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node in _operands(statement.value):
                 return text_of(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
     return ""
@@ -98,7 +99,7 @@ def _looks_for_yield(node: ast.AST) -> bool:
         if isinstance(current, (ast.Yield, ast.YieldFrom)):
             return True
         if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            stack.extend(ast.iter_child_nodes(current))
+            stack.extend(children(current))
     return False
 
 
@@ -125,8 +126,7 @@ def yields_guarded(node: ast.AST) -> bool:
     known = getattr(node, "_yields_guarded", None)
     if known is None:
         known = not isinstance(node, ast.Lambda) and any(
-            isinstance(inner, (ast.With, ast.AsyncWith, ast.Try)) and _looks_for_yield(inner)
-            for inner in ast.walk(node)
+            isinstance(inner, (ast.With, ast.AsyncWith, ast.Try)) and _looks_for_yield(inner) for inner in walk(node)
         )
         node._yields_guarded = known  # type: ignore[attr-defined]
     return bool(known)
@@ -142,7 +142,7 @@ def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
         elif isinstance(node, ast.Match):
             heads = [node.subject]
         else:
-            heads = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+            heads = [child for child in children(node) if not isinstance(child, ast.stmt)]
         known = tuple(found for head in heads for found in yields_in(head))
         node._tapecheck_yields = known  # type: ignore[attr-defined]
     return known
@@ -152,7 +152,7 @@ def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
     """Return the yields in an expression, inner ones first."""
     if isinstance(node, (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
         return []
-    found = [inner for child in ast.iter_child_nodes(node) for inner in yields_in(child)]
+    found = [inner for child in children(node) for inner in yields_in(child)]
     return [*found, node] if isinstance(node, (ast.Yield, ast.YieldFrom)) else found
 
 
@@ -175,7 +175,7 @@ def makes(statement: ast.AST) -> Makes:
     known: Makes | None = getattr(statement, "_tapecheck_makes", None)
     if known is None:
         known = Makes()
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 known.names.add(node.id)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

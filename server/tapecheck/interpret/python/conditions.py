@@ -25,6 +25,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
+from tapecheck.source.nodes import walk
 
 _EXCLUSIVE = ("Eq", "Lt", "Gt")
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -81,7 +82,7 @@ def _recurses(node: ast.If, name: str) -> bool:
     return any(
         isinstance(child, ast.Call) and name in (getattr(child.func, "id", ""), getattr(child.func, "attr", ""))
         for part in node.body
-        for child in ast.walk(part)
+        for child in walk(part)
     )
 
 

@@ -16,6 +16,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import Env
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.interpret.world import Guard
+from tapecheck.source.nodes import walk
 
 _AFTER = 3
 _MOST_JUMPS = 3
@@ -142,7 +143,7 @@ def _matters(guard: Guard) -> bool:
                 or (isinstance(child, ast.Attribute) and child.attr in TOUCHES)
                 or (isinstance(child, ast.keyword) and child.arg in STARTS)
                 for part in body
-                for child in ast.walk(part)
+                for child in walk(part)
             )
         guard.statement._tapecheck_guards = known  # type: ignore[attr-defined]
     return known
