@@ -67,6 +67,9 @@ def measure(text: str, truth: Truth) -> Measured | None:
         watched: dict[str, Any] | None = answer["watch"] if answer["kind"] is None else None
         return watched
 
+    # Watched, saved tensors go through hooks, which switch torch's own check of changes in place off.
+    if truth.run(text).kind is not None:
+        return None
     plain = ask()
     if plain is None:
         return None
@@ -76,9 +79,13 @@ def measure(text: str, truth: Truth) -> Measured | None:
         calls = tuple(sorted(which for row, which in cleared - used if row == line))
         if len(calls) < len({which for row, which in used if row == line}):
             continue
-        after = ask(Change(without_backward=(line, calls))) if calls and plain["steps"] else None
-        if after is not None and after["steps"] == plain["steps"]:
-            discarded.add(line)
+        for zeroed in (False, True) if calls and plain["steps"] else ():
+            after = ask(Change(without_backward=(line, calls), zeroed=zeroed))
+            if after is None:
+                # The program asks for what it gives, such as the gradient of an input.
+                break
+            if after["steps"] == plain["steps"]:
+                discarded.add(line)
     needless = set()
     for line, saved in plain["saving"]:
         if line in plain["walked"]:
@@ -86,6 +93,12 @@ def measure(text: str, truth: Truth) -> Measured | None:
         after = ask(Change(no_grad=line))
         if after is not None and (after["steps"], after["output"]) == (plain["steps"], plain["output"]):
             if dict(after["saving"]).get(line, 0) < saved:
+                needless.add(line)
+    for call, line in plain["calls"]:
+        # A loop that trains where another line calls it: the same with this call alone.
+        if line in plain["walked"]:
+            after = ask(Change(no_grad=call))
+            if after is not None and (after["steps"], after["output"]) == (plain["steps"], plain["output"]):
                 needless.add(line)
     inner = {inside for around, inside in plain["inside"] if around in needless}
     never = {tuple(key) for key in plain["never"]}
@@ -125,7 +138,11 @@ def _terms(
             continue
         place = place_of(node)
         nothing = ask(Change(term=(*place, "nothing")))
-        if nothing is None or nothing["steps"] == plain["steps"]:
+        if nothing is None:
+            continue
+        if nothing["steps"] == plain["steps"]:
+            # No gradient of it is other than zero: of its terms nothing can be told.
+            said.add(node.lineno)
             continue
         for which, gone in sides.items():
             after = ask(Change(term=(*place, which)))
@@ -183,7 +200,9 @@ def compare(measured: Measured, findings: Sequence[Finding]) -> Compared:
         else:
             told.append((code, "quiet"))
 
-    lines("TAPE302", measured.needless, measured.needless_inside)
+    # What an evaluation carries from round to round is one finding, of what keeps the graphs.
+    kept = any(one.code in ("TAPE201", "TAPE202") for one in findings)
+    lines("TAPE302", frozenset() if kept else measured.needless, measured.needless | measured.needless_inside)
     aside = measured.idle or all(one.facts.get("how") == "frozen" for one in by["TAPE402"])
     # What another finding tells of the same parameters need not be told twice.
     whole("TAPE402", bool(measured.starved), "TAPE406", "TAPE404", "TAPE405", "TAPE401", aside=aside)

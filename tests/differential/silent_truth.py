@@ -48,6 +48,8 @@ class Change:
     """The line of a loop, or of a statement with a comprehension, that is put under `torch.no_grad()`."""
     without_backward: tuple[int, tuple[int, ...]] | None = None
     """A line, and which of its backward calls do nothing."""
+    zeroed: bool = False
+    """Those calls give parameters zeros instead of nothing: a step may tell zeros from no gradient."""
     term: tuple[int, int, int, int, str] | None = None
     """Where a sum begins and ends, lines and columns, and what becomes of it: "left" or "right" alone, or "nothing"."""
     scale: float | None = None
@@ -75,6 +77,10 @@ class Watch:
     """Leaves with gradients that no optimizer has: their shapes."""
     loose: list[str] = field(default_factory=list)
     """Those of them that no module with stepped parameters keeps."""
+    calls: set[tuple[int, int]] = field(default_factory=set)
+    """Lines of calls that run a loop which records graphs, with the loop's line."""
+    walking: set[int] = field(default_factory=set)
+    """Lines of the program that were running at some backward."""
     saving: dict[int, int] = field(default_factory=dict)
     """Lines of loops and the most bytes saved for a backward at a time while they ran."""
     inside: set[tuple[int, int]] = field(default_factory=set)
@@ -196,7 +202,9 @@ def _plain(seen: Watch) -> dict[str, Any]:
         "backwards": sorted(seen.backwards), "cleared": sorted(seen.cleared), "used": sorted(seen.used),
         "left": seen.left, "loose": seen.loose, "saving": sorted(seen.saving.items()), "inside": sorted(seen.inside),
         "norms": sorted(seen.norms.items()), "scaled": seen.scaled, "checkpoints": sorted(seen.checkpoints),
-        "walked": sorted(seen.walked), "rounds": sorted(seen.rounds.items()), "output": seen.output,
+        "walked": sorted(seen.walked),
+        "calls": sorted(call for call in seen.calls if call[0] not in seen.walking),
+        "rounds": sorted(seen.rounds.items()), "output": seen.output,
     }  # fmt: skip
 
 
@@ -288,6 +296,7 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
             # What a reentrant checkpoint goes back through belongs to the call that came to it.
             return run(depth[-1], args, options)
         seen.backwards[row] = seen.backwards.get(row, 0) + 1
+        seen.walking.update(where)
         for line, (start, end) in rows.items():
             if any(start <= each <= end for each in where):
                 seen.walked.add(line)
@@ -295,10 +304,10 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
         sweep()
         if change.without_backward is not None and row == change.without_backward[0]:
             if call[1] in change.without_backward[1]:
-                return None
+                return run(call, args, options, change.zeroed) if change.zeroed else None
         return run(call, args, options)
 
-    def run(call: tuple[int, int], args: Any, options: Any) -> Any:
+    def run(call: tuple[int, int], args: Any, options: Any, zeroed: bool = False) -> Any:
         tensors = args[0] if args else options["tensors"]
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         leaves = _leaves(tensors)
@@ -316,6 +325,8 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
         for leaf in leaves:
             number = id(leaf)
             value = plain.__get__(leaf)
+            if zeroed and value is not None and isinstance(leaf, torch.nn.Parameter):
+                value.detach().copy_(torch.zeros_like(value) if before[number] is None else before[number])
             if value is None or same(before[number], value) or not bool(value.detach().abs().sum() != 0):
                 continue
             given[number] = given.get(number, 0) + 1
@@ -410,6 +421,9 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
             size = tensor.numel() * tensor.element_size()
             live[id(self)] = size, mine
             for line in mine:
+                start, end = rows[line]
+                inner = next(index for index, each in enumerate(where) if start <= each <= end)
+                seen.calls.update((each, line) for each in where[inner + 1 :])
                 totals[line] = totals.get(line, 0) + size
                 seen.saving[line] = max(seen.saving.get(line, 0), totals[line])
                 for other in mine:

@@ -240,4 +240,4 @@ for step in range(3):
 """
     (finding,) = check(from_text(text, "program.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE402", 4)
-    assert finding.message == "`other.weight`, `other.bias` are never trained: unused by every loss"
+    assert finding.message == "`other.weight`, `other.bias` are never trained: reached by no loss"

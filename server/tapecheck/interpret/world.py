@@ -269,7 +269,7 @@ class World:
 
     def enter_loop(self, node: ast.AST) -> int:
         self._loops += 1
-        self.emit(Loop(self._loops, self.site(node), self.inside_forward))
+        self.emit(Loop(self._loops, self.site(node), self.inside_forward, off=self.grad_mode == "no"))
         return self._loops
 
     def begin_iteration(self, loop: int, index: int) -> None:

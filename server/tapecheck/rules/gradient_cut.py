@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from tapecheck.rules.words import (
     off_labels,
     span_facts,
 )
-from tapecheck.tape import Cut, Leaf, Root, Site, Span
+from tapecheck.tape import Cut, Leaf, Optimizer, Root, Site, Span
 
 _Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
@@ -311,22 +311,34 @@ for step in range(3):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         if not any(reading.steps and reading.runs for reading in readings):
             return []
-        trained: set[_Identity] = set()
+        reached: set[_Identity] = set()
+        written: set[_Identity] = set()
+        fed: set[_Identity] = set()
         for reading in readings:
-            trained |= _trained(reading)
+            reached |= _reached(reading)
+            written |= _written(reading)
+            fed |= {_identity(reading, reading.ledger.leaves[leaf]) for leaf in _fed(reading)}
         findings: list[Finding] = []
         for reading in readings:
             if reading.complete and reading.steps:
-                findings += self._of(reading, trained)
+                findings += self._of(reading, reached, written, fed)
         return findings
 
-    def _of(self, reading: Reading, trained: set[_Identity]) -> Iterable[Finding]:
+    def _of(
+        self, reading: Reading, reached: set[_Identity], written: set[_Identity], fed: set[_Identity]
+    ) -> Iterable[Finding]:
+        trained = reached | written
         stepped = {step.optimizer for _, step in reading.steps}
         # A parameter whose requires_grad is switched off is meant to stay as it is.
         frozen = {leaf for cut in reading.ledger.cuts.values() if cut.how == "frozen" for leaf in cut.leaves}
         owner: dict[int, str] = {}
+        useless: set[int] = set()
         for number in stepped & reading.optimizers.keys():
             optimizer = reading.optimizers[number]
+            if optimizer.complete == "yes" and _steps_nothing(reading, optimizer, reached):
+                # What sets a copy of a network anew does not make sense of an optimizer that has nothing else.
+                useless |= {leaf for leaf in optimizer.params if leaf in reading.ledger.leaves} - frozen
+                owner.update((leaf, optimizer.name) for leaf in useless - owner.keys())
             for leaf in optimizer.params:
                 event = reading.ledger.leaves.get(leaf)
                 if event is not None and leaf not in frozen and _identity(reading, event) not in trained:
@@ -335,11 +347,16 @@ for step in range(3):
                 event = reading.ledger.leaves.get(leaf)
                 if event is not None and _identity(reading, event) not in trained:
                     owner.setdefault(leaf, optimizer.name)
-        if not owner:
-            return
+        copies = {leaf for leaf in useless if _identity(reading, reading.ledger.leaves[leaf]) in written}
         places: dict[tuple[str, int], list[_Cause]] = {}
-        causes = _before_their_own_step(reading, list(_causes(reading, owner.keys())))
+        causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))
         causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)))
+        if rest := owner.keys() - copies - set().union(*(cause.lost for cause in causes)):
+            causes += _before_their_own_step(reading, list(_causes(reading, rest, within=True)))
+        cleared = _cleared(reading, fed)
+        for cause in cleared:
+            owner.update((leaf, _owner_of(reading, leaf)) for leaf in cause.lost - owner.keys())
+        causes += cleared
         for cause in causes:
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
@@ -379,7 +396,11 @@ for step in range(3):
         if cut.copied is not None:
             labels.append(Label(cut.copied.span, "copied here: nothing leads from the copy to the original", "cut"))
         run = causes[0].run
-        labels.append(Label(run.at.span, f"this backward does not reach {'them' if plural else 'it'}", "path"))
+        them = "them" if plural else "it"
+        path = f"this backward does not reach {them}"
+        if cut.how == "cleared":
+            path = f"this backward gives {them} a gradient"
+        labels.append(Label(run.at.span, path, "path"))
         step = next(
             (
                 step for _, step in reading.steps
@@ -389,7 +410,7 @@ for step in range(3):
         )  # fmt: skip
         if step is not None:
             steps = f"{optimizers} steps" if optimizers else "an optimizer steps"
-            labels.append(Label(step.at.span, f"{steps} {'them' if plural else 'it'} here without a gradient", "step"))
+            labels.append(Label(step.at.span, f"{steps} {them} here without a gradient", "step"))
         labels += called_from(reading, cut.at, cut.at)
         advice = cut_advice(cut) or "keep the value in the graph"
         if cut.how == "leaf" and causes[0].before:
@@ -472,23 +493,97 @@ def _identity(reading: Reading, leaf: Leaf) -> _Identity:
     return reading.ledger.maker_names.get(leaf.id, leaf.name), leaf.at.file, leaf.at.span.line, leaf.at.span.column
 
 
-def _trained(reading: Reading) -> set[_Identity]:
-    """Return the leaves that get, or may get, a gradient, or that the program sets in another way."""
+def _reached(reading: Reading) -> set[_Identity]:
+    """Return the leaves that get, or may get, a gradient."""
     reached: set[int] = set()
     for run in reading.runs:
         reached.update(node for node in run.traversal.executed if node in reading.ledger.leaves)
     for _, escape in reading.escapes:
         reached.update(node for node in reading.ledger.ancestry(escape.nodes) if node in reading.ledger.leaves)
-    written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
     return {
         _identity(reading, leaf)
         for number, leaf in reading.ledger.leaves.items()
-        if number in reached or number in reading.given or leaf.storage in written
+        if number in reached or number in reading.given
     }
 
 
-def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
-    """Return the cuts that keep parameters from the backwards of a tape, each at the place where it happens."""
+def _written(reading: Reading) -> set[_Identity]:
+    """Return the leaves that the program sets in another way than by their gradients."""
+    written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
+    return {_identity(reading, leaf) for leaf in reading.ledger.leaves.values() if leaf.storage in written}
+
+
+def _fed(reading: Reading) -> set[int]:
+    """Return the leaves that have a gradient, or may have one, at some step."""
+    gradients = gradients_of(reading)
+    found: set[int] = set()
+    for leaf in gradients.steppable:
+        has = gradients.unseen(leaf)
+        for moment in gradients.moments(leaf):
+            if moment.kind in ("added", "set"):
+                has = True
+            elif moment.kind == "cleared":
+                has = gradients.unseen(leaf)
+            elif moment.kind == "stepped" and has:
+                found.add(leaf)
+                break
+    return found & reading.ledger.leaves.keys()
+
+
+def _steps_nothing(reading: Reading, optimizer: Optimizer, reached: set[_Identity]) -> bool:
+    """Return whether none of what an optimizer has ever gets a gradient."""
+    leaves = [reading.ledger.leaves.get(leaf) for leaf in optimizer.params]
+    return bool(leaves) and all(leaf is not None and _identity(reading, leaf) not in reached for leaf in leaves)
+
+
+def _owner_of(reading: Reading, leaf: int) -> str:
+    """Return the name of the optimizer that has a leaf."""
+    made = reading.optimizers_made[min(gradients_of(reading).steppable[leaf])]
+    return made[0][1].name
+
+
+def _cleared(reading: Reading, fed: set[_Identity]) -> list[_Cause]:
+    """Return where gradients are set to None between each backward and its step, though others of the same backward
+    are used: what clears all of a backward is told by TAPE404.
+    """
+    gradients = gradients_of(reading)
+    if not gradients.listed:
+        return []
+    leaves = reading.ledger.leaves
+    found: dict[Span, _Cause] = {}
+    for leaf in sorted(gradients.steppable.keys() & leaves.keys()):
+        moments = gradients.moments(leaf)
+        if _identity(reading, leaves[leaf]) in fed or sum(moment.kind == "stepped" for moment in moments) < 2:
+            continue
+        pending: Run | None = None
+        for moment in moments:
+            if moment.kind == "added":
+                pending = moment.run if moment.fact == "yes" and moment.run is not None else pending
+            elif moment.kind == "cleared" and pending is not None:
+                if moment.how == "none" and _used_otherwise(reading, pending):
+                    cause = found.setdefault(moment.at.span, _Cause("cleared", "", moment.at, set(), pending, []))
+                    cause.lost.add(leaf)
+                break
+    return list(found.values())
+
+
+def _used_otherwise(reading: Reading, run: Run) -> bool:
+    """Return whether a step uses what a backward gives some leaf."""
+    gradients = gradients_of(reading)
+    for leaf in run.traversal.executed:
+        for moment in gradients.moments(leaf) if leaf in gradients.steppable else ():
+            if moment.position > run.position and moment.kind in ("stepped", "cleared"):
+                if moment.kind == "stepped":
+                    return True
+                break
+    return False
+
+
+def _causes(reading: Reading, lost: Iterable[int], *, within: bool = False) -> Iterable[_Cause]:
+    """Return the cuts that keep parameters from the backwards of a tape, each at the place where it happens.
+
+    `within` looks at what went into the values that were cut instead.
+    """
     wanted = set(lost)
     done: set[int] = set()
     told: dict[int, int] = {}
@@ -516,7 +611,11 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
         numbers = {number for number in numbers if number not in done and told.get(number, 0) < _MOST_RUNS}
         for number in numbers:
             told[number] = told.get(number, 0) + 1
-        cuts = {number: cut for number, cut in with_sources(reading, sorted(numbers)).items() if number not in done}
+        sources = with_sources(reading, sorted(numbers))
+        if within:
+            every = with_sources(reading, sorted(_inside(reading, sources)))
+            sources = {number: cut for number, cut in every.items() if number not in sources}
+        cuts = {number: cut for number, cut in sources.items() if number not in done}
         direct = {
             number: behind
             for number, cut in cuts.items()
@@ -534,6 +633,21 @@ def _causes(reading: Reading, lost: Iterable[int]) -> Iterable[_Cause]:
                 continue
             yield _Cause(cut.how, cut.name, cut.at, behind, run, [], off_at=cut.off_at)
         yield from _updated_copies(reading, run, wanted)
+
+
+def _inside(reading: Reading, cuts: Mapping[int, Cut]) -> set[int]:
+    """Return cuts with those whose values went into what they cut: a number in a branch that is detached."""
+    found = set(cuts)
+    stack = [cut for cut in cuts.values() if cut.how in ("detach", "data")]
+    while stack:
+        nodes = reading.ledger.ancestry(stack.pop().nodes)
+        for node in nodes:
+            event = reading.ledger.nodes.get(node)
+            for number in event.cuts if event is not None else ():
+                if number not in found and number in reading.ledger.cuts:
+                    found.add(number)
+                    stack.append(reading.ledger.cuts[number])
+    return found
 
 
 def _without_a_cut(reading: Reading, lost: set[int]) -> list[_Cause]:

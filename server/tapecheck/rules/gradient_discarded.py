@@ -241,7 +241,8 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
         if gradients.unseen(number):
             return "unknown", None, set()
         if number not in gradients.steppable:
-            if any(moment.kind in ("read", "set") for moment in moments):
+            # Clipped for a step that does not have it, a gradient is of no use.
+            if any(moment.kind in ("read", "set") and not moment.how.startswith("clip") for moment in moments):
                 return "used", None, set()
             moment = next((moment for moment in moments if moment.kind == "cleared"), None)
             if gradients.listed and reading.ledger.leaves[number].parameter:

@@ -12,6 +12,9 @@ from tapecheck.tape import Fact, GradientCleared, GradientRead, GradientSet, Lea
 Identity = tuple[str, str, int, int]
 """Name, file, line and column of a leaf: what makes it the same in several tapes."""
 
+SHAPING = frozenset(["clamp_", "clip_", "clamp_min_", "clamp_max_", "mul_", "div_", "nan_to_num_", "add_"])
+"""Changes of a gradient in place that leave in it what was in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -29,7 +32,9 @@ class Moment:
     run: Run | None = None
     step: Step | None = None
     how: str = ""
-    """Of what is set: the change in place, empty for a new value."""
+    """Of what is set: the change in place, empty for a new value; of what is read: the function that reads it; of what
+    is cleared to None: "none".
+    """
 
 
 class Gradients:
@@ -60,11 +65,13 @@ class Gradients:
                 self.all_escaped = self.all_escaped or not event.leaves
             elif isinstance(event, GradientRead):
                 if event.of in leaves:
-                    self._add(event.of, Moment(position, "read", event.at))
+                    self._add(event.of, Moment(position, "read", event.at, how=event.how))
                 else:
                     self.nodes_read.setdefault(event.of, []).append(position)
             elif isinstance(event, GradientCleared):
-                self._add(event.leaf, Moment(position, "cleared", event.at))
+                self._add(
+                    event.leaf, Moment(position, "cleared", event.at, how="none" if event.to_none == "yes" else "")
+                )
             elif isinstance(event, GradientSet):
                 self._add(event.leaf, Moment(position, "set", event.at, how=event.how))
         for run in reading.runs:

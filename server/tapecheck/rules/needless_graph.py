@@ -169,7 +169,8 @@ print(torch.cat(samples).mean())
         backwards = _backward_lines(readings)
         for reading in readings:
             for loop in reading.loops.values():
-                if loop.event.inside_forward or loop.event.hidden:
+                # Where recording is off around the loop, something inside has switched it on again.
+                if loop.event.inside_forward or loop.event.hidden or loop.event.off:
                     continue
                 key = (loop.event.at.span, loop.event.at.stack)
                 built = reading.nodes_between(loop.start, loop.end) if loop.end is not None else []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Moment, gradients_of, name_of
+from tapecheck.rules.gradients import SHAPING, Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts, when
@@ -276,10 +276,6 @@ def _stale(reading: Reading) -> dict[Span, _Found]:
     return found
 
 
-_SHAPING = frozenset(["clamp_", "clip_", "clamp_min_", "clamp_max_", "mul_", "div_", "nan_to_num_", "add_"])
-"""Changes of a gradient in place that leave in it what was in it."""
-
-
 def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, Run, Moment | None, Moment | None]]:
     """Yield the backward calls after a step: with the step whose gradients they add to and the one that uses the sum,
     or with None for the first where those were cleared.
@@ -288,7 +284,7 @@ def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, R
     stepped = sure = False
     pending: tuple[Run, Moment] | None = None
     for moment in moments:
-        if moment.kind == "set" and pending is not None and moment.how in _SHAPING:
+        if moment.kind == "set" and pending is not None and moment.how in SHAPING:
             # The sum is clipped or scaled, what is stale in it stays.
             continue
         if moment.kind in ("cleared", "set"):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import Gradients, gradients_of
+from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of
 from tapecheck.rules.reading import Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, span_facts
@@ -235,6 +235,8 @@ def _is_stepped(gradients: Gradients, leaf: int, run: Run) -> bool:
     """Return whether a step uses what a backward gives a leaf; that something reads it before makes no difference."""
     for moment in gradients.moments(leaf):
         if moment.position > run.position and moment.kind not in ("added", "read"):
+            if moment.kind == "set" and moment.how in SHAPING:
+                continue
             return moment.kind == "stepped"
     return False
 

@@ -28,8 +28,9 @@ CUT_WORDS = {
     "nondifferentiable": "this operation on {value} is not differentiable",
     "leaf": "{value} is made a new leaf here: nothing leads back from it",
     "replaced": "{value} is replaced here: the optimizer keeps the one that was there before",
-    "unreached": "no loss is computed with what this optimizer was given",
+    "unreached": "no loss leads back to what this optimizer was given",
     "checkpoint": "reentrant checkpointing drops the graph of {value}: none of its inputs requires grad",
+    "cleared": "the gradients are set to None here, after their backward and before their step",
 }
 
 CUT_ADVICE = {
@@ -46,6 +47,7 @@ CUT_ADVICE = {
     "replaced": "make the optimizer after this",
     "unreached": "give the optimizer the parameters that the loss is computed with",
     "checkpoint": "call `checkpoint(..., use_reentrant=False)`",
+    "cleared": "clear before the backward or after the step, not in between",
 }
 
 
@@ -60,8 +62,9 @@ CUT_CAUSES = {
     "nondifferentiable": "non-differentiable operation",
     "leaf": "the loss is a new leaf",
     "replaced": "replaced after the optimizer was made",
-    "unreached": "unused by every loss",
+    "unreached": "reached by no loss",
     "checkpoint": "reentrant checkpointing",
+    "cleared": "cleared before each step",
 }
 
 
@@ -75,6 +78,7 @@ SHORT_CAUSES = {
     "frozen": "frozen",
     "replaced": "replaced",
     "checkpoint": "cut by `checkpoint`",
+    "cleared": "cleared too soon",
 }
 
 

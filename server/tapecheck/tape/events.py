@@ -382,13 +382,15 @@ class LeafEscape:
 class Loop:
     """A loop was entered; `inside_forward` where it runs within a module's forward.
 
-    `hidden` where no line of the user's shows its iterations: it is on one line, or in a library.
+    `hidden` where no line of the user's shows its iterations: it is on one line, or in a library. `off` where no graphs
+    are recorded as it is entered.
     """
 
     id: int
     at: Site
     inside_forward: bool = False
     hidden: bool = False
+    off: bool = False
 
 
 @built_directly

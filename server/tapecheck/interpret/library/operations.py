@@ -562,7 +562,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
                 known = containers.known_items(torch.machine, sections, node)
                 count = len(known) if known is not None else None
         if count is None or count > 64:
-            return List([output(index) for index in range(2)], more=True)
+            return List([output(index) for index in range(2)], more=True, alike=2)
         live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
         cuts = result.cuts
         if live is not None and fact.n_outputs is not None and result.node is not None:

@@ -115,7 +115,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
         def list_item(index: int) -> Value:
             if index < len(listed.items):
                 return listed.items[index]
-            return _further(machine, listed.items)
+            return _further(listed)
 
         return Stream(lambda: None if listed.more else len(listed.items), list_item)
     if isinstance(value_now, tuple):
@@ -166,8 +166,11 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
     return Stream(lambda: None, lambda index: Unknown("item"))
 
 
-def _further(machine: Engine, items: list[Value]) -> Value:
+def _further(owner: List | tuple[Value, ...]) -> Value:
     """Return an element nobody knows of a list: like the last known one where that is data."""
+    items = owner.items if isinstance(owner, List) else owner
+    if isinstance(owner, List) and owner.alike and owner.alike == len(items):
+        return items[-1]
     return items[-1] if items and isinstance(items[-1], (Function, Class, Lib, Instance)) else Unknown("item")
 
 
@@ -288,7 +291,7 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
             if not more and machine.handlers:
                 raise Signal("IndexError")
             # Nobody looks out for it: a loop that the dry run cut short has not filled the list.
-            return items[-1] if items and index < 0 else _further(machine, items)
+            return items[-1] if items and index < 0 else _further(owner)
         if isinstance(index, slice):
             parts = [concrete(part) for part in (index.start, index.stop, index.step)]
             known = not more and all(part is None or isinstance(part, int) for part in parts)
@@ -301,7 +304,7 @@ def get_item(machine: Engine, owner: Value, index: Value, node: ast.AST) -> Valu
         if items:
             position = place_of_unknown(owner, index)
             if position >= len(items) and isinstance(owner, List) and (more or owner.cut != 0):
-                return _further(machine, items)
+                return _further(owner)
             return items[position % len(items)]
         return Unknown("item")
     if isinstance(owner, Dict):

@@ -258,6 +258,8 @@ class List:
     """When it was last cut back, and to how many elements."""
     asked: dict[Any, tuple[int, Value]] | None = None
     """Which elements stand for those at indices that nobody knows, and these indices."""
+    alike: int = 0
+    """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
 
 
 @dataclass(eq=False, slots=True)
