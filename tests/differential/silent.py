@@ -14,7 +14,7 @@ import ast
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,28 @@ def _terms(
                 continue
             cut = any(isinstance(part, ast.Attribute) and part.attr in _SAYING for part in ast.walk(gone))
             (said if cut else terms).add(node.lineno)
+    for line, place, count in _summed_lists(tree, within):
+        for index in range(count):
+            after = ask(Change(term=(*place, f"without {index}")))
+            if after is not None and after["steps"] == plain["steps"]:
+                said.add(line)
     return terms, said - terms
+
+
+def _summed_lists(tree: ast.AST, within: set[int]) -> Iterator[tuple[int, tuple[int, int, int, int], int]]:
+    """Yield the lines where a list of terms is summed, with the place of the list and how many there are."""
+    lists = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and len(node.value.elts) > 1
+        for target in node.targets
+        if isinstance(target, ast.Name) and id(node) not in within
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum" and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Name) and name.id in lists:
+                yield node.lineno, place_of(lists[name.id]), len(lists[name.id].elts)
 
 
 _SAYING = ("detach", "item", "data")

@@ -51,7 +51,8 @@ class Change:
     zeroed: bool = False
     """Those calls give parameters zeros instead of nothing: a step may tell zeros from no gradient."""
     term: tuple[int, int, int, int, str] | None = None
-    """Where a sum begins and ends, lines and columns, and what becomes of it: "left" or "right" alone, or "nothing"."""
+    """Where a sum begins and ends, lines and columns, and what becomes of it: "left" or "right" alone, "nothing", or
+    a list "without" one of its elements."""
     scale: float | None = None
     """What every GradScaler scales by."""
     reentrant: bool | None = None
@@ -108,6 +109,11 @@ class _Edit(ast.NodeTransformer):
             *place, how = change.term
             if place_of(node) == tuple(place) and isinstance(node.op, (ast.Add, ast.Sub)):
                 return self._without(node, how)
+        if isinstance(node, ast.List) and change.term is not None and place_of(node) == tuple(change.term[:4]):
+            index = int(change.term[4].rpartition(" ")[2])
+            return ast.copy_location(
+                ast.List([each for at, each in enumerate(node.elts) if at != index], node.ctx), node
+            )
         if isinstance(node, ast.AugAssign) and change.term is not None:
             *place, how = change.term
             if place_of(node) == tuple(place):
@@ -423,7 +429,7 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
             for line in mine:
                 start, end = rows[line]
                 inner = next(index for index, each in enumerate(where) if start <= each <= end)
-                seen.calls.update((each, line) for each in where[inner + 1 :])
+                seen.calls.update((each, line) for each in where[inner + 1 :] if not start <= each <= end)
                 totals[line] = totals.get(line, 0) + size
                 seen.saving[line] = max(seen.saving.get(line, 0), totals[line])
                 for other in mine:

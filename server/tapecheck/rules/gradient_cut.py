@@ -350,7 +350,7 @@ for step in range(3):
         copies = {leaf for leaf in useless if _identity(reading, reading.ledger.leaves[leaf]) in written}
         places: dict[tuple[str, int], list[_Cause]] = {}
         causes = _before_their_own_step(reading, list(_causes(reading, owner.keys() - copies)))
-        causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)))
+        causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)), copies)
         if rest := owner.keys() - copies - set().union(*(cause.lost for cause in causes)):
             causes += _before_their_own_step(reading, list(_causes(reading, rest, within=True)))
         cleared = _cleared(reading, fed)
@@ -650,8 +650,11 @@ def _inside(reading: Reading, cuts: Mapping[int, Cut]) -> set[int]:
     return found
 
 
-def _without_a_cut(reading: Reading, lost: set[int]) -> list[_Cause]:
-    """Return why parameters get no gradient that no cut keeps it from: frozen, replaced, or in no loss at all."""
+def _without_a_cut(reading: Reading, lost: set[int], copies: set[int]) -> list[_Cause]:
+    """Return why parameters get no gradient that no cut keeps it from: frozen, replaced, or in no loss at all.
+
+    `copies` are set anew from others: they may be used, as a teacher is, with what comes of it cut off on purpose.
+    """
     found: list[_Cause] = []
     gradients = gradients_of(reading)
     steps: dict[int, list[int]] = {}
@@ -690,7 +693,7 @@ def _without_a_cut(reading: Reading, lost: set[int]) -> list[_Cause]:
     used = {source for node in reading.ledger.nodes.values() for source in node.inputs}
     for number, optimizer in reading.optimizers.items():
         own = {leaf for leaf in optimizer.params if number in gradients.steppable.get(leaf, ())}
-        if own and own <= lost and not own & used:
+        if own and own <= lost and not (own - copies) & used:
             found.append(_Cause("unreached", "", optimizer.at, own, last, []))
     return found
 
@@ -750,8 +753,15 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
         else:
             others.append(cause)
     found = [*kept, *(cause for cause in others if not cause.lost <= lost)]
-    # Without any other cause the gradient is lost where it is cut, whatever is cleared after it.
-    return found or [cause for cause in cleared if cause.how == "leaf"]
+    if found or any(cause.how == "leaf" for cause in cleared):
+        return found or [cause for cause in cleared if cause.how == "leaf"]
+    # Without any other cause the gradient is lost where it is cut last, whatever is cleared after it.
+    last: dict[int, int] = {}
+    for cause in cleared:
+        for leaf in cause.lost:
+            step = next((step for step in steps.get(leaf, ()) if step > cause.run.position), 0)
+            last[step] = max(last.get(step, 0), cause.run.position)
+    return [cause for cause in cleared if cause.run.position in last.values()]
 
 
 def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_Cause]:

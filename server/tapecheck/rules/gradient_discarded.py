@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import Gradients, Moment, gradients_of, name_of
+from tapecheck.rules.gradients import SHAPING, Gradients, Moment, gradients_of, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts
@@ -186,6 +186,8 @@ for i in range(12):
         )  # fmt: skip
 
 
+_COUNTED = 3
+"""Iterations of a loop that are looked at: these begin as the program does."""
 _Fate = Literal["discarded", "used", "left", "unknown"]
 
 
@@ -210,7 +212,8 @@ def _fates(reading: Reading) -> dict[Span, _Story]:
     gradients = gradients_of(reading)
     starved = _starved(gradients)
     for run in reading.runs:
-        if not run.backward.accumulates:
+        # What a later iteration counts need not be known any more, and how often it clears neither.
+        if not run.backward.accumulates or (run.at.iteration and run.at.iteration[-1][1] > _COUNTED):
             continue
         story = found.setdefault(run.at.span, _Story())
         fate, cleared, leaves = _fate(reading, gradients, run, starved)
@@ -241,8 +244,7 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
         if gradients.unseen(number):
             return "unknown", None, set()
         if number not in gradients.steppable:
-            # Clipped for a step that does not have it, a gradient is of no use.
-            if any(moment.kind in ("read", "set") and not moment.how.startswith("clip") for moment in moments):
+            if _looked_at(moments):
                 return "used", None, set()
             moment = next((moment for moment in moments if moment.kind == "cleared"), None)
             if gradients.listed and reading.ledger.leaves[number].parameter:
@@ -272,6 +274,17 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
         return "unknown", None, set()
     return "discarded", first, leaves
+
+
+def _looked_at(moments: Sequence[Moment]) -> bool:
+    """Return whether the program looks at a gradient: clipped for a step that does not have it, it is of no use."""
+    shaped = {(moment.at.file, moment.at.line) for moment in moments if moment.kind == "set" and moment.how in SHAPING}
+    return any(
+        moment.kind in ("read", "set")
+        and not moment.how.startswith("clip")
+        and (moment.at.file, moment.at.line) not in shaped
+        for moment in moments
+    )
 
 
 def _starved(gradients: Gradients) -> set[int]:
