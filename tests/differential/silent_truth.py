@@ -394,7 +394,8 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
         reentrant = options.get("use_reentrant")
         if reentrant is None or reentrant:
             tensors = [each for each in args if isinstance(each, torch.Tensor)]
-            if torch.is_grad_enabled() and not any(each.requires_grad for each in tensors):
+            frozen = isinstance(function, torch.nn.Module) and not any(p.requires_grad for p in function.parameters())
+            if torch.is_grad_enabled() and not frozen and not any(each.requires_grad for each in tensors):
                 seen.checkpoints.add(next(_rows(sys._getframe(1)), 0))
             if change.reentrant is False:
                 options["use_reentrant"] = False

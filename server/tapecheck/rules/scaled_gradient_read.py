@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import MAX_LABELS, called_from, headline
@@ -181,6 +182,7 @@ def _reads(reading: Reading) -> Iterable[_Read]:
     """Yield what reads the gradients of leaves by their size, in order."""
     products = {event.node: event.enabled for _, event in reading.scalings if isinstance(event, Scaled)}
     leaves = reading.ledger.leaves
+    gradients = gradients_of(reading)
     state: dict[int, tuple[Run, Fact]] = {}
     handed: set[int] = set()
     moments: list[tuple[int, object]] = [*reading.gradient_events, *reading.scalings]
@@ -207,5 +209,8 @@ def _reads(reading: Reading) -> Iterable[_Read]:
             for leaf in list(state) if moment.leaves is None else moment.leaves:
                 state.pop(leaf, None)
         elif isinstance(moment, GradientRead) and moment.how and moment.of in leaves and moment.of not in handed:
+            if gradients.listed and gradients.steppable and moment.of not in gradients.steppable:
+                # No step uses it, whatever its size: `unscale_` passes it over as well.
+                continue
             scaled = state.get(moment.of)
             yield _Read(moment, *scaled) if scaled is not None else _Read(moment, None)

@@ -107,7 +107,8 @@ class _Steps:
 
     def train(self) -> None:
         node = self.definition("training_step")
-        if node is None:
+        # Without a layer the module's own `__init__` did not come to that of torch.
+        if node is None or self.model.layer is None:
             return
         machine, world = self.machine, self.machine.world
         made = self.modules.lightning_optimizers(self.model, node)
