@@ -175,6 +175,44 @@ print(kept[0].shape)
     assert lines(body) == []
 
 
+def test_graphs_that_are_kept_for_a_while_and_never_walked() -> None:
+    body = """\
+train()
+for epoch in range(3):
+    kept = []
+    for net in (model, model):
+        kept.append(net(torch.randn(2, 4)))
+    print(kept[0].data, kept[1].data)
+"""
+    assert lines(body) == ["for net in (model, model):"]
+
+
+def test_what_an_entry_keeps_may_be_walked_by_its_caller() -> None:
+    body = """\
+class Agent:
+    def __init__(self):
+        self.log_probs = []
+
+    def rollout(self):
+        train()
+        for step in range(2):
+            self.log_probs.append(model(torch.randn(2, 4)).log_softmax(1)[0])
+"""
+    assert lines(body) == []
+
+
+def test_values_of_unknown_code_that_are_no_part_of_the_graph() -> None:
+    body = """\
+from PIL import Image
+
+train()
+for step in range(3):
+    picture = Image.fromarray(model(torch.randn(2, 4)).data.numpy()).resize((8, 8))
+    picture.save(f"{step}.png")
+"""
+    assert lines(body) == ["for step in range(3):"]
+
+
 def test_the_fix_wraps_the_loop_or_the_call() -> None:
     body = "train()\nfor step in range(3):\n    print(model(torch.randn(2, 4)).mean().item())\n"
     report = check(from_text(HEAD + body, "train.py"))

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.reading import LoopRun, Reading, iteration_in
+from tapecheck.rules.graph_kept import GraphKeptAcrossIterations
+from tapecheck.rules.growing_chain import GrowingChain
+from tapecheck.rules.reading import LoopRun, Reading, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, span_facts
 from tapecheck.tape import PARAMETERS_OF, Decision, Node, Site, Span
@@ -166,6 +168,7 @@ print(torch.cat(samples).mean())
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         unused: dict[_Key, tuple[Reading, _Unused]] = {}
         loops: dict[_Key, list[tuple[Reading, LoopRun, list[int]]]] = {}
+        grown: list[object] | None = None
         backwards = _backward_lines(readings)
         for reading in readings:
             for loop in reading.loops.values():
@@ -178,6 +181,15 @@ print(torch.cat(samples).mean())
                 if key not in unused and (found := _unused(reading, loop, built, backwards)) is not None:
                     unused[key] = reading, found
         used = {key for key in unused if any(_used(reading, loop, built) for reading, loop, built in loops[key])}
+        for key in [key for key in unused if key not in used]:
+            if any(_kept(reading, loop, built) for reading, loop, built in loops[key]):
+                # The graphs of a program that is seen to its end are kept for nothing; what an entry keeps is read
+                # by whoever called it. Where they pile up, that is another rule's finding.
+                grown = _grown(readings) if grown is None else grown
+                if span_facts(key[0]) in grown or any(
+                    reading.tape.started or _constant(reading, built) for reading, _, built in loops[key]
+                ):
+                    used.add(key)
         off = {
             (cut.at.span, cut.at.stack)
             for reading in readings
@@ -283,8 +295,26 @@ def _innermost(reading: Reading, site: Site) -> int | None:
 
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
-    """Return whether something may use what a run of a loop builds, or keeps it past its iteration."""
-    if loop.end is None or not reading.used.isdisjoint(built):
+    """Return whether something may use the graphs of parameters that a run of a loop builds."""
+    return loop.end is None or any(node in reading.used and node in reading.of_parameters for node in built)
+
+
+def _grown(readings: Sequence[Reading]) -> list[object]:
+    """Return the loops of which it is told that they keep the graphs of all their iterations."""
+    rules: tuple[Rule, ...] = (GraphKeptAcrossIterations(), GrowingChain())
+    return [finding.facts.get("loop") for rule in rules for finding in rule.judge(readings)]
+
+
+def _constant(reading: Reading, built: Sequence[int]) -> bool:
+    """Return whether values of some graphs went as constants into a graph that a backward walked: kept for a loss."""
+    cuts = {cut for _, gone in reading.constants for cut in gone}
+    nodes = set(built)
+    return any(not nodes.isdisjoint(covered(reading, cut)) for cut in with_sources(reading, cuts).values())
+
+
+def _kept(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
+    """Return whether a run of a loop keeps what it builds past its iteration."""
+    if loop.end is None:
         return True
     nodes = reading.ledger.nodes
     for held in reading.held if built else ():
