@@ -198,3 +198,48 @@ def test_the_tree_of_a_checked_file_is_let_go() -> None:
     del source
     gc.collect()
     assert tree() is None
+
+
+@pytest.mark.parametrize(
+    "check_of_arguments",
+    [
+        "assert not args.plain, 'not with a plain one'",
+        "if args.size == 3 and args.plain:\n    raise ValueError('not with a plain one')",
+        "def chosen():\n    if args.size == 'a':\n        return 1\n    raise NotImplementedError(args.size)\nchosen()",
+    ],
+)
+def test_likelier_answers_that_the_program_refuses_do_not_end_it(check_of_arguments: str) -> None:
+    program = HEAD + (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "net = nn.Linear(3, 1) if args.plain else nn.Linear(3, 2)\n"
+        f"{check_of_arguments}\n"
+        "loss = net(torch.randn(2, 3)).sum()\n"
+        "loss.backward()\n"
+        "loss.backward()\n"
+    )
+    assert [(finding.code, finding.certain) for finding in findings(program)] == [("TAPE101", True)]
+
+
+def test_an_exception_that_the_program_looks_out_for_is_raised() -> None:
+    program = HEAD + (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "loss = w.exp().sum()\n"
+        "net = nn.Linear(3, 1) if args.plain else nn.Linear(3, 2)\n"
+        "try:\n    loss.backward()\n    assert 1 > 2\n    loss.backward()\n"
+        "except AssertionError:\n    pass\n"
+    )
+    assert findings(program) == []
+
+
+def test_each_of_several_modes_is_tried() -> None:
+    sides = "".join(f"elif args.mode == '{mode}':\n    loss = loss * 2\n" for mode in "bcde")
+    program = HEAD + (
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "loss = w.exp().sum()\n"
+        "if args.mode == 'a':\n    loss = loss * 3\n"
+        f"{sides}"
+        "elif args.mode == 'f':\n    loss.backward()\n    loss.backward()\n"
+    )
+    assert [(finding.code, finding.certain) for finding in findings(program)] == [("TAPE101", True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
@@ -335,6 +336,16 @@ def _classes() -> Iterator[type[nn.Module]]:
 
 def _container(cls: type[nn.Module]) -> bool:
     return cls.__module__ == "torch.nn.modules.container"
+
+
+def built_layers() -> Iterator[nn.Module]:
+    """Yield layers of all classes that there are samples of, one for each kind of arguments that the samples have."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for samples in _samples(training=False).values():
+            for sample in samples:
+                with contextlib.suppress(RuntimeError, ValueError, TypeError, AssertionError, NotImplementedError):
+                    yield _build(sample, training=False)
 
 
 def measure_modules(only: Sequence[str] = ()) -> dict[str, Any]:

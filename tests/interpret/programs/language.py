@@ -31,6 +31,59 @@ out.backward()
 if net.label() == "net":
     out.backward()  # raises
 """,
+    "isinstance knows the bases of torch's classes": """
+class Schedule:
+    def __init__(self, optimizer):
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(type(optimizer).__name__)
+        self.optimizer = optimizer
+
+net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+schedule = Schedule(torch.optim.Adam(net.parameters()))
+out = net(torch.randn(2, 1, 4, 4)).sum()
+out.backward()
+norms = [layer for layer in net if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+if len(norms) == 1 and not isinstance(net[0], nn.modules.batchnorm._BatchNorm):
+    out.backward()  # raises
+""",
+    "hasattr of a layer of torch": """
+class Scaled(nn.Linear):
+    def leaves(self):
+        return [self.weight, self.bias]
+
+net = nn.Sequential(Scaled(3, 3), nn.ReLU(), nn.Linear(3, 1))
+found = []
+for layer in net:
+    if hasattr(layer, "leaves"):
+        found += layer.leaves()
+    elif hasattr(layer, "in_features"):
+        found += [layer.weight]
+out = net(torch.randn(2, 3)).sum()
+out.backward()
+if len(found) == 3:
+    out.backward()  # raises
+""",
+    "a parameter that is registered as a buffer gives way to a tensor": """
+class Normed:
+    def __init__(self, layer):
+        weight = layer._parameters["weight"]
+        del layer._parameters["weight"]
+        layer.register_parameter("weight_orig", weight)
+        layer.register_buffer("weight", weight)
+        layer.register_forward_pre_hook(self)
+
+    def __call__(self, layer, inputs):
+        setattr(layer, "weight", layer.weight_orig / layer.weight_orig.norm())
+
+layer = nn.Linear(3, 1)
+Normed(layer)
+try:
+    out = layer(torch.randn(2, 3)).sum()
+    out.backward()
+except KeyboardInterrupt:
+    pass
+out.backward()  # raises
+""",
     "a property computes a new graph each time": """
 class Scale:
     def __init__(self):

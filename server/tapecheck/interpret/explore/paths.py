@@ -47,7 +47,9 @@ FURTHER_TIMES = 5
 RUN_WORK = 50
 """What a way costs besides its statements."""
 MAX_TURNED = 2
-"""Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody."""
+"""Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody. Those of which
+one at most can hold count as one.
+"""
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 
@@ -589,16 +591,48 @@ def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], name
     if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
         for pattern in ((way.default, not way.default), (not way.default, way.default)):
             found.append(_Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
-    if len(patterns) < MAX_TURNED:
+    heads = _heads(world)
+    turned = {heads.get(place, place) for place in patterns}
+    if len(turned) <= MAX_TURNED:
         for place, asked in world.asked.items():
             if place in patterns or place in dull or not _relevant(asked.statement, names):
                 continue
+            chosen = heads.get(place, place) in turned
+            if len(turned) == MAX_TURNED and not chosen:
+                continue
             once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
-            if patterns and once:
+            if patterns and once and not chosen:
                 continue
             policy = Policy({**patterns, place: (not asked.default,)})
             found.append(_Way(policy, place, asked.default, asked.times > 1, once))
     return found
+
+
+def _heads(world: World) -> dict[Place, Place]:
+    """Return, for conditions of which one at most can hold, the first of them: those of an `if` and its `elif`s, and
+    those that compare the same expression with one constant each.
+    """
+    places = {id(asked.statement): place for place, asked in world.asked.items() if isinstance(asked.statement, ast.If)}
+    heads: dict[Place, Place] = {}
+    compared: dict[tuple[str, str], Place] = {}
+    for place, asked in world.asked.items():
+        statement = asked.statement
+        if not isinstance(statement, ast.If):
+            continue
+        test = statement.test
+        if (
+            isinstance(test, ast.Compare)
+            and isinstance(test.ops[0], ast.Eq)
+            and isinstance(test.left, (ast.Attribute, ast.Name))
+        ):
+            if len(test.comparators) == 1 and isinstance(test.comparators[0], ast.Constant):
+                first = compared.setdefault((place[0], ast.dump(test.left)), heads.get(place, place))
+                heads.setdefault(place, first)
+        while len(statement.orelse) == 1 and isinstance(statement.orelse[0], ast.If):
+            statement = statement.orelse[0]
+            if id(statement) in places:
+                heads.setdefault(places[id(statement)], heads.get(place, place))
+    return heads
 
 
 def _names_that_matter(machine: Machine) -> set[str]:

@@ -52,6 +52,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.interpret.world import cuts_of
+from tapecheck.torchfacts import classes
 
 
 def _print(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -449,7 +450,9 @@ def has_attribute(m: Engine, owner: Value, name: str, node: ast.AST) -> bool | N
             return True
         if owner.inner is not None and has_method(owner.inner, name):
             return True
-        return False if cls is not None and not cls.opaque and not owner.open else None
+        if cls is None:
+            return False if not owner.open and classes.lacks(owner.lib, name) else None
+        return False if not cls.opaque and not owner.open else None
     if isinstance(owner, Class):
         if owner.defines(name):
             return True

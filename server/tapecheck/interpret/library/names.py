@@ -26,6 +26,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import World
+from tapecheck.torchfacts import classes
 
 _TYPE_NAMES: list[tuple[type | tuple[type, ...], tuple[str, ...]]] = [
     (bool, ("bool", "int", "Number", "Integral", "Real")), (int, ("int", "Number", "Integral", "Real", "Rational")),
@@ -84,7 +85,11 @@ def is_instance(value: Value, kind: Value) -> bool | None:
             return value.module
         if name:
             bases = value.cls.library_bases() if value.cls is not None else [value.lib]
-            return any(base.rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1] for base in bases)
+            short = name.rsplit(".", 1)[-1]
+            if any(base.rsplit(".", 1)[-1] == short or short in classes.bases(base) for base in bases):
+                return True
+            # What other libraries build upon torch's classes is not known.
+            return None if classes.is_base(short) and not all(base.startswith("torch.") for base in bases) else False
         return None
     short = name.rsplit(".", 1)[-1]
     if isinstance(kind, Class):

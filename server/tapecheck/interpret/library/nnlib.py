@@ -387,13 +387,18 @@ class Modules:
 
     def _module_register_buffer(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         name = concrete(args[0] if args else kwargs.get("name"))
+        if isinstance(name, str) and owner.layer is not None:
+            owner.layer.buffers.add(name)
+        return self._module_register_parameter(owner, args, kwargs, node)
+
+    def _module_register_parameter(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = concrete(args[0] if args else kwargs.get("name"))
         if isinstance(name, str):
             self.machine.set_attribute(owner, name, args[1] if len(args) > 1 else kwargs.get("tensor"), node)
         return None
 
-    _module_register_parameter = _module_register_buffer
-    _module_add_module = _module_register_buffer
-    _module_register_module = _module_register_buffer
+    _module_add_module = _module_register_parameter
+    _module_register_module = _module_register_parameter
 
     def _module_register_forward_hook(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         owner.hooks.append(("forward", args[0] if args else None))

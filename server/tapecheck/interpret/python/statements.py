@@ -33,6 +33,14 @@ from tapecheck.interpret.values import (
 from tapecheck.source import expects
 from tapecheck.tape import Raised
 
+_EXPECTED = frozenset(
+    (
+        "StopIteration", "StopAsyncIteration", "GeneratorExit", "AttributeError", "IndexError", "KeyError",
+        "KeyboardInterrupt", "SystemExit",
+    )
+)  # fmt: skip
+"""Exceptions that end something on purpose, or that Python itself looks out for."""
+
 _CONTAINER_TYPES = ("dict", "list", "set")
 
 
@@ -357,13 +365,19 @@ def _raise(machine: Engine, node: ast.Raise, env: Env) -> None:
         _mark_caught(machine, machine.handling[-1], False)
         raise machine.handling[-1]
     value = machine.eval(node.exc, env)
-    raise Signal(exceptions.name_of(value, node.exc), value)
+    name = exceptions.name_of(value, node.exc)
+    world = machine.world
+    if not machine.handlers and world.guesses and not world.policy.patterns and name not in _EXPECTED:
+        # The program is taken for one that works: the likelier answers that led here were wrong.
+        machine.wrong(name, node)
+        return
+    raise Signal(name, value)
 
 
 def _assert(machine: Engine, node: ast.Assert, env: Env) -> None:
     value = machine.eval(node.test, env)
     if machine.known_truth(value) is False and not isinstance(value, Unknown):
-        raise Signal("AssertionError")
+        machine.wrong("AssertionError", node)
     if isinstance(value, Unknown):
         machine.settle(value, True)
 

@@ -63,7 +63,8 @@ def _unpack(machine: Engine, targets: list[ast.expr], value: Value, env: Env, st
         middle = values[star : len(values) - after]
         values = [*values[:star], List(middle), *values[len(values) - after :]]
     if len(values) < len(targets):
-        raise Signal("ValueError")
+        machine.wrong("ValueError", statement)
+        values = [*values, *(Unknown("item") for _ in range(len(targets) - len(values)))]
     for target, item in zip(targets, values):
         assign(machine, target, item, env, statement)
 
@@ -148,7 +149,7 @@ def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, n
         return
     if owner.module and isinstance(value, Tensor) and not value.parameter:
         before = owner.attrs.get(name)
-        if isinstance(before, Tensor) and before.parameter:
+        if isinstance(before, Tensor) and before.parameter and not (owner.layer and name in owner.layer.buffers):
             # A module takes nothing but a Parameter where it has one.
             machine.wrong("TypeError", node)
     owner.attrs[name] = value

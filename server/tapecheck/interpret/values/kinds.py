@@ -558,6 +558,8 @@ class Layer:
     named: bool = False
     wrapped: bool = False
     optimizers: Value = None
+    buffers: set[str] = field(default_factory=set)
+    """The names that were registered as buffers, whatever stands under them."""
 
 
 class Instance:

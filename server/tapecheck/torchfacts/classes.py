@@ -1,0 +1,55 @@
+"""What torch's classes derive from, and what layers are made of: ``classes.json``, read without torch.
+
+``python -m tools.torchlab.classes`` writes the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+
+@lru_cache(maxsize=1)
+def _stored() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(resources.files(__package__).joinpath("classes.json").read_bytes())
+    return found
+
+
+@lru_cache(maxsize=1)
+def _named() -> frozenset[str]:
+    return frozenset(name for names in _stored()["bases"].values() for name in names)
+
+
+@lru_cache(maxsize=1)
+def _module() -> frozenset[str]:
+    return frozenset(_stored()["module"])
+
+
+@lru_cache(maxsize=256)
+def _own(path: str) -> frozenset[str] | None:
+    names = _stored()["attributes"].get(path)
+    return None if names is None else frozenset(names)
+
+
+def bases(path: str) -> tuple[str, ...]:
+    """Return the short names of the classes within torch that a class such as ``torch.optim.Adam`` derives from."""
+    return tuple(_stored()["bases"].get(path, ()))
+
+
+def is_base(name: str) -> bool:
+    """Return whether other classes of torch derive from a class of this short name."""
+    return name in _named()
+
+
+def lacks(path: str, name: str) -> bool:
+    """Return whether layers of a class such as ``torch.nn.ReLU`` certainly have no attribute of a name.
+
+    False of classes that were not measured, of special methods, and of what parametrizations add.
+    """
+    own = _own(path)
+    if own is None or name.startswith(("_", "parametrizations", "weight", "bias")):
+        return False
+    return name not in own and name not in _module()

@@ -1,0 +1,70 @@
+"""What torch's classes derive from and what they are made of: ``python -m tools.torchlab.classes``.
+
+Writes ``classes.json``: for each class the short names of its bases within torch, and for layers of `torch.nn` the
+names of their attributes, as `hasattr` sees them once one has been made. Needs torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.optim.lr_scheduler
+import torch.utils.data
+from torch import nn
+
+from tapecheck import torchfacts
+from tools.torchlab.modules import built_layers
+
+STORED = Path(torchfacts.__file__).with_name("classes.json")
+SPACES = ("torch.nn", "torch.optim", "torch.optim.lr_scheduler", "torch.utils.data", "torch.distributions")
+
+
+def bases() -> dict[str, list[str]]:
+    """Return the bases of torch's public classes, `Module` and `object` left out, where there are any."""
+    found: dict[str, list[str]] = {}
+    for space in SPACES:
+        module = sys.modules[space]
+        for name, cls in vars(module).items():
+            if not inspect.isclass(cls) or name.startswith("_") or cls is nn.Module:
+                continue
+            above = [base for base in cls.__mro__[1:] if base.__module__.startswith("torch") and base is not nn.Module]
+            names = {base.__name__ for base in above}
+            if "LRScheduler" in names:
+                names.add("_LRScheduler")  # its name before torch 2.0, which is kept
+            if names:
+                found[f"{space}.{name}"] = sorted(names)
+    return found
+
+
+def attributes() -> dict[str, list[str]]:
+    """Return for each class of layers the names of attributes that its layers have and a bare `Module` has not; special
+    methods are left out.
+    """
+    every = set(dir(nn.Module()))
+    found: dict[str, set[str]] = {}
+    for made in built_layers():
+        for layer in made.modules():
+            cls = type(layer)
+            if vars(nn).get(cls.__name__) is cls:
+                found.setdefault(f"torch.nn.{cls.__name__}", set()).update(dir(layer), vars(layer))
+    return {
+        name: sorted(one for one in names - every if not one.startswith("__")) for name, names in sorted(found.items())
+    }
+
+
+def measure() -> dict[str, object]:
+    """Return what ``classes.json`` holds."""
+    return {
+        "torch": torch.__version__.split("+")[0],
+        "bases": bases(),
+        "module": sorted(name for name in dir(nn.Module()) if not name.startswith("__")),
+        "attributes": attributes(),
+    }
+
+
+if __name__ == "__main__":
+    STORED.write_text(json.dumps(measure(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
