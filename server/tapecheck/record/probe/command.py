@@ -309,7 +309,8 @@ def main() -> None:
     version = version_of(torch.origin)
     if version and version < OLDEST_TORCH:
         # Told before the program has run for hours.
-        told = "recording needs torch %d.%d or later, %s has %d.%d" % (*OLDEST_TORCH, sys.executable, *version)
+        oldest, own = (".".join(map(str, parts)) for parts in (OLDEST_TORCH, version))
+        told = "recording needs torch %s or later, %s has %s" % (oldest, sys.executable, own)
         recorder.finish("stopped", told)
         raise SystemExit(OLD_TORCH)
     ending = Ending(recorder)
