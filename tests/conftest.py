@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tapecheck.source import configuration, environment
+from tests.record.harness import PYTHON
+from tests.record.warm import Warm, available
 
 LONGEST = (
     "cli/test_run", "record/test_programs", "lsp/test_real", "lsp/test_protocol", "differential/test_differential",
@@ -64,6 +67,16 @@ def _interrupts_count() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An interpreter that has torch loaded, which takes longer than most of the programs."""
+    if not available() or sys.executable != PYTHON:
+        yield PYTHON
+        return
+    with Warm(PYTHON, str(tmp_path_factory.mktemp("warm"))) as running:
+        yield running.python
 
 
 @pytest.fixture(autouse=True)

@@ -38,8 +38,17 @@ CUT = "The run was cut short: what would have come later was not seen.\n"
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
 
 
+_python = ""
+"""What runs the scripts: an interpreter that has torch loaded, which takes longer than most of them."""
+
+
+@pytest.fixture(autouse=True)
+def _warm(warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "_python", warm)
+
+
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tapecheck", "run", "--no-fixes", *arguments]
+    return [sys.executable, "-m", "tapecheck", "run", "--python", _python, "--no-fixes", *arguments]
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -366,8 +375,8 @@ def rows(done: subprocess.CompletedProcess[str]) -> dict[tuple[str, str, int], d
 def test_one_test_runs_and_the_library_s_findings_are_told_with_their_fixes(project: Path) -> None:
     done = subprocess.run(
         [
-            sys.executable, "-m", "tapecheck", "run", "--output-format", "json", "--verify-fix", "-m", "pytest", "-q",
-            "tests/test_library.py::test_fit",
+            sys.executable, "-m", "tapecheck", "run", "--python", _python, "--output-format", "json", "--verify-fix",
+            "-m", "pytest", "-q", "tests/test_library.py::test_fit",
         ],
         cwd=project, env=ENV, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tapecheck.record import RunRequest, RunResult, run
-from tests.record.harness import PYTHON, QUIET, Write
-from tests.record.warm import Warm, available
+from tests.record.harness import QUIET, Write
 
 pytest.importorskip("torch")
 
@@ -26,16 +24,6 @@ def write(tmp_path: Path) -> Write:
         return str(path)
 
     return write
-
-
-@pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An interpreter that has torch loaded, which takes longer than most of the programs."""
-    if not available() or sys.executable != PYTHON:
-        yield PYTHON
-        return
-    with Warm(PYTHON, str(tmp_path_factory.mktemp("warm"))) as running:
-        yield running.python
 
 
 @pytest.fixture

@@ -13,13 +13,33 @@ from tests.record.harness import PYTHON, QUIET, Write
 
 TORCHRUN = ("torchrun", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
 
-UNUSED = """\
+_PROGRAM = """\
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
 
 
+{model}
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = DDP(Net(){options})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = model(torch.randn(3, 4)).pow(2).mean(){term}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def _program(model: str, options: str = "", term: str = "") -> str:
+    return _PROGRAM.format(model=model, options=options, term=term)
+
+
+UNUSED = _program("""\
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -30,26 +50,8 @@ class Net(nn.Module):
     def forward(self, x):
         h = self.body(x).relu()
         return self.head(h)
-
-
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(4):
-    loss = model(torch.randn(3, 4)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
-CHECKPOINTED_TWICE = """\
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.checkpoint import checkpoint
-
-
+""")
+CHECKPOINTED_TWICE = _program("""\
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -61,31 +63,15 @@ class Net(nn.Module):
         h = checkpoint(self.shared, h, use_reentrant=True)
         h = checkpoint(self.shared, h, use_reentrant=True)
         return h
-
-
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = DDP(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(4):
-    loss = model(torch.randn(3, 4)).pow(2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
-USED_OUTSIDE = """\
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-
+""")
+USED_OUTSIDE = _program(
+    """\
 def build():
     body = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     return nn.ModuleDict({"body": body, "spare": nn.Linear(4, 4)})
 
 
-class Wrap(nn.Module):
+class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.parts = build()
@@ -93,19 +79,10 @@ class Wrap(nn.Module):
 
     def forward(self, x):
         return self.parts["body"](x)
-
-
-dist.init_process_group("gloo")
-torch.manual_seed(0)
-model = DDP(Wrap(), find_unused_parameters=True)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(4):
-    loss = model(torch.randn(3, 4)).pow(2).mean()
-    loss = loss + model.module.scale.pow(2).sum()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+""",
+    ", find_unused_parameters=True",
+    " + model.module.scale.pow(2).sum()",
+)
 ON_ONE_RANK = UNUSED.replace(
     "        return self.head(h)", "        return self.head(h) + (self.aux(h) if dist.get_rank() else 0)"
 )
