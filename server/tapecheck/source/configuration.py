@@ -172,6 +172,13 @@ def configuration_for(path: str) -> Configuration:
     return Configuration()
 
 
+def configuration_below(folder: str, above: Configuration) -> Configuration:
+    """Return what holds for the files of a folder, given what holds for those of the folder that it lies in."""
+    if _override.isolated or _override.file is not None:
+        return above
+    return _at(Path(folder, OWN_FILE)) or _at(Path(folder, FILE)) or above
+
+
 def _at(file: Path) -> Configuration | None:
     """Return what a file says; None where there is no such file, or nothing of ours in it."""
     try:

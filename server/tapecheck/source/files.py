@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tapecheck.source.configuration import Configuration, configuration_for, matches, verdict
+from tapecheck.source.configuration import Configuration, configuration_below, configuration_for, matches, verdict
 from tapecheck.source.disk import exists, read_regular
 from tapecheck.source.notebook import SUFFIX
 
@@ -99,9 +99,9 @@ def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: 
     choice = choice or Choice()
     ignored = _Ignored()
     ignored.begin(top)
-    waiting = [top]
+    waiting: list[tuple[str, Configuration | None]] = [(top, None)]
     while waiting:
-        folder = waiting.pop()
+        folder, above = waiting.pop()
         below: list[str] = []
         names: list[str] = []
         try:
@@ -115,7 +115,11 @@ def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: 
             if on_error is not None:
                 on_error(error)
         # Joined as text: pathlib would drop a leading "./" that the user wrote.
-        project = configuration_for(os.path.join(folder, "x.py"))  # noqa: PTH118
+        project = (
+            configuration_for(os.path.join(folder, "x.py"))  # noqa: PTH118
+            if above is None
+            else configuration_below(folder, above)
+        )
         gitignore = project.respect_gitignore if choice.respect_gitignore is None else choice.respect_gitignore
         skipped = choice.skipped(project)
 
@@ -133,7 +137,7 @@ def walk(top: str, on_error: Callable[[OSError], object] | None = None, choice: 
         for name in sorted(below, reverse=True):
             path = os.path.join(folder, name)  # noqa: PTH118
             if _may_hold_code(Path(path), skipped) and wanted(f"{path}/", folder):
-                waiting.append(path)
+                waiting.append((path, project))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
