@@ -241,3 +241,45 @@ for step in range(3):
     (finding,) = check(from_text(text, "program.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE402", 4)
     assert finding.message == "`other.weight`, `other.bias` are never trained: reached by no loss"
+
+
+QUANTIZER = """\
+import torch
+from torch import nn
+
+
+class Quantizer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.book = nn.Embedding(8, 4)
+
+    def forward(self, x):
+        chosen = nn.functional.one_hot(torch.cdist(x, self.book.weight).argmin(1), 8).float()
+        codes = chosen @ self.book.weight
+        AVERAGED
+        return x + (codes - x).detach()
+
+
+encoder, quantizer, decoder = nn.Linear(4, 4), Quantizer(), nn.Linear(4, 4)
+optimizer = torch.optim.Adam(nn.ModuleList([encoder, quantizer, decoder]).parameters())
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = nn.functional.mse_loss(decoder(quantizer(encoder(x))), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("averaged", "codes"),
+    [
+        ("pass", [CODE]),
+        ("self.book.weight = nn.Parameter(0.9 * self.book.weight + 0.1 * chosen.t() @ x)", []),
+        ("self.book.weight.data = 0.9 * self.book.weight.data + 0.1 * (chosen.t() @ x).detach()", []),
+        ("self.other = nn.Parameter(0.9 * self.book.weight + 0.1 * chosen.t() @ x)", [CODE]),
+    ],
+)
+def test_a_parameter_that_forward_makes_anew_is_learned_in_its_own_way(averaged: str, codes: list[str]) -> None:
+    text = QUANTIZER.replace("AVERAGED", averaged)
+    assert [finding.code for finding in check(from_text(text, "program.py")).findings] == codes

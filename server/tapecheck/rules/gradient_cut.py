@@ -510,7 +510,31 @@ def _reached(reading: Reading) -> set[_Identity]:
 def _written(reading: Reading) -> set[_Identity]:
     """Return the leaves that the program sets in another way than by their gradients."""
     written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
-    return {_identity(reading, leaf) for leaf in reading.ledger.leaves.values() if leaf.storage in written}
+    replaced = _replaced(reading)
+    return {
+        _identity(reading, leaf)
+        for leaf in reading.ledger.leaves.values()
+        if leaf.storage in written
+        or any(_class(leaf.at) == cls and name_of(reading, leaf.id).endswith(name) for cls, name in replaced)
+    }
+
+
+def _replaced(reading: Reading) -> set[tuple[str, str]]:
+    """Return the attributes for which methods make a new parameter in a loop, with their class: a codebook that is
+    averaged, say.
+    """
+    leaves = reading.ledger.leaves
+    return {
+        (_class(bind.at), bind.name.removeprefix("self"))
+        for node, binds in reading.binds.items()
+        if node in leaves and leaves[node].parameter and leaves[node].at.iteration
+        for _, bind in binds
+        if bind.name.startswith("self.") and _class(bind.at)
+    }
+
+
+def _class(site: Site) -> str:
+    return site.function.rpartition(".")[0]
 
 
 def _fed(reading: Reading) -> set[int]:
