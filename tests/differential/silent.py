@@ -13,6 +13,7 @@ import argparse
 import ast
 import hashlib
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +23,8 @@ from typing import Any
 from tapecheck.check import check
 from tapecheck.rules.finding import Finding
 from tapecheck.source import from_text
-from tests.differential import silent_truth
+from tests.cases.recorded import POSITIVE, record_all
+from tests.differential import silent_table, silent_truth
 from tests.differential.compare import shrink
 from tests.differential.silent_programs import generate
 from tests.differential.silent_truth import Change, passes, place_of
@@ -81,10 +83,10 @@ def measure(text: str, truth: Truth) -> Measured | None:
             continue
         for zeroed in (False, True) if calls and plain["steps"] else ():
             after = ask(Change(without_backward=(line, calls), zeroed=zeroed))
-            if after is None:
-                # The program asks for what it gives, such as the gradient of an input.
-                break
-            if after["steps"] == plain["steps"]:
+            # A program may ask for what it gives, such as the gradient of an input.
+            if zeroed and plain["looked"]:
+                continue
+            if after is not None and after["steps"] == plain["steps"]:
                 discarded.add(line)
     needless = set()
     for line, saved in plain["saving"]:
@@ -274,6 +276,21 @@ class Score:
         return "\n".join(rows)
 
 
+def recorded(programs: Sequence[tuple[str, str, Measured]]) -> tuple[Score, Score]:
+    """Compare what runs confirm or find, and what they find without the dry run, with what torch does."""
+    confirmed, alone = Score(), Score()
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for number, (_, text, _) in enumerate(programs):
+            files.append(Path(folder) / f"p{number}.py")
+            files[-1].write_text(text)
+        for score, runs in ((confirmed, record_all(files)), (alone, record_all(files, alone=True))):
+            for (name, _, measured), item in zip(programs, runs, strict=True):
+                said = [one for one in item.findings if one.evidence is not None and one.evidence.verdict in POSITIVE]
+                score.add(name, compare(measured, said))
+    return confirmed, alone
+
+
 def findings_of(text: str) -> list[Finding]:
     """Return what the dry run finds, at any level."""
     return list(check(from_text(text, NAME)).findings)
@@ -306,12 +323,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(".build/silent"), help="folder for disagreements")
     parser.add_argument("--shrink", type=float, default=20.0, help="seconds to spend on shrinking each (0: do not)")
     parser.add_argument("--cache", type=Path, help="folder that keeps what torch does for the next time")
+    parser.add_argument("--recorded", action="store_true", help="run each program under the recorder, too")
+    parser.add_argument("--table", type=Path, help="Markdown file whose table of rules is written anew (--recorded)")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     score = Score()
     programs = [(str(file), file.read_text()) for file in options.files] or [
         (f"seed {seed}", generate(seed)) for seed in range(options.seed, options.seed + options.programs)
     ]
+    compared: list[tuple[str, str, Measured]] = []
     with Truth(cache=options.cache) as truth:
         for name, text in programs:
             measured = measure(text, truth)
@@ -319,6 +339,7 @@ def main() -> int:
                 score.discarded += 1
                 continue
             told = compare(measured, findings_of(text))
+            compared.append((name, text, measured))
             score.add(name, told)
             if told.agrees:
                 continue
@@ -332,6 +353,11 @@ def main() -> int:
             stem = name.replace(" ", "_").replace("/", "_")
             (options.out / f"{'_'.join(wrong[0])}_{stem}.py").write_text(text.rstrip("\n") + "\n" + shown)
     print(score.text())
+    if options.recorded:
+        confirmed, alone = recorded(compared)
+        print(f"what a run confirms or finds:\n{confirmed.text()}\nwhat a run finds by itself:\n{alone.text()}")
+        if options.table is not None:
+            options.table.write_text(silent_table.placed(options.table.read_text(), score, confirmed, alone))
     return 0 if score.agree == score.programs else 1
 
 

@@ -88,6 +88,8 @@ class Watch:
     """Loops that ran within others: (outer, inner)."""
     norms: dict[int, float] = field(default_factory=dict)
     scaled: bool = False
+    looked: bool = False
+    """Whether the program looks at the gradient of what is no parameter."""
     checkpoints: set[int] = field(default_factory=set)
     walked: set[int] = field(default_factory=set)
     """Loops with a backward in them."""
@@ -207,7 +209,8 @@ def _plain(seen: Watch) -> dict[str, Any]:
         "given": sorted(seen.given), "idle": seen.idle, "stale": sorted(seen.stale),
         "backwards": sorted(seen.backwards), "cleared": sorted(seen.cleared), "used": sorted(seen.used),
         "left": seen.left, "loose": seen.loose, "saving": sorted(seen.saving.items()), "inside": sorted(seen.inside),
-        "norms": sorted(seen.norms.items()), "scaled": seen.scaled, "checkpoints": sorted(seen.checkpoints),
+        "norms": sorted(seen.norms.items()), "scaled": seen.scaled, "looked": seen.looked,
+        "checkpoints": sorted(seen.checkpoints),
         "walked": sorted(seen.walked),
         "calls": sorted(call for call in seen.calls if call[0] not in seen.walking),
         "rounds": sorted(seen.rounds.items()), "output": seen.output,
@@ -252,6 +255,7 @@ def _install(seen: Watch, change: Change, rows: dict[int, tuple[int, int]], line
             if name == NAME:
                 row = frame.f_lineno
                 if ".grad" in _NO_USE.sub("", lines[row - 1]):
+                    seen.looked |= not isinstance(self, torch.nn.Parameter)
                     read.add(id(self))
                     norm(row)
             elif not any(part in name for part in _QUIET) and not busy:

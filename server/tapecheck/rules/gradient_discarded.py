@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tapecheck.rules.finding import Finding, Label
-from tapecheck.rules.gradients import SHAPING, Gradients, Moment, gradients_of, name_of
+from tapecheck.rules.gradients import Gradients, Moment, gradients_of, looked_at, name_of
 from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import backward_form, called_from, headline, join, line, span_facts
@@ -244,7 +244,7 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
         if gradients.unseen(number):
             return "unknown", None, set()
         if number not in gradients.steppable:
-            if _looked_at(moments):
+            if looked_at(moments):
                 return "used", None, set()
             moment = next((moment for moment in moments if moment.kind == "cleared"), None)
             if gradients.listed and reading.ledger.leaves[number].parameter:
@@ -274,17 +274,6 @@ def _fate(reading: Reading, gradients: Gradients, run: Run, starved: set[int]) -
     if any(run.position < position < last and step.optimizer in starved for position, step in reading.steps):
         return "unknown", None, set()
     return "discarded", first, leaves
-
-
-def _looked_at(moments: Sequence[Moment]) -> bool:
-    """Return whether the program looks at a gradient: clipped for a step that does not have it, it is of no use."""
-    shaped = {(moment.at.file, moment.at.line) for moment in moments if moment.kind == "set" and moment.how in SHAPING}
-    return any(
-        moment.kind in ("read", "set")
-        and not moment.how.startswith("clip")
-        and (moment.at.file, moment.at.line) not in shaped
-        for moment in moments
-    )
 
 
 def _starved(gradients: Gradients) -> set[int]:

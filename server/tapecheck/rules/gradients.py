@@ -120,6 +120,17 @@ def gradients_of(reading: Reading) -> Gradients:
     return known
 
 
+def looked_at(moments: Sequence[Moment]) -> bool:
+    """Return whether the program looks at a gradient: clipped for a step that does not have it, it is of no use."""
+    shaped = {(moment.at.file, moment.at.line) for moment in moments if moment.kind == "set" and moment.how in SHAPING}
+    return any(
+        moment.kind in ("read", "set")
+        and not moment.how.startswith("clip")
+        and (moment.at.file, moment.at.line) not in shaped
+        for moment in moments
+    )
+
+
 def identity(reading: Reading, leaf: Leaf) -> Identity:
     """Return what one line makes is one: which of its leaves a run trains, other ways through the program may
     change.

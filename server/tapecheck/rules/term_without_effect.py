@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of
+from tapecheck.rules.gradients import SHAPING, Gradients, gradients_of, looked_at
 from tapecheck.rules.reading import Reading, Run, covered, plain, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, cut_advice, cut_words, headline, span_facts
@@ -364,12 +365,14 @@ class _Sum:
         """Return whether what this backward adds to a parameter's gradient is used."""
         if leaf in self.trained or self.gradients.unseen(leaf):
             return "yes"
+        if self.gradients.listed and leaf not in self.gradients.steppable:
+            after = [each for each in self.gradients.moments(leaf) if each.position > self.run.position]
+            kept = itertools.takewhile(lambda moment: moment.kind != "cleared", after)
+            return "yes" if looked_at(list(kept)) else "no"
         following = _next(self.gradients, leaf, self.run)
         if following == "cleared":
             # That its own optimizer steps it elsewhere says that it is not only left for later.
             owners = self.gradients.steppable.get(leaf, set())
-            if not owners and self.gradients.listed:
-                return "no"
             return "no" if any(step.optimizer in owners for _, step in self.reading.steps) else "yes"
         if following or not self.gradients.listed:
             return "yes"
