@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 from tapecheck.record import RunResult
 from tapecheck.record.untrained import untrained
+from tests.cases.recorded import POSITIVE, record_all
 
 PROGRAM = """
     import torch
@@ -35,3 +37,83 @@ def test_an_optimizer_that_was_given_other_parameters(record: Callable[..., RunR
 
 def test_nothing_is_said_where_all_are_trained(record: Callable[..., RunResult]) -> None:
     assert untrained(record(PROGRAM.format(given="online")).tape) == ""
+
+
+HEAD = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+both = [*a.parameters(), *b.parameters()]
+"""
+LOOP = """
+for step in range(4):
+    x = torch.randn(5, 4)
+    loss = {loss}
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+ONE = "optimizers = [torch.optim.SGD(both, lr=0.1)]\n"
+FROZEN = "b.requires_grad_(False)\n"
+HIDDEN = "getattr(b, 'requires' + '_grad_')(False)\n"
+STARVED = {
+    "a number": (ONE, "(a(x) * b(x).sum().item()).mean()"),
+    "a value made anew": (ONE, "(a(x) * torch.tensor(b(x).tolist())).mean()"),
+    "by numpy": (ONE, "(a(x) * torch.from_numpy(b(x).detach().numpy())).mean()"),
+    "indices": (ONE, "a(x).gather(1, b(x).topk(2, dim=1).indices).mean()"),
+    "detached for both": (
+        "optimizers = [torch.optim.SGD(a.parameters(), lr=0.1), torch.optim.SGD(b.parameters(), lr=0.1)]\n",
+        "a(b(x).detach()).mean()",
+    ),
+    "a frozen group": (
+        FROZEN + "optimizers = [torch.optim.SGD([{'params': a.parameters()}, {'params': b.parameters()}], lr=0.1)]\n",
+        "(a(x) + b(x)).mean()",
+    ),
+    "an optimizer for what is frozen, by a name worked out": (
+        HIDDEN + "optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (a, b)]\n", "(a(x) + b(x)).mean()",
+    ),
+    "replaced": (ONE + "b = nn.Linear(4, 4)\n", "(a(x) + b(x)).mean()"),
+    "the wrong module": ("optimizers = [torch.optim.SGD(b.parameters(), lr=0.1)]\n", "a(x).mean()"),
+    "in no loss, made where nobody reads": (
+        "exec('optimizers = [torch.optim.SGD(both, lr=0.1)]')\n", "a(x).mean()",
+    ),
+    "a reentrant checkpoint": (ONE, "a(checkpoint(b, x, use_reentrant=True)).mean()"),
+    "under no_grad": (ONE + "features = torch.no_grad()(b.forward)\n", "a(features(x)).mean()"),
+}  # fmt: skip
+FED = {
+    "both are trained": (ONE, "(a(x) + b(x)).mean()"),
+    "every other time": (ONE, "(a(x) + (b(x) if step % 2 else 0)).mean()"),
+    "frozen at first": (ONE, "(a(x) + b.requires_grad_(step > 1)(x)).mean()"),
+    "a frozen layer among those that were given": (ONE + "b.bias.requires_grad_(False)\n", "(a(x) + b(x)).mean()"),
+}  # fmt: skip
+
+
+def _said(folder: Path, programs: dict[str, tuple[str, str]]) -> dict[tuple[str, bool], list[str]]:
+    """Return what runs confirm or find of TAPE402 and TAPE406, with what a run says beside its findings."""
+    files = []
+    for number, (setup, loss) in enumerate(programs.values()):
+        files.append(folder / f"p{number}.py")
+        files[-1].write_text(HEAD + setup + LOOP.format(loss=loss))
+    return {
+        name: [
+            finding.message for finding in item.findings
+            if finding.code in ("TAPE402", "TAPE406") and finding.evidence is not None
+            and finding.evidence.verdict in POSITIVE
+        ]
+        for alone in (False, True)
+        for name, item in zip(((each, alone) for each in programs), record_all(files, alone=alone), strict=True)
+    }  # fmt: skip
+
+
+def test_no_run_is_quiet_of_parameters_that_never_had_a_gradient(tmp_path: Path) -> None:
+    said = _said(tmp_path, STARVED)
+    assert [name for name, messages in said.items() if not messages] == []
+
+
+def test_a_run_is_quiet_of_parameters_that_had_one(tmp_path: Path) -> None:
+    said = _said(tmp_path, FED)
+    assert {name: messages for name, messages in said.items() if messages} == {}

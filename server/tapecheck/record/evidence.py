@@ -92,9 +92,16 @@ def judge(static: Sequence[Finding], tape: Tape, *, directory: str | None = None
         if not any(_same(story, item, finding) for item in judged) and not any(
             _explains(story, item, finding) for item in confirmed
         ):
-            if finding.code != GradientCut.code or not _parameters(finding) <= told:
+            if finding.code != GradientCut.code or not _told(finding, confirmed, told):
                 judged.append(finding)
     return [_of_known_places(finding) for finding in judged]
+
+
+def _told(found: Finding, confirmed: Sequence[Finding], parameters: set[str]) -> bool:
+    """Return whether parameters without a gradient, those in `found`, are told of already."""
+    if found.facts.get("how") == "frozen":
+        return any(item.code == found.code and item.facts.get("how") == "frozen" for item in confirmed)
+    return _parameters(found) <= parameters
 
 
 def _same_failure(story: Story, judged: Sequence[Finding], found: Finding) -> int | None:

@@ -99,7 +99,8 @@ def found_by_run(story: Story) -> list[Finding]:
                 found.append(made)
     found += _used_again(story, found)
     starved = _starved(story)
-    return merged([*found, starved] if starved is not None else found)
+    found += [starved] if starved is not None else []
+    return merged(found + _frozen(story))
 
 
 def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
@@ -173,6 +174,29 @@ def _starved(story: Story) -> Finding | None:
         ),
         notes=(*in_full(message, names), *notes),
     )  # fmt: skip
+
+
+def _frozen(story: Story) -> list[Finding]:
+    """Return the optimizers that have a group of parameters which was frozen as a whole at each of their steps."""
+    count, steps = story.frozen_groups
+    made = {event.at.span for event in story.reading.optimizers.values()}
+    places = [at.span for at in story.frozen_at if at.span in made]
+    if not story.whole or steps < _MIN_STEPS or not places:
+        return []
+    some = "1 parameter" if count == 1 else f"{count} parameters"
+    return [
+        Finding(
+            GradientCut.code, GradientCut.name, "info", place,
+            "a group of this optimizer is never trained: `requires_grad` is switched off",
+            "keep `requires_grad` on for what is to be trained, or do not give it to the optimizer",
+            certain=False, facts={"how": "frozen"},
+            evidence=Evidence(
+                "found-by-run", f"{some} of an optimizer stood frozen in groups of their own at {steps} steps or more",
+                None, {"count": count, "steps": steps},
+            ),
+        )
+        for place in dict.fromkeys(places)
+    ]  # fmt: skip
 
 
 def _of_all(story: Story, never: Sequence[int]) -> Optimizer | None:

@@ -130,6 +130,8 @@ class Story:
         """What was measured of the graphs that modules build in watched loops, by place and calls."""
         self.frozen_groups: tuple[int, int] = (0, 0)
         """How many parameters stood in groups that were frozen as a whole, at how many steps."""
+        self.frozen_at: list[Site] = []
+        """Where the optimizers of such groups were made, or, where that is not known, where the program ended."""
         self.discarded: list[tuple[int, Site, int]] = []
         """Leaves whose gradients of a call were cleared before a step, with that call, and how often."""
         self.gradients_used: list[tuple[Site, int]] = []
@@ -198,6 +200,7 @@ class Story:
         elif name == "gradients-used":
             self.gradients_used.append((event.at, value))
         elif name == "frozen-groups" and about.isdigit():
+            self.frozen_at.append(event.at)
             self.frozen_groups = max(self.frozen_groups, (value, int(about)))
         elif name == "gradients-compared":
             self.compared += value

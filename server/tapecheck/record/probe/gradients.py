@@ -46,7 +46,7 @@ class UsedGradients:
         self.steps: Dict[int, int] = {}
         self.told: Dict[Tuple[int, Optional[Place]], None] = {}
         self.idle: Dict[int, List[Any]] = {}
-        """By optimizer: a reference, at how many first steps groups were frozen as a whole, how many parameters."""
+        """By optimizer: a reference, at how many first steps groups were frozen, how many parameters, its place."""
         self.others: Dict[int, List[Any]] = {}
         """Leaves that had a gradient at a step and are in no optimizer: reference, number, value then, how often."""
 
@@ -68,8 +68,10 @@ class UsedGradients:
         self._look_at_others()
         frozen = _frozen_groups(optimizer)
         if frozen:
-            known = self.idle.setdefault(number, [weakref.ref(optimizer), 0, frozen])
-            known[1:] = known[1] + 1, min(known[2], frozen)
+            made = self.recorder.changes.optimizer_places.get(id(optimizer))
+            place = made[1] if made is not None and made[0]() is optimizer else None
+            known = self.idle.setdefault(number, [weakref.ref(optimizer), 0, frozen, place])
+            known[1:3] = known[1] + 1, min(known[2], frozen)
         pairs = [(p, g) for p in params for g in (_GRADIENT(p),) if g is not None and g.layout is torch.strided]
         pairs.sort(key=lambda pair: pair[1].numel())
         kept: List[_Used] = []
@@ -124,14 +126,13 @@ class UsedGradients:
                 name = "left-out:%d" % leaf
                 at = self.recorder.here(lines)
                 self.recorder.writer.event("Measure", at=at, name=name, value=times, unit="steps")
-        for number, (reference, times, frozen) in self.idle.items():
+        for number, (reference, times, frozen, place) in self.idle.items():
             optimizer = reference()
             frozen = _frozen_groups(optimizer) if optimizer is not None else frozen
             if frozen and times == min(self.steps.get(number, 0), _STEPS):
                 name = "frozen-groups:%d" % times
-                self.recorder.writer.event(
-                    "Measure", at=self.recorder.here(lines), name=name, value=frozen, unit="parameters"
-                )
+                at = self.recorder.site(*place) if place is not None else self.recorder.here(lines)
+                self.recorder.writer.event("Measure", at=at, name=name, value=frozen, unit="parameters")
         for number, count in self.steps.items():
             name = "gradients-compared:%d" % number
             self.recorder.writer.event(
