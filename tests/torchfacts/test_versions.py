@@ -20,7 +20,7 @@ from tapecheck.source.configuration import parse
 from tapecheck.source.search import torch_of
 from tapecheck.torchfacts import versions
 from tapecheck.torchfacts.versions import applied, nearest
-from tools.torchlab.versions import difference, keep, kept
+from tools.torchlab.versions import difference, keep, kept, resolved
 from tools.torchlab.versions import main as keep_files
 
 BASE = json.loads(resources.files(torchfacts).joinpath("facts.json").read_bytes())
@@ -180,3 +180,24 @@ def test_a_version_that_is_none_is_said() -> None:
     assert configuration_problems(parse({"torch-version": "2.10.1+cpu"}, "tapecheck.toml", own=True)) == []
     (problem,) = configuration_problems(parse({"torch-version": "newest"}, "tapecheck.toml", own=True))
     assert problem == "tapecheck.toml: `torch-version`: expected a version such as 2.10, got 'newest'"
+
+
+def test_an_input_that_an_older_version_has_no_sample_of_is_not_taken_for_a_constant(
+    old_torch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With fewer samples of a layer its parameters would look as if no gradient reached them."""
+    newest = json.loads((old_torch / "facts.json").read_text())
+    older = json.loads(json.dumps(newest))
+    older["torch"] = "2.1.0"
+    older["modules"]["InstanceNorm1d"] = {
+        "params": ["num_features"],
+        "train": [{"cases": [[{}, {"inputs": ["input"]}]]}],
+    }
+    older["ops"]["relu"] = [*resolved(older["ops"], "relu"), {"marked": True}]
+    file = tmp_path / "older.json"
+    file.write_text(json.dumps(older))
+    assert keep_files([str(file), "--package", str(old_torch)]) == 0
+    assert "2.1.0: modules.InstanceNorm1d as in" in capsys.readouterr().out
+    table = kept(old_torch)["2.1.0"]
+    assert table["modules"]["InstanceNorm1d"] == resolved(newest["modules"], "InstanceNorm1d")
+    assert {"marked": True} in table["ops"]["relu"], "what only differs is kept"

@@ -45,7 +45,7 @@ def versions() -> str:
     """Return the table of measured versions, the newest first: what each does otherwise than the newest, and lacks."""
     tables = kept(PACKAGE)
     newest, *others = sorted(tables, key=lambda version: release(version) or (0, 0, 0), reverse=True)
-    rows = ["| torch | other effects on graphs than " + newest + " | does not have |", "|---|---|---|"]
+    rows = ["| torch | other effects on graphs than " + newest + " | not measured of it |", "|---|---|---|"]
     rows.append(f"| {newest} | | |")
     for version in others:
         told = list(_told(tables[newest], tables[version]))

@@ -2,7 +2,8 @@
 
 Each file is what ``python -m tools.torchlab.measure --out FILE`` measured. The newest of all becomes ``facts.json``; of
 every other version what differs from it is written to ``versions/``. What was kept before is worked out anew where the
-full table changes. Needs no torch.
+full table changes. Samples come from torch's own tests, too, and older versions have fewer: a row in which an input has
+no graph that has one in the newest version is taken from that version, and said. Needs no torch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,41 @@ def difference(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
         rows.update(dict.fromkeys(before.keys() - after.keys()))
         found[section] = rows
     return found
+
+
+def narrower(newest: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the inputs that lead to a graph in one table and not in another, by the rows' "section.name"."""
+    found: dict[str, list[str]] = {}
+    for section in ("ops", "modules"):
+        for name in other[section].keys() & newest[section].keys():
+            missing = _inputs(resolved(newest[section], name)) - _inputs(resolved(other[section], name))
+            if missing:
+                found[f"{section}.{name}"] = sorted(missing)
+    return found
+
+
+def completed(newest: Mapping[str, Any], other: Mapping[str, Any], rows: Iterable[str]) -> dict[str, Any]:
+    """Return a table with some rows, "section.name", taken from another one."""
+    table = {key: dict(value) if isinstance(value, dict) else value for key, value in other.items()}
+    for row in rows:
+        section, _, name = row.partition(".")
+        table[section][name] = resolved(newest[section], name)
+    return table
+
+
+def resolved(table: Mapping[str, Any], name: str) -> Any:
+    """Return a row, the one it refers to where it is the same as another's."""
+    row = table[name]
+    while isinstance(row, str):
+        row = table[row]
+    return row
+
+
+def _inputs(row: Any) -> set[str]:
+    if isinstance(row, dict):
+        own = {name for name in row.get("inputs", ()) if isinstance(name, str)} if "inputs" in row else set()
+        return own.union(*(_inputs(value) for key, value in row.items() if key != "inputs"))
+    return set().union(*map(_inputs, row)) if isinstance(row, list) else set()
 
 
 def kept(package: Path) -> dict[str, Mapping[str, Any]]:
@@ -68,8 +104,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if release(table["torch"]) is None:
             parser.error(f"{file}: {table['torch']!r} is no version")
         tables[table["torch"]] = table
-    keep(tables, options.package)
     newest = max(tables, key=lambda version: release(version) or (0, 0, 0))
+    for version, table in tables.items():
+        for row, inputs in sorted(narrower(tables[newest], table).items()) if version != newest else ():
+            sys.stdout.write(f"{version}: {row} as in {newest}: nothing measured of {', '.join(inputs)}\n")
+            tables[version] = completed(tables[newest], tables[version], [row])
+    keep(tables, options.package)
     for version, table in sorted(tables.items(), key=lambda item: release(item[0]) or (0, 0, 0)):
         count = sum(1 for _ in changes(table, tables[newest]))
         sys.stdout.write(f"{version}: {count} changes to {newest}\n" if version != newest else f"{version}: in full\n")

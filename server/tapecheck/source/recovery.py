@@ -92,8 +92,8 @@ class _Recovery:
             except (SyntaxError, ValueError) as error:
                 message, line = str(getattr(error, "msg", error)), getattr(error, "lineno", None) or 1
                 # Of an indent the parser names the end of the line, or none.
-                told = isinstance(error, SyntaxError) and not isinstance(error, IndentationError)
-                self._noted(message, line, error.offset if told else None)
+                told = None if isinstance(error, IndentationError) else getattr(error, "offset", None)
+                self._noted(message, line, told)
                 before = list(self.lines)
                 self._mend(message, min(line, len(self.lines)) - 1)
                 if self.lines == before:
