@@ -55,7 +55,8 @@ class GradientCut(Rule):
         (None, tensor([1.], requires_grad=True))
 
     An optimizer keeps the parameters that it was given: a layer that is replaced later, or a network that is built
-    anew, is not among them. A group of parameters whose `requires_grad` is off is skipped as well.
+    anew, is not among them. A group of parameters whose `requires_grad` is off is skipped as well, and so is what
+    `zero_grad()` sets to None between its backward and its step, though the rest of that backward is used.
 
     ## What to do
 
@@ -180,6 +181,23 @@ for step in range(3):
     g_optimizer.step()
 """,
             line=8,
+        ),
+        Example(
+            "The model's gradients are cleared too soon, the scale's are not",
+            """\
+import torch
+from torch import nn
+
+model, scale = nn.Linear(4, 2), nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([*model.parameters(), scale], lr=0.1)
+for step in range(3):
+    loss = (model(torch.randn(8, 4)) * scale).pow(2).mean()
+    loss.backward()
+    model.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+            line=9,
         ),
         Example(
             "A learned bound goes through `.item()`",
@@ -361,11 +379,11 @@ for step in range(3):
             places.setdefault((cause.at.file, cause.at.line), []).append(cause)
         # Beside a cut that somebody wrote, an operation such as an argmin that selects is not what is to be mended.
         every = [cause for causes in places.values() for cause in causes]
-        written = {leaf for cause in every if cause.how in _WRITTEN for leaf in cause.lost}
+        by_hand = {leaf for cause in every if cause.how in _WRITTEN for leaf in cause.lost}
         # Places that cut off the same parameters are one story, told where it happens most often.
         stories: dict[frozenset[int], list[list[_Cause]]] = {}
         for causes in places.values():
-            if all(cause.how == "nondifferentiable" and cause.lost <= written for cause in causes):
+            if all(cause.how == "nondifferentiable" and cause.lost <= by_hand for cause in causes):
                 continue
             causes.sort(key=lambda cause: cause.copied is not None)
             stories.setdefault(frozenset().union(*(cause.lost for cause in causes)), []).append(causes)
@@ -783,8 +801,8 @@ def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Caus
     last: dict[int, int] = {}
     for cause in cleared:
         for leaf in cause.lost:
-            step = next((step for step in steps.get(leaf, ()) if step > cause.run.position), 0)
-            last[step] = max(last.get(step, 0), cause.run.position)
+            following = next((position for position in steps.get(leaf, ()) if position > cause.run.position), 0)
+            last[following] = max(last.get(following, 0), cause.run.position)
     return [cause for cause in cleared if cause.run.position in last.values()]
 
 
