@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from tapecheck.record import RunResult
+from tapecheck.record import RunRequest, RunResult, confirm
 from tapecheck.record.untrained import untrained
 from tests.cases.recorded import POSITIVE, record_all
 
@@ -117,3 +117,35 @@ def test_no_run_is_quiet_of_parameters_that_never_had_a_gradient(tmp_path: Path)
 def test_a_run_is_quiet_of_parameters_that_had_one(tmp_path: Path) -> None:
     said = _said(tmp_path, FED)
     assert {name: messages for name, messages in said.items() if messages} == {}
+
+
+BY_HAND = (
+    HEAD
+    + """
+for step in range(4):
+    (checkpoint(b, torch.randn(5, 4{given}), use_reentrant=True) + a(torch.randn(5, 4))).mean().backward()
+    with torch.no_grad():
+        for p in both:
+            if p.grad is not None:
+                p -= 0.1 * p.grad
+                p.grad = None
+"""
+)
+
+
+def test_a_checkpoint_without_an_optimizer_is_judged_by_its_node(tmp_path: Path) -> None:
+    lost, kept = tmp_path / "p.py", tmp_path / "q.py"
+    lost.write_text(BY_HAND.format(given=""))
+    kept.write_text(BY_HAND.format(given=", requires_grad=True"))
+    (item,) = record_all([lost])
+    (finding,) = [one for one in item.findings if one.code == "TAPE406"]
+    assert finding.evidence is not None
+    assert finding.evidence.verdict == "confirmed"
+    assert finding.evidence.detail == "the checkpoint was called 4 times and recorded no graph"
+    # The same said of a program whose checkpoint does record a graph.
+    elsewhere = dataclasses.replace(
+        finding, span=dataclasses.replace(finding.span, file=str(kept)), labels=(), evidence=None
+    )
+    _, judged = confirm(str(kept), RunRequest(str(kept), cwd=str(tmp_path)), [elsewhere])
+    (said,) = [one for one in judged if one.code == "TAPE406"]
+    assert said.evidence is None
