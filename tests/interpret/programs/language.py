@@ -84,6 +84,35 @@ except KeyboardInterrupt:
     pass
 out.backward()  # raises
 """,
+    "weights that are set anew, layer by layer, among layers without any": """
+class L(nn.Module):
+    def __init__(self):
+        super().__init__()
+        body = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Dropout(0.0), nn.Linear(3, 3), nn.ReLU())
+        self.model = nn.ModuleDict({'body': body, 'head': nn.Linear(3, 1)})
+    def forward(self, x): return self.model['head'](self.model['body'](x))
+    def transfer(self, c):
+        i = 0
+        for m in self.model.modules():
+            if isinstance(m, nn.Linear):
+                n = m._parameters['weight'].view(-1).size(0)
+                m._parameters['weight'] = c[i:i+n].view_as(m._parameters['weight']).clone()
+                i += n
+                if m._parameters['bias'] is not None:
+                    n = m._parameters['bias'].view(-1).size(0)
+                    m._parameters['bias'] = c[i:i+n].view_as(m._parameters['bias']).clone()
+                    i += n
+l = L()
+meta = nn.Linear(1, 28)
+opt = torch.optim.Adam(meta.parameters())
+for s in range(4):
+    c = meta(torch.ones(1)).tanh()
+    l.transfer(c)
+    loss = l(torch.randn(5, 3)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
     "a property computes a new graph each time": """
 class Scale:
     def __init__(self):

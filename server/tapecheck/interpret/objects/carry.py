@@ -433,11 +433,11 @@ def _settled(value: Value, env: Env) -> bool:
     return kind in _SILENT or (kind is Function and value.env is env and _keeps_nothing(value))
 
 
-def of_parameter(value: Value) -> bool:
-    """Whether a value is a parameter of a module, with its name or others beside it where it is a tuple."""
+def of_model(value: Value) -> bool:
+    """Whether a value is a parameter or a module, with its name or others beside it where it is a tuple."""
     if isinstance(value, tuple):
-        return any(isinstance(item, Tensor) and item.parameter for item in value)
-    return isinstance(value, Tensor) and value.parameter
+        return any(of_model(item) for item in value if not isinstance(item, tuple))
+    return (isinstance(value, Tensor) and value.parameter) or (isinstance(value, Instance) and value.module)
 
 
 def is_leaf(value: Value) -> bool:

@@ -32,7 +32,7 @@ MAX_ITERATIONS = 36
 ITERATION_WORK = 24_000
 _MAX_FED = 256
 _MOST_PARAMETERS = 256
-"""Each parameter of a model is one of its own: a loop over them goes on to the end, as long as it does little."""
+"""Each part of a model is one of its own: a loop over them goes on to the end, as long as it does little."""
 
 
 def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
@@ -65,7 +65,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         elif extra:
             extra -= 1
         elif done >= enough and (length is None or length > index):
-            short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_parameter(element)))
+            short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_model(element)))
             short = short and not repeated
             go_on = length is not None and (world.varying > varying or (short and work - world.work < ITERATION_WORK))
             exhausted = (done >= MAX_ITERATIONS and not short) or work - world.work > ITERATION_WORK
@@ -102,6 +102,9 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         carry.end(machine, loop, done, started)
         signal = None
         going_on = done < enough or (length is not None and length > index)
+        if length is not None and length <= _MOST_PARAMETERS and carry.of_model(element):
+            # What one layer shows says nothing of the next one.
+            continue
         if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
             repeated, enough = True, min(enough, done)
     length = stream.length()
