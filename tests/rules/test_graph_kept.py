@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from tapecheck.check import check
+from tapecheck.source import from_text
+
 CODE = "TAPE201"
 NEVER_WALKED = "TAPE302"
 """What is said of graphs that do not pile up, and that no backward ever walks."""
@@ -261,3 +264,30 @@ def test_a_window_that_its_last_step_backwards(build: Any, found: Any, more: Any
                 build.backward(5, total)
             build.hold(4, "total", total)
     assert len([finding for finding in found(build) if finding.code == CODE]) == reported
+
+
+PARTS = """\
+import torch
+from torch import nn
+
+discriminator, optimizer = nn.Linear(3, 3), None
+
+
+def train(loader, generator):
+    for batch in loader:
+        features, goals = [], []
+        for step in range(8):
+            features.append(discriminator(batch).tanh())
+            goals.append(generator(batch) - features[step - 1])
+        loss = torch.stack(goals).mean()
+        USE
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "codes"),
+    [("torch.autograd.grad(loss, generator.parameters())", []), ("print(loss.item())", [CODE])],
+)
+def test_a_gradient_that_may_fail_walks_what_was_kept(use: str, codes: list[str]) -> None:
+    found = check(from_text(PARTS.replace("USE", use), "program.py")).findings
+    assert sorted({finding.code for finding in found if finding.code == CODE}) == codes

@@ -560,7 +560,13 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
 def _walked(reading: Reading, run: Run, nodes: set[int]) -> set[int]:
     """Return the nodes that a backward runs through; not those at which it only takes a gradient."""
     executed = run.traversal.executed.keys()
+    problem = run.traversal.problem
     walked = nodes & executed
+    if run.backward.inputs and (problem is None or problem.certain != "yes"):
+        # What the differentiated value was made of beside the inputs was kept for it, whether it is walked or not.
+        ledger = reading.ledger
+        whole = ledger.ancestry(root.node for root in run.backward.roots if root.node is not None).keys()
+        walked |= nodes & (whole - ledger.ancestry(run.backward.inputs).keys())
     for target in walked & set(run.backward.inputs or ()):
         if executed.isdisjoint(reading.sources(target)):
             walked.discard(target)
