@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import MAX_EVENTS, Explored, Interpretation, Part, Starts, interpret
+from tapecheck.interpret import MAX_EVENTS, ROOM, Explored, Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.source import Source, Suppressions, suppressions
@@ -208,20 +208,21 @@ def check(
     facts = facts_for(source.path)
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)), facts)
     starts = memory.starts if memory is not None else None
-    with torchfacts.using(facts):
-        interpretation = interpret(
-            source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
-        )
-    findings = []
-    for tapes in together(interpretation.groups):
-        key = (asked, tuple(map(id, tapes)))
-        known = memory.verdicts.get(key) if memory is not None else None
-        if known is None:
-            known = judge(tapes, select=wanted, ignore=ignored, read=read)
-            if memory is not None:
-                memory.verdicts.put(key, tapes, known)
-        # Whoever shows a finding may give it another severity, or the evidence of a run.
-        findings += [copy.copy(finding) for finding in known]
+    with ROOM:
+        with torchfacts.using(facts):
+            interpretation = interpret(
+                source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
+            )
+        findings = []
+        for tapes in together(interpretation.groups):
+            key = (asked, tuple(map(id, tapes)))
+            known = memory.verdicts.get(key) if memory is not None else None
+            if known is None:
+                known = judge(tapes, select=wanted, ignore=ignored, read=read)
+                if memory is not None:
+                    memory.verdicts.put(key, tapes, known)
+            # Whoever shows a finding may give it another severity, or the evidence of a run.
+            findings += [copy.copy(finding) for finding in known]
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     own = [finding for finding in findings if finding.span.file == source.path]
     kept, hidden = split_suppressed(own, suppressions(source))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapecheck.interpret.explore.memory import MAX_EVENTS, Starts
-from tapecheck.interpret.explore.paths import Condition, Explored, Interpretation, Part, interpret
+from tapecheck.interpret.explore.paths import ROOM, Condition, Explored, Interpretation, Part, interpret
 from tapecheck.interpret.world import Cancelled
 
-__all__ = ["MAX_EVENTS", "Cancelled", "Condition", "Explored", "Interpretation", "Part", "Starts", "interpret"]
+__all__ = ["MAX_EVENTS", "ROOM", "Cancelled", "Condition", "Explored", "Interpretation", "Part", "Starts", "interpret"]

@@ -31,6 +31,7 @@ from tapecheck.tape import (
     LeftOut,
     Loop,
     LoopEnd,
+    Named,
     Node,
     Optimizer,
     Raised,
@@ -114,6 +115,10 @@ class Held:
         return self.holds[max(self.holds)]
 
 
+_UNLISTED = frozenset((Cut, End, Leaf, Named))
+"""Events that the ledger has indexes of, or that no rule asks for."""
+
+
 class Reading:
     """One tape, replayed through a ledger, with the indexes that rules ask for."""
 
@@ -147,9 +152,12 @@ class Reading:
         for position, event in enumerate(tape.events):
             if tape.ledger is None:
                 self.ledger.feed(event)
-            if isinstance(event, Node):
+            # By far the most are nodes and names, then what no rule lists.
+            if type(event) is Node:
                 self._nodes.append(event.id)
                 self._node_positions.append(position)
+            elif type(event) in _UNLISTED:
+                continue
             elif isinstance(event, Bind):
                 self._binds.append((position, event))
             elif isinstance(event, Backward):

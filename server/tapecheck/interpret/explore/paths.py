@@ -30,7 +30,7 @@ from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project, Question
 from tapecheck.source.nodes import walk
 from tapecheck.source.search import Found
-from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Raised, Span, Step, Tape
+from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Node, Raised, Span, Step, Tape
 
 RUN_BUDGET = 200_000
 """Work of one way through the program: a statement is a unit, a second of CPU time 60,000 to 150,000."""
@@ -191,7 +191,7 @@ class _Room:
                 # Interpreting one call of the program takes about twenty of Python's own.
                 sys.setrecursionlimit(max(self._limit, 12_000))
                 # A tape is tens of thousands of small objects that all stay: collecting in between finds nothing.
-                gc.set_threshold(max(self._thresholds[0], 50_000), *self._thresholds[1:])
+                gc.set_threshold(max(self._thresholds[0], 200_000), *self._thresholds[1:])
 
     def __exit__(self, *raised: object) -> None:
         with self._lock:
@@ -201,7 +201,8 @@ class _Room:
                 gc.set_threshold(*self._thresholds)
 
 
-_ROOM = _Room()
+ROOM = _Room()
+"""For who works on after `interpret`, with its tapes."""
 
 
 def interpret(
@@ -236,7 +237,7 @@ def interpret(
     result = Interpretation()
     if not any(mark in source.text for mark in _MARKS):
         return result
-    with _ROOM:
+    with ROOM:
         left = TOTAL_BUDGET
         collecting = COLLECTING_BUDGET
         called: set[str] = set()
@@ -684,10 +685,20 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     signature: list[int] = []
     shape: list[int] = []
+    sites: dict[int, int] = {}
     for event in tape.events:
-        if not isinstance(event, Decision):
+        kind = type(event)
+        if isinstance(event, Node):
+            # By far the most events; those of one line in one iteration share their place.
+            at = sites.get(id(event.at))
+            if at is None:
+                at = sites[id(event.at)] = hash(event.at)
+            own = event.id, event.op, at, event.inputs, event.saved, event.keeps, event.linked, event.cuts
+            signature.append(hash(own))
+            shape.append(signature[-1])
+        elif kind is not Decision:
             signature.append(hash(event))
-            if not isinstance(event, (Cut, Bind)):
+            if kind is not Cut and kind is not Bind:
                 shape.append(signature[-1])
     return tuple(signature), tuple(shape)
 

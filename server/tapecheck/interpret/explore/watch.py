@@ -324,6 +324,8 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
+_WATCH_WORK = 2
+"""What looking at the other side of a condition costs in the units of the work budget."""
 _MATTERING = Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
@@ -335,6 +337,15 @@ class Watcher:
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""
         self.watched: dict[Place, Watched] = {}
+        self._graphs: dict[int, Graph] = {}
+        self._graphs_at = (0, 0)
+
+    def graphs_at(self, work: int, first: int) -> dict[int, Graph]:
+        """Return what is known of the graphs in containers, by id, since the last statement or call was begun."""
+        if self._graphs_at != (work, first):
+            self._graphs_at = (work, first)
+            self._graphs = {}
+        return self._graphs
 
     def _shapes_of(self, world: World) -> Shapes | None:
         module = self.modules.get(world.frames[-1].file) if world.frames else None
@@ -349,6 +360,7 @@ class Watcher:
             for place in places:
                 self.watched[place] = Watched(Stake.VERDICT, effects=Effect.SETTLE)
             return None
+        world.spend(_WATCH_WORK)
         shape = shapes.shape(node)
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
         first = world.before_iteration
@@ -692,8 +704,13 @@ def _graph(world: World, value: Value, first: int) -> Graph:
     if kind is Tensor or kind is Unknown:
         return _graph_of(world, value, first)
     if isinstance(value, (tuple, List, Dict, Set)) or (kind is Instance and not value.module):
-        found = [_graph_of(world, one, first) for one in carry.tensors_in(value, 2)]
-        return max(found, default=Graph.NONE)
+        # Many names are asked for several times at one condition, and what they hold may be long.
+        memo = world.watcher.graphs_at(world.work, first) if isinstance(world.watcher, Watcher) else {}
+        found = memo.get(id(value))
+        if found is None:
+            of_each = (_graph_of(world, one, first) for one in carry.tensors_in(value, 2))
+            found = memo[id(value)] = max(of_each, default=Graph.NONE)
+        return found
     return Graph.NONE
 
 

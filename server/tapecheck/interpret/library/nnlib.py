@@ -13,6 +13,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, EngineState, HandleState, LoaderState, OptimizerState
 from tapecheck.interpret.objects import containers, equality, unknowns
 from tapecheck.interpret.values import (
+    INERT,
     Args,
     Bound,
     Dict,
@@ -863,6 +864,8 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
             if value.parameter and id(value) not in seen:
                 seen.add(id(value))
                 found.append((prefix + name, value))
+        elif kind in INERT:
+            continue
         elif (kind is Instance and value.module) or (isinstance(value, Unknown) and value.leaf is not None):
             _gather_parameters(value, f"{prefix}{name}.", seen, found)
 
