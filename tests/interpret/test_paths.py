@@ -243,3 +243,14 @@ def test_each_of_several_modes_is_tried() -> None:
         "elif args.mode == 'f':\n    loss.backward()\n    loss.backward()\n"
     )
     assert [(finding.code, finding.certain) for finding in findings(program)] == [("TAPE101", True)]
+
+
+@pytest.mark.parametrize(
+    ("flag", "started"),
+    [("requires_grad=False", False), ("requires_grad=x.requires_grad", False), ("requires_grad=True", True)],
+)
+def test_what_makes_nothing_require_grad_starts_nothing(flag: str, started: bool) -> None:
+    program = f"import torch\n\n\ndef scaled(x):\n    y = torch.zeros(3, {flag})\n    y.mul_(2)\n    return y\n"
+    report = check(from_text(program, "scaled.py"))
+    assert report.interpretation.entries == (["scaled"] if started else [])
+    assert [finding.code for finding in report.findings] == (["TAPE104"] if started else [])

@@ -34,7 +34,7 @@ from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPla
 
 RUN_BUDGET = 200_000
 """Work of one way through the program: a statement is a unit, a second of CPU time 60,000 to 150,000."""
-TOTAL_BUDGET = 250_000
+TOTAL_BUDGET = 220_000
 """Work of a file: all ways from the module and from each function that is started."""
 COLLECTING_BUDGET = 100_000
 """Work of all functions of a file that only collect: they can begin no backward and make nothing require grad."""
@@ -485,12 +485,12 @@ def _explore(
                 if following or deferred or resting:
                     wanted.look(result.tapes[first:])
                     # What was put off may matter now.
-                    ready = [(one, watched) for one, watched in deferred if wanted.turns(watched)]
-                    deferred = [(one, watched) for one, watched in deferred if not wanted.turns(watched)]
-                    for one, watched in ready:
+                    ready = [(one, reason) for one, reason in deferred if wanted.turns(reason)]
+                    deferred = [(one, reason) for one, reason in deferred if not wanted.turns(reason)]
+                    for one, reason in ready:
                         if one.policy.key() not in tried:
                             tried.add(one.policy.key())
-                            resting[one.policy.key()] = watched
+                            resting[one.policy.key()] = reason
                             queue.append(one)
         if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
             # No graph and nothing that a rule reads: another way must do what makes one.

@@ -97,7 +97,7 @@ class Side:
     read: Names
     plain: Names
     unknowable: Names
-    effects: Effect
+    effects: int
     attributes: frozenset[str]
     jumps: frozenset[str]
     empty: bool
@@ -130,8 +130,8 @@ class Watched:
     stake: Stake = Stake.NOTHING
     lines: set[tuple[str, int]] = field(default_factory=set)
     names: set[tuple[str, str]] = field(default_factory=set)
-    effects: Effect = Effect.NONE
-    """What the code can do that the answers so far left out."""
+    effects: int = 0
+    """What the code can do that the answers so far left out, as bits of `Effect`."""
 
 
 @dataclass(slots=True)
@@ -156,6 +156,7 @@ class Shapes:
         self._targets: dict[int, tuple[str, ...]] = {}
         self._liveness: dict[int, Liveness] = {}
         self._mentioned: dict[int, frozenset[str]] = {}
+        self._parts: dict[tuple[ast.expr, ...], Side] = {}
 
     def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
         """Return the function around a condition, and the class around that."""
@@ -206,7 +207,15 @@ class Shapes:
         first = exposed(nodes)
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
-        return Side(facts, read, plain, unknowable, effects, attributes, jumps_of(nodes), not nodes)
+        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps_of(nodes), not nodes)
+
+    def left(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
+        """Return the parts of an expression that were not evaluated, as a side."""
+        parts = tuple(parts)
+        known = self._parts.get(parts)
+        if known is None:
+            known = self._parts[parts] = self.side(parts, self.owner(node), False)
+        return known
 
     def behind(self, node: ast.AST) -> Names | None:
         """Return the names that are read behind a condition, None where that is not known."""
@@ -326,7 +335,11 @@ def _dotted(node: ast.AST) -> str:
 
 _WATCH_WORK = 2
 """What looking at the other side of a condition costs in the units of the work budget."""
-_MATTERING = Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP
+# Plain numbers: an operation on flags takes ten times as long, and these are asked at every condition.
+_SETTLING = int(Effect.SETTLE | Effect.DROP)
+_MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
+_MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
+_DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
 
@@ -339,6 +352,7 @@ class Watcher:
         self.watched: dict[Place, Watched] = {}
         self._graphs: dict[int, Graph] = {}
         self._graphs_at = (0, 0)
+        self._looked_at: set[tuple[ast.If, bool]] = set()
 
     def graphs_at(self, work: int, first: int) -> dict[int, Graph]:
         """Return what is known of the graphs in containers, by id, since the last statement or call was begun."""
@@ -358,9 +372,13 @@ class Watcher:
         shapes = self._shapes_of(world)
         if shapes is None:
             for place in places:
-                self.watched[place] = Watched(Stake.VERDICT, effects=Effect.SETTLE)
+                self.watched[place] = Watched(Stake.VERDICT, effects=int(Effect.SETTLE))
+            return None
+        if (node, taken) in self._looked_at and all(self.stake(place) is Stake.VERDICT for place in places):
+            # No more than that can hang on them.
             return None
         world.spend(_WATCH_WORK)
+        self._looked_at.add((node, taken))
         shape = shapes.shape(node)
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
         first = world.before_iteration
@@ -387,11 +405,11 @@ class Watcher:
         found = []
         for place in places:
             watched = self.watched.setdefault(place, Watched())
-            watched.effects |= other.effects | (shape.rest.effects if here.jumps else Effect.NONE)
+            watched.effects |= other.effects | (shape.rest.effects if here.jumps else 0)
             watched.lines |= lines
             watched.stake = max(watched.stake, stake)
             found.append(watched)
-        inert = not here.effects & Effect.DROP or _inert(world, here, env, first)
+        inert = not here.effects & _DROP or _inert(world, here, env, first)
         events = len(world.tape.events)
         return _Open(shapes, shape, here, other, before, objects, events, first, found, places, env, inert, most)
 
@@ -400,9 +418,9 @@ class Watcher:
     ) -> Stake:
         stake = Stake.NOTHING
         inert = other.empty or _inert(world, other, env, first)
-        if other.effects & (Effect.SETTLE | Effect.DROP if inert else _MATTERING):
+        if other.effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
-        if other.effects & Effect.CLEAR and world.optimizers:
+        if other.effects & _CLEAR and world.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
             return Stake.VERDICT
         if not other.empty:
@@ -434,7 +452,7 @@ class Watcher:
             # What this side leaves out has not been seen.
             rest = shape.rest
             inert = rest.empty or _inert(world, rest, env, first)
-            if rest.effects & (Effect.SETTLE | Effect.DROP if inert else _MATTERING | Effect.CUT):
+            if rest.effects & (_SETTLING if inert else _MATTERING_OR_CUT):
                 return Stake.VERDICT
             if rest.facts.stored and not inert:
                 return Stake.VERDICT
@@ -451,7 +469,7 @@ class Watcher:
             return
         stake = Stake.NOTHING
         here, other, shape = open_.here, open_.other, open_.shape
-        if here.effects & Effect.DROP and not open_.inert:
+        if here.effects & _DROP and not open_.inert:
             stake = Stake.VERDICT
         for owner, attribute, was in open_.objects:
             if f"self.{attribute}" not in here.facts.stored:
@@ -516,7 +534,7 @@ class Watcher:
         if isinstance(now, Instance) and now.module:
             # Another layer, as likely as not: what it gives has a graph, too.
             return False
-        if name in other.plain or other.effects & Effect.CUT or _inert(world, other, open_.env, open_.first):
+        if name in other.plain or other.effects & _CUT or _inert(world, other, open_.env, open_.first):
             return graph
         reads = any(_graph(world, _lookup(open_.env, name), open_.first) for name in other.read)
         return not reads and not other.facts.called if graph else True
@@ -542,13 +560,14 @@ class Watcher:
         value: Value,
         places: Sequence[Place],
         env: Env,
-    ) -> tuple[Stake, Effect]:
+    ) -> tuple[Stake, int]:
         shapes = self._shapes_of(world)
         if shapes is None:
-            return Stake.VERDICT, Effect.SETTLE
-        side = shapes.side(other, shapes.owner(node), False)
+            return Stake.VERDICT, int(Effect.SETTLE)
+        world.spend(_WATCH_WORK)
+        side = shapes.left(node, other)
         first = world.before_iteration
-        if side.effects & (Effect.SETTLE | Effect.DROP if _inert(world, side, env, first) else _MATTERING | Effect.CUT):
+        if side.effects & (_SETTLING if _inert(world, side, env, first) else _MATTERING_OR_CUT):
             return Stake.VERDICT, side.effects
         graph = _graph(world, value, first)
         graphs = [_graph(world, _lookup(env, name), first) for name in side.read]
@@ -587,7 +606,7 @@ class Watcher:
     def does(self, place: Place | None, effect: Effect) -> bool:
         """Whether the other answer to a condition may do something of that kind; yes where that is not known."""
         watched = self.watched.get(place) if place is not None else None
-        return watched is None or bool(watched.effects & effect)
+        return watched is None or bool(watched.effects & int(effect))
 
     def settle(self, world: World) -> None:
         """Return the way is at its end: see what hangs on the conditions that only gave names other numbers."""
@@ -621,12 +640,10 @@ class Watcher:
         stake = Stake.NOTHING
         for side, other in ((shape.body, shape.orelse), (shape.orelse, shape.body)):
             inert = side.empty or (shapes.at_top(node) and _inert(world, side, env, 0, bound=True))
-            if side.effects & (Effect.SETTLE | Effect.DROP if inert else _MATTERING | Effect.CUT):
+            if side.effects & (_SETTLING if inert else _MATTERING_OR_CUT):
                 return Stake.VERDICT
             if side.jumps - {"raise"} and (
-                side.jumps & {"yield", "value"}
-                or shape.rest.effects & (_MATTERING | Effect.CUT)
-                or shape.rest.facts.stored
+                side.jumps & {"yield", "value"} or shape.rest.effects & _MATTERING_OR_CUT or shape.rest.facts.stored
             ):
                 return Stake.VERDICT
             for name in side.facts.stored & shape.live:
@@ -645,7 +662,7 @@ class Watcher:
         sides = [shapes.side((part,), shapes.owner(node), False) for part in (node.body, node.orelse)]
         if all(shapes.at_top(node) and _inert(world, side, env, 0, bound=True) for side in sides):
             return Stake.NOTHING
-        if any(side.effects & (_MATTERING | Effect.CUT) for side in sides):
+        if any(side.effects & _MATTERING_OR_CUT for side in sides):
             return Stake.VERDICT
         return Stake.CERTAINTY if sides[0].read == sides[1].read else Stake.VERDICT
 

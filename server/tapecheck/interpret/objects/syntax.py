@@ -19,9 +19,11 @@ def default_branch(node: ast.AST) -> bool:
         if isinstance(last, ast.Return) and not node.orelse and len(node.body) == 1:
             return False
         if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-            name = ast.unparse(last.value.func)
-            if name in ("sys.exit", "exit", "quit", "os._exit"):
-                return False
+            called = last.value.func
+            if isinstance(called, ast.Name):
+                return called.id not in ("exit", "quit")
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+                return f"{called.value.id}.{called.attr}" not in ("sys.exit", "os._exit")
     return True
 
 
