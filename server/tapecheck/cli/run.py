@@ -17,7 +17,7 @@ from tapecheck.check import split_suppressed
 from tapecheck.cli.check import apply_configuration, exit_status, wanted_rules, write_report
 from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
-from tapecheck.record import Output, Progress, RunError, RunRequest, RunResult, judge, run
+from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
 from tapecheck.record.device import mean_time
 from tapecheck.record.memory import memory_ran_out
 from tapecheck.record.parallel import not_reduced
@@ -308,6 +308,8 @@ def _file_of(module: str) -> str | None:
 def _run(request: RunRequest, pass_on: Callable[[Output | Progress], None], interrupted: _Interrupted) -> RunResult:
     try:
         return run(request, pass_on, interrupted.is_twice, lambda: interrupted.number)
+    except InterpreterError as error:
+        raise UsageError(f"{error} (--python)") from error
     except RunError as error:
         raise UsageError(str(error)) from error
 

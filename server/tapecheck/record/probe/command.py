@@ -304,7 +304,6 @@ def main() -> None:
     torch = importlib.util.find_spec("torch")
     if torch is None:
         recorder.finish("stopped", "no torch: %s has no module named torch" % sys.executable)
-        sys.stderr.write("tapecheck: %s has no torch, so there is nothing to record\n" % sys.executable)
         raise SystemExit(NO_TORCH)
     version = version_of(torch.origin)
     if version and version < OLDEST_TORCH:
