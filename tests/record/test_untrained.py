@@ -92,6 +92,47 @@ FED = {
 }  # fmt: skip
 
 
+BY_CLOSURE = (
+    HEAD
+    + """
+optimizer = torch.optim.LBFGS(both, lr=0.1, max_iter=2)
+for step in range(4):
+    x = torch.randn(5, 4)
+    optimizer.zero_grad()
+
+    def closure():
+        loss = (a(x) + b(x)).pow(2).mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+"""
+)
+CLEARED_IN_PLACE = (
+    HEAD
+    + """
+first, second = torch.optim.SGD(a.parameters(), lr=0.1), torch.optim.SGD(b.parameters(), lr=0.1)
+for step in range(4):
+    y = a(torch.randn(5, 4))
+    second.zero_grad(set_to_none=False)
+    b(y.detach()).pow(2).mean().backward()
+    second.step()
+    first.zero_grad(set_to_none=False)
+    b(a(torch.randn(5, 4))).mean().backward()
+    first.step()
+"""
+)
+
+
+def test_gradients_of_a_closure_and_such_as_are_zeroed(tmp_path: Path) -> None:
+    files = [tmp_path / "closure.py", tmp_path / "zeroed.py"]
+    for file, text in zip(files, (BY_CLOSURE, CLEARED_IN_PLACE), strict=True):
+        file.write_text(text)
+    said = [{one.code for one in item.findings} for item in record_all(files, alone=True)]
+    assert "TAPE402" not in said[0]
+    assert said[1] == set()
+
+
 def _said(folder: Path, programs: dict[str, tuple[str, str]]) -> dict[tuple[str, bool], list[str]]:
     """Return what runs confirm or find of TAPE402 and TAPE406, with what a run says beside its findings."""
     files = []

@@ -144,11 +144,14 @@ class UsedGradients:
         parameter, gradient = entry.parameter(), entry.gradient()
         if parameter is None or gradient is None or _GRADIENT(parameter) is not gradient:
             return False
+        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
+            found = digest(gradient)
+        if found == ZEROS:
+            # Cleared in place, whatever was added before.
+            return False
         if entry.added is not None:
             return True
-        with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
-            equal = digest(gradient) == entry.value
-        if equal:
+        if found == entry.value:
             entry.place = where
             return where is not None
         # Zeros and what the program scaled itself differ before any backward has begun.

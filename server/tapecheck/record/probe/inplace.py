@@ -21,6 +21,8 @@ _VERSION = operator.attrgetter("_version")
 _GRADIENT = operator.attrgetter("grad")
 _PARAMS = operator.itemgetter("params")
 # Steps are let pass after so many that moved the same, and never more than this many in a row.
+_EVALUATED = 100
+"""Steps within which it is looked whether a closure made a gradient."""
 _REGULAR, _MOST_UNSEEN = 4, 31
 
 
@@ -318,6 +320,8 @@ class Changes:
         else:
             with recorder.torch._C.DisableTorchFunction():
                 versions = _versions(params)
+        if not watched.complete:
+            self._evaluated(params)
         moves = list(map(operator.sub, versions, watched.versions))
         watched.regular = watched.regular + 1 if moves == watched.moves else 0
         watched.moves = moves
@@ -333,6 +337,16 @@ class Changes:
         if getattr(recorder.last_backward, "mark", None) is None:
             with recorder.group():
                 self.write()
+
+    def _evaluated(self, params: List[Any]) -> None:
+        """Count the gradients that a closure made within the step: LBFGS begins with those that were cleared."""
+        leaves = self.recorder.reader.leaves
+        for p in params:
+            entry = leaves.get(id(p)) if p.requires_grad else None
+            counts = self.gradients.get(entry[1]) if entry is not None and entry[0]() is p else None
+            if counts is not None and not counts[1] and counts[0] <= _EVALUATED and _GRADIENT(p) is not None:
+                counts[1] += 1
+                self.recorder.had_gradient.add(id(p))
 
     def count_gradients(self) -> None:
         """Count the parameters of optimizers whose steps were let pass among those that had gradients."""
