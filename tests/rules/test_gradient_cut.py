@@ -283,3 +283,33 @@ for step in range(4):
 def test_a_parameter_that_forward_makes_anew_is_learned_in_its_own_way(averaged: str, codes: list[str]) -> None:
     text = QUANTIZER.replace("AVERAGED", averaged)
     assert [finding.code for finding in check(from_text(text, "program.py")).findings] == codes
+
+
+THROUGH_DATA = """\
+import torch
+from torch import nn
+
+
+class Pool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.score, self.value = nn.Linear(6, 1), nn.Linear(6, 6)
+
+    def forward(self, x):
+        weights = torch.softmax(self.score(x).data, dim=1)
+        return (weights * self.value(x)).sum(1)
+
+
+pool, head = Pool(), nn.Linear(6, 2)
+optimizer = torch.optim.Adam([*pool.parameters(), *head.parameters()])
+for step in range(3):
+    loss = nn.functional.cross_entropy(head(pool(torch.randn(8, 5, 6))), torch.randint(0, 2, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_attention_weights_through_data() -> None:
+    (finding,) = check(from_text(THROUGH_DATA, "train.py")).findings
+    assert (finding.code, finding.span.line) == (CODE, 11)

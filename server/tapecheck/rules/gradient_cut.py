@@ -280,33 +280,6 @@ for step in range(3):
             line=11,
         ),
         Example(
-            "Attention weights through .data: key and query learn nothing",
-            """\
-import torch
-from torch import nn
-
-
-class Pool(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.score, self.value = nn.Linear(6, 1), nn.Linear(6, 6)
-
-    def forward(self, x):
-        weights = torch.softmax(self.score(x).data, dim=1)
-        return (weights * self.value(x)).sum(1)
-
-
-pool, head = Pool(), nn.Linear(6, 2)
-optimizer = torch.optim.Adam([*pool.parameters(), *head.parameters()])
-for step in range(3):
-    loss = nn.functional.cross_entropy(head(pool(torch.randn(8, 5, 6))), torch.randint(0, 2, (8,)))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-""",
-            line=11,
-        ),
-        Example(
             "A loss made a leaf again trains nothing",
             """\
 import torch
