@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
 CODE = "TAPE101"
 
 
@@ -180,3 +185,43 @@ def test_a_swallowed_exception_is_said(build: Any, found: Any) -> None:
     build.raised(6, backward=2, caught=True)
     (finding,) = found(build)
     assert finding.notes == ("the exception is swallowed: this step is silently skipped",)
+
+
+LAST = {
+    "if": (
+        "    for i, part in enumerate(parts, 1):\n"
+        "        if i < len(parts):\n            grad(part, w, retain_graph=True)\n"
+        "        else:\n            grad(part, w)\n"
+    ),
+    "argument": "    for i, part in enumerate(parts):\n        grad(part, w, retain_graph=i != len(parts) - 1)\n",
+    "comprehension": "    return [grad(part, w, retain_graph=i < len(parts)) for i, part in enumerate(parts, 1)]\n",
+    "before": (
+        "    last = len(parts) - 1\n"
+        "    for i, part in enumerate(parts):\n        grad(part, w, retain_graph=i < last)\n"
+    ),
+}
+
+
+ROWS = """\
+import torch
+from torch.autograd import grad
+
+w = torch.ones(3, 4, requires_grad=True)
+
+
+def rows(x):
+    parts = (x @ w).tanh().sum(1).unbind()
+"""
+
+
+@pytest.mark.parametrize("made", ["unbind()", "split(1)", "chunk(len(x))"])
+@pytest.mark.parametrize("way", LAST)
+def test_parts_of_a_tensor_of_which_the_last_frees_the_graph(way: str, made: str) -> None:
+    text = ROWS.replace("unbind()", made) + LAST[way]
+    assert check(from_text(text, "train.py")).findings == []
+
+
+def test_parts_of_a_tensor_of_which_the_first_frees_the_graph() -> None:
+    text = ROWS + LAST["before"].replace("i < last", "i > 0")
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE101", 11)

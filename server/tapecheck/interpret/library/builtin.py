@@ -17,6 +17,7 @@ from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
     bound_length,
     derived,
+    length_of_parts,
     length_of_unknown,
     remembered,
     resolved,
@@ -84,6 +85,10 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return length_of(value)
     if isinstance(value, (List, Set, Dict)):
         missing = getattr(value, "cut", 0)
+        parts = length_of_parts(value) if isinstance(value, List) else None
+        if parts is not None:
+            parts.bounds = parts.bounds or (0, math.inf)
+            return concrete(parts)
         if value.more or missing is None:
             unknown_length = Unknown.whole("len")
             unknown_length.bounds = (len(value.items), math.inf)

@@ -13,6 +13,7 @@ from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
     bound_length,
     item_of_unknown,
+    length_of_parts,
     length_of_unknown,
     place_of_unknown,
     settle_on,
@@ -117,6 +118,10 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
                 return listed.items[index]
             return _further(listed)
 
+        parts = length_of_parts(listed)
+        if parts is not None:
+            bound_length(parts)
+            return Stream(lambda: _if_asked(parts), list_item)
         return Stream(lambda: None if listed.more else len(listed.items), list_item)
     if isinstance(value_now, tuple):
         return Stream(lambda: len(value_now), lambda index: value_now[index])
@@ -155,15 +160,14 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
                 fresh[index] = made
             return fresh[index]
 
-        length = length_of_unknown(child)
-
-        def known_length() -> int | None:
-            # Whoever has asked for the length reckons with it: the loop has to come to that end.
-            size = length.concrete
-            return size if isinstance(size, int) and (size != LOOP_BOUND or length.bounds is not None) else None
-
-        return Stream(known_length, unknown_item)
+        return Stream(lambda: _if_asked(size), unknown_item)
     return Stream(lambda: None, lambda index: Unknown("item"))
+
+
+def _if_asked(length: Unknown) -> int | None:
+    """Return the length that was settled on: whoever has asked for it reckons with it, the loop has to end there."""
+    size = length.concrete
+    return size if isinstance(size, int) and (size != LOOP_BOUND or length.bounds is not None) else None
 
 
 def _further(owner: List | tuple[Value, ...]) -> Value:

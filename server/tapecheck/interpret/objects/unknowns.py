@@ -40,6 +40,16 @@ def length_of_unknown(owner: Unknown) -> Unknown:
     return owner.length
 
 
+def length_of_parts(owner: List) -> Unknown | None:
+    """Return how many parts a call made of a value, an unknown number; None of any other list, or where it grew."""
+    if not owner.more or not owner.alike or owner.alike != len(owner.items):
+        return None
+    if owner.length is None:
+        owner.length = Unknown.whole("len")
+    length: Unknown = owner.length
+    return length
+
+
 def item_of_unknown(owner: Unknown, index: Value) -> Value:
     """Return an item of an unknown value; the same for the same constant index."""
     key = hashable(index)

@@ -260,6 +260,8 @@ class List:
     """Which elements stand for those at indices that nobody knows, and these indices."""
     alike: int = 0
     """How many elements it was made with where one call made all of them: those that nobody knows are like these."""
+    length: Value = None
+    """Of parts that one call made: how many there are, the same whenever it is asked for."""
 
 
 @dataclass(eq=False, slots=True)
