@@ -225,3 +225,41 @@ def test_parts_of_a_tensor_of_which_the_first_frees_the_graph() -> None:
     text = ROWS + LAST["before"].replace("i < last", "i > 0")
     (finding,) = check(from_text(text, "train.py")).findings
     assert (finding.code, finding.span.line) == ("TAPE101", 11)
+
+
+CHOSEN = """\
+import torch
+from torch.autograd import grad
+
+w = torch.ones(3, 4, requires_grad=True)
+
+
+def rows(xs, last, batches):
+    loss = (xs @ w).tanh().sum()
+    for i, x in enumerate(xs):
+        if CONDITION:
+            grad(loss, w, retain_graph=True)
+        else:
+            grad(loss, w)
+"""
+
+
+@pytest.mark.parametrize("condition", ["i < last - 1", "i != last", "batches.more()", "not x.is_last"])
+def test_a_condition_nobody_knows_may_be_there_for_the_last_iteration(condition: str) -> None:
+    assert check(from_text(CHOSEN.replace("CONDITION", condition), "train.py")).findings == []
+
+
+def test_a_condition_whose_answers_are_known_is_there_for_nothing_else() -> None:
+    (finding,) = check(from_text(CHOSEN.replace("CONDITION", "i == 0"), "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE101", 13)
+
+
+def test_a_call_that_retains_beside_the_one_that_fails_excuses_nothing() -> None:
+    text = CHOSEN.replace("        if CONDITION:\n    ", "").replace("        else:\n    ", "")
+    (finding,) = check(from_text(text, "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE101", 10)
+
+
+def test_a_flag_that_is_one_for_all_iterations_may_be_false() -> None:
+    (finding,) = check(from_text(CHOSEN.replace("CONDITION", "last"), "train.py")).findings
+    assert (finding.code, finding.span.line) == ("TAPE101", 13)

@@ -20,7 +20,7 @@ from tapecheck.rules.words import (
     span_facts,
     when,
 )
-from tapecheck.tape import Problem, Step
+from tapecheck.tape import Problem, Span, Step
 
 
 class BackwardTwice(Rule):
@@ -205,7 +205,8 @@ for step in range(3):
             for run in reading.runs:
                 problem = run.traversal.problem
                 if problem is not None and problem.kind == "freed" and problem.certain == "yes":
-                    findings.append(self._finding(readings, reading, run, problem))
+                    if not _retained_otherwise(readings, reading, run, problem):
+                        findings.append(self._finding(readings, reading, run, problem))
         return findings
 
     def _finding(self, readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> Finding:
@@ -239,6 +240,42 @@ for step in range(3):
             facts=_facts(reading, origin, run, problem, freeing, step, detach_first),
             notes=(SWALLOWED,) if reading.caught(run) is not None else (),
         )  # fmt: skip
+
+
+def _retained_otherwise(readings: Sequence[Reading], reading: Reading, run: Run, problem: Problem) -> bool:
+    """Return whether a condition nobody knows the answer to lets a call that retains run instead, in any iteration.
+
+    `if i < last: grad(loss, w, retain_graph=True)`, `else: grad(loss, w)`: the graph is freed by the last iteration,
+    and that the loop goes on after it is what the program's own condition is there to exclude.
+    """
+    if problem.freed_by is None or not run.at.iteration or problem.freed_by.at.iteration == run.at.iteration:
+        return False
+    freeing = problem.freed_by.at.span
+    mine = _indexes(reading, freeing)
+    instead = {
+        call.at.span
+        for other in readings
+        for call in other.runs
+        if call.backward.retain_argument == "yes" and call.at.span != freeing and _index(call) in mine
+    }
+    ways = [(_indexes(one, freeing), {span: _indexes(one, span) for span in instead}) for one in readings]
+    instead = {
+        span
+        for span in instead
+        if not any(freed & there[span] for freed, there in ways)
+        # A flag that is the same in all iterations lets one of the two calls run in all of them.
+        and any(freed and there[span] for freed, there in ways)
+    }
+    return bool(instead) and (run.at.span == freeing or run.at.span in instead)
+
+
+def _indexes(reading: Reading, span: Span) -> set[tuple[int, ...]]:
+    return {_index(run) for run in reading.runs if run.at.span == span}
+
+
+def _index(run: Run) -> tuple[int, ...]:
+    """Return which iterations a call ran in, as every way through the program numbers them."""
+    return tuple(index for _, index in run.at.iteration)
 
 
 def _headline(origin: Origin, run: Run, certain: bool) -> str:
