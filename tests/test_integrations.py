@@ -21,6 +21,7 @@ import torch
 w = torch.ones(3, requires_grad=True)
 loss = (w * w).sum()
 loss.backward()
+print(w.grad); w.grad = None
 loss.backward()
 """
 
@@ -67,7 +68,7 @@ def test_the_action_s_script_passes_inputs_on_and_executes_none_of_them(tmp_path
         check=False,
     )  # fmt: skip
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("::error title=Tapecheck (TAPE101 backward-twice),file=train.py,line=6")
+    assert lines[0].startswith("::error title=Tapecheck (TAPE101 backward-twice),file=train.py,line=7")
     # Files that are not there are errors of their own: each word was a name and nothing else.
     assert [re.findall(r"file=([^,]+)", line)[0] for line in lines[1:]] == ["$(touch${IFS}owned)", "`touch`", "*.none"]
     assert done.returncode == 1 and not (tmp_path / "owned").exists()

@@ -32,6 +32,7 @@ _MOST_IN_ONE = 12
 """Repairs of one top-level statement, after which it is left out as a whole."""
 
 _SPACE = " \t\f"
+_DETECTED = re.compile(r" \(detected at line \d+\)$")
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 _HEADER = re.compile(
     r"(?P<word>(?:async\s+)?(?:def|for|with)|class|if|elif|else|while|try|except|finally|match|case)\b"
@@ -105,6 +106,8 @@ class _Recovery:
             # What is broken is the header, not the line that should have been its body.
             found = _NO_BODY.match(message)
             self.error = message if found is None else message[: found.start(1)].removesuffix(" on line ")
+            # Python counts that line in the piece which it was given to parse; where the error is, is told beside it.
+            self.error = _DETECTED.sub("", self.error)
             self.error_line = line if found is None else int(found[1])
             # What an error of the whole text is told by (a null byte) has no column: it is 0 or None.
             self.error_column = column if column and column > 0 else None

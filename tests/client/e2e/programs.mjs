@@ -54,7 +54,7 @@ for step in range(3):
     loss.backward()
 `;
 
-/** A notebook with magics and a broken cell; the backward in its last cell is one too many. */
+/** A notebook with magics and a broken cell; the backward of its fourth code cell needs the graph kept. */
 export const NOTEBOOK = JSON.stringify({
   nbformat: 4,
   nbformat_minor: 5,
@@ -63,7 +63,7 @@ export const NOTEBOOK = JSON.stringify({
     ['markdown', '# A small model'],
     ['code', '%matplotlib inline\n!echo ready\nimport torch\nfrom torch import nn'],
     ['code', 'model = nn.Linear(4, 1)\nloss = model(torch.randn(8, 4)).pow(2).mean()'],
-    ['code', 'loss.backward()'],
+    ['code', 'loss.backward()\nprint(model.weight.grad)\nmodel.zero_grad()'],
     ['code', '%time loss.backward()'],
     ['code', 'print("unfinished'],
   ].map(([kind, source], index) => ({
