@@ -80,3 +80,32 @@ def test_a_run_that_watches_no_loop_hooks_no_module(record: Record) -> None:
     text = HEAD.replace("        if training:", f"{line}        if training:")
     printed = record(text).stdout
     assert "hooks 0" in printed and "hooks 1" not in printed
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "values = [net(x).item() for x in data]",
+        "values = {\n    i: net(x).detach()\n    for i, x in enumerate(data)\n}",
+        "print(sum(score(x) for x in data))",
+        "for x in data: score(x)",
+    ],
+)
+def test_a_loop_that_no_line_event_shows(record: Record, tmp_path: Path, loop: str) -> None:
+    more = "data = [torch.randn(100, 64) for _ in range(5)]\n\n\ndef score(x):\n    return net(x).sum().item()\n\n\n"
+    text = HEAD + more + loop + "\n"
+    (finding,) = [each for each in check(from_text(text, "script.py")).findings if each.code == "TAPE302"]
+    rows = range(finding.span.line, finding.span.end_line + 1)
+    result = record(text, watch={(str(tmp_path / "script.py"), row) for row in rows})
+    (judged,) = [each for each in judge([finding], result.tape, directory=str(tmp_path)) if each.code == "TAPE302"]
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+    assert judged.evidence.measured["saved_bytes"] == SAVED
+
+
+def test_a_comprehension_whose_graphs_a_backward_walks_is_no_waste(record: Record, tmp_path: Path) -> None:
+    text = HEAD + "data = [torch.randn(100, 64) for _ in range(5)]\nvalues = [net(x).mean().item() for x in data]\n"
+    (finding,) = [each for each in check(from_text(text, "script.py")).findings if each.code == "TAPE302"]
+    used = text.replace(".item()", "") + "sum(values).backward()\n"
+    result = record(used, watch={(str(tmp_path / "script.py"), finding.span.line)})
+    (judged,) = [each for each in judge([finding], result.tape, directory=str(tmp_path)) if each.code == "TAPE302"]
+    assert judged.evidence is not None and judged.evidence.verdict == "refuted"

@@ -429,7 +429,7 @@ class Recorder(Listener):
             self._count(lines, place)
             if self.torch is not None and not self.disabled:
                 self.scaling.line_runs(lines, place)
-                if place.header is not None:
+                if place.header is not None or place.in_line:
                     self.unused.header_runs(lines, place)
         if not place.written or self.torch is None or self.disabled:
             return None

@@ -62,6 +62,10 @@ class CallText(NamedTuple):
     bare: bool
 
 
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
 class SourceText:
     """One user file, parsed once. A file that cannot be read or parsed gives no loops and whole-line spans."""
 
@@ -73,6 +77,8 @@ class SourceText:
         self.stores: Dict[str, List[Store]] = {}
         self.inplace: Dict[int, Tuple[Tuple[str, ...], ...]] = {}
         self.clears: FrozenSet[int] = frozenset()
+        self.in_line: FrozenSet[int] = frozenset()
+        """The lines that are loops by themselves: of comprehensions, and of loops that have their body beside them."""
         self.names_gradients = False
         self.keys: Set[str] = set()
         self.statements: Dict[int, Tuple[int, int]] = {}
@@ -137,6 +143,7 @@ class _Reader:
         self._scope(tree.body, ("<module>", 0), "<module>")
         inplace: Dict[int, List[Tuple[str, ...]]] = {}
         clears: Set[int] = set()
+        in_line: Set[int] = set()
         called: Set[ast.AST] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -150,8 +157,11 @@ class _Reader:
                 inplace.setdefault(node.lineno, []).append(path)  # type: ignore[attr-defined]
             if _clears_gradient(node):
                 clears.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined]
+            if isinstance(node, _COMPREHENSIONS) or (isinstance(node, _LOOPS) and node.body[0].lineno == node.lineno):
+                in_line.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         self.text.inplace = {line: tuple(dict.fromkeys(paths)) for line, paths in inplace.items()}
         self.text.clears = frozenset(clears)
+        self.text.in_line = frozenset(in_line)
 
     def _scope(self, body: List[ast.stmt], key: Tuple[str, int], function: str) -> None:
         loops = self.text.loops.setdefault(key, [])
@@ -159,7 +169,7 @@ class _Reader:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 first = min([node.lineno] + [item.lineno for item in node.decorator_list])
                 self._scope(node.body, (node.name, first), node.name)
-            elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            elif isinstance(node, _LOOPS):
                 start = min([node.body[0].lineno] + [d.lineno for d in getattr(node.body[0], "decorator_list", [])])
                 end = (node.test if isinstance(node, ast.While) else node.iter).end_lineno or node.lineno
                 last = max(item.end_lineno or item.lineno for item in node.body)

@@ -27,7 +27,7 @@ class Place:
     """A line of user code, reached through one chain of calls."""
 
     __slots__ = (
-        "clears", "context", "header", "hits", "line", "loops", "observed", "special", "watched", "written",
+        "clears", "context", "header", "hits", "in_line", "line", "loops", "observed", "special", "watched", "written",
     )  # fmt: skip
 
     def __init__(self, context: Context, line: int) -> None:
@@ -38,6 +38,7 @@ class Place:
         self.written: Tuple[Tuple[str, ...], ...] = context.function.text.inplace.get(line, ())
         self.watched = False
         self.clears = line in context.function.text.clears
+        self.in_line = line in context.function.text.in_line
         self.observed = bool(self.written)
         self.special = self.observed or self.header is not None
 

@@ -10,6 +10,8 @@ from .tracing import Place, ThreadLines
 
 _ITERATIONS = 3
 """In so many iterations of each watched loop the calls of modules are looked at."""
+_CALLS = 8
+"""So many calls of modules where no line event tells the iterations: in a comprehension."""
 _MAX_NODES = 100_000
 _MAX_DEPTH = 4
 _KEY = "_unused"
@@ -47,7 +49,10 @@ class Unused:
         self._next = 0
 
     def header_runs(self, lines: ThreadLines, place: Place) -> None:
-        """Note that the header of a watched loop runs: another iteration is about to begin, if there is one."""
+        """Note that the header of a watched loop runs: another iteration is about to begin, if there is one.
+
+        Of a comprehension it is its line that runs.
+        """
         loop = self.loops.get(place)
         if loop is None:
             loop = self.loops[place] = _Loop(self.recorder.site(place, ()))
@@ -87,11 +92,19 @@ class Unused:
     def _running(self) -> Optional[_Loop]:
         """Return the innermost watched loop that runs in this thread and is still looked at."""
         lines = self.recorder.tracer.threads.get(threading.get_ident())
-        for call in reversed(lines.stack if lines is not None else ()):
+        if lines is None:
+            return None
+        place = lines.place
+        for call in reversed(lines.stack):
+            while place is not None and place.context.depth > call.context.depth:
+                place = place.context.caller
+            if place is not None and place.in_line and place in self.loops:
+                known = self.loops[place]
+                return known if known.iterations <= _ITERATIONS and known.calls < _CALLS else None
             for loop in reversed(call.loops):
-                known = self.loops.get(loop.place)
-                if known is not None:
-                    return known if known.iterations <= _ITERATIONS else None
+                around = self.loops.get(loop.place)
+                if around is not None:
+                    return around if around.iterations <= _ITERATIONS else None
         return None
 
     def _look(self, loop: _Loop, output: Any) -> None:
