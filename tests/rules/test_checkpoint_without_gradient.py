@@ -71,3 +71,20 @@ def test_the_fix_takes_the_other_kind() -> None:
     (finding,) = report.findings
     (fix,) = fixes_for(report, finding)
     assert [edit.content for edit in fix.edits] == [", use_reentrant=False"]
+
+
+FLAG = ("checkpoint(body, x)", "checkpoint(body, x) if MODE else body(x)")
+
+
+@pytest.mark.parametrize("mode", ["args.checkpoint", "config['checkpoint'] and body.training"])
+def test_a_flag_of_the_program_makes_it_possible(mode: str) -> None:
+    given = "import argparse\n\nparser = argparse.ArgumentParser()\nargs = parser.parse_args()\nconfig = vars(args)\n"
+    text = (given + PROGRAM).replace(FLAG[0], FLAG[1].replace("MODE", mode))
+    (found,) = check(from_text(text, "train.py")).findings
+    assert (found.code, found.certain) == ("TAPE406", False)
+    assert found.message.startswith("possible loss of gradients")
+
+
+@pytest.mark.parametrize("mode", ["step % int(sys.argv[1])", "torch.rand(1) > 0.5", "x.mean() > 0"])
+def test_what_other_iterations_train_is_not_lost(mode: str) -> None:
+    assert codes((FLAG[0], FLAG[1].replace("MODE", mode))) == []

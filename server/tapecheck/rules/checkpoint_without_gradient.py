@@ -133,17 +133,20 @@ for step in range(3):
     def judge(self, readings: Sequence[Reading]) -> list[Finding]:
         if not any(cut.how == "checkpoint" for reading in readings for cut in reading.ledger.cuts.values()):
             return []
-        trained: set[tuple[str, Identity]] = set()
-        for reading in readings:
-            trained |= _trained(reading)
+        trained = [(reading, _trained(reading)) for reading in readings]
         told: dict[Span, Finding] = {}
-        for reading in readings:
-            if reading.complete:
-                for span, lost in _lost(reading, trained).items():
-                    told.setdefault(span, self._finding(reading, lost))
+        for reading, own in trained:
+            if not reading.complete:
+                continue
+            others = [(other, there) for other, there in trained if other is not reading]
+            here = own.union(*(there for other, there in others if not _of_another_mode(reading, other)))
+            anywhere = here.union(*(there for _, there in others))
+            for span, lost in _lost(reading, here).items():
+                certain = not any(_named(reading, leaf) in anywhere for leaf in lost.leaves)
+                told.setdefault(span, self._finding(reading, lost, certain))
         return list(told.values())
 
-    def _finding(self, reading: Reading, lost: _Lost) -> Finding:
+    def _finding(self, reading: Reading, lost: _Lost, certain: bool) -> Finding:
         home = lost.cut.at
         names = list(dict.fromkeys(reading.ledger.leaves[leaf].name for leaf in sorted(lost.leaves)))
         known = (leaf.name for leaf in reading.ledger.leaves.values())
@@ -151,13 +154,19 @@ for step in range(3):
         named = [name for name in names if name]
         what = [f"{{}} {verb} no gradient: reentrant checkpoint, input without grad",
                 f"{{}} {verb} no gradient: reentrant checkpoint"]  # fmt: skip
-        message = listed(what, named, known) if named else "reentrant checkpoint of inputs without grad: no gradient"
+        if certain:
+            message = (
+                listed(what, named, known) if named else "reentrant checkpoint of inputs without grad: no gradient"
+            )
+        else:
+            message = "possible loss of gradients: reentrant checkpoint, input without grad"
         labels = [Label(lost.run.at.span, "this backward does not come to what is checkpointed", "path")]
         labels += called_from(reading, home, home)
         return Finding(
             self.code, self.name, self.severity, home.span, message,
             "pass `use_reentrant=False` to the checkpoint",
             tuple(labels),
+            certain,
             facts={"parameters": names},
             notes=tuple(in_full(message, named)),
         )  # fmt: skip
@@ -181,6 +190,21 @@ def _trained(reading: Reading) -> set[tuple[str, Identity]]:
     for _, escape in reading.escapes:
         reached |= {node for node in reading.ledger.ancestry(escape.nodes) if node in leaves}
     return {_named(reading, number) for number in reached | reading.given if number in leaves}
+
+
+def _of_another_mode(reading: Reading, other: Reading) -> bool:
+    """Return whether two ways differ in a condition that each answers once and for all: a program that is started with
+    or without checkpoints, and not one that uses them in some iterations.
+    """
+    mine, theirs = _asked_once(reading), _asked_once(other)
+    return any(span in theirs and theirs[span] != taken for span, taken in mine.items())
+
+
+def _asked_once(reading: Reading) -> dict[Span, bool]:
+    asked: dict[Span, list[bool]] = {}
+    for _, decision in reading.decisions:
+        asked.setdefault(decision.at.span, []).append(decision.taken)
+    return {span: taken[0] for span, taken in asked.items() if len(taken) == 1}
 
 
 def _named(reading: Reading, leaf: int) -> tuple[str, Identity]:

@@ -579,6 +579,8 @@ class Watcher:
             return Stake.CERTAINTY, side.effects
         if isinstance(value, Instance) or (isinstance(value, (Class, Function)) and side.facts.names):
             return Stake.CERTAINTY, side.effects
+        if isinstance(value, Tensor) and _calls_layer(side, env):
+            return Stake.CERTAINTY, side.effects
         behind = shapes.behind(node)
         live = [one for one in shapes.targets(node) if "." in one or behind is None or one in behind]
         if _plain(value) and live:
