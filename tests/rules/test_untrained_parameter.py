@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.rules import Finding, UntrainedParameter
+from tapecheck.source import from_text
 from tapecheck.tape import GradientRead, GradientSet, InPlace, LeafEscape, LeftOut, Named
 from tests.rules.conftest import Builder
 
@@ -106,3 +108,67 @@ def test_the_rule_is_told_once_for_what_one_attribute_holds(build: Builder, foun
             build.tape.events.append(LeftOut(build.site(8), optimizer, tuple(heads), True, False))
     (finding,) = found(build, code=UntrainedParameter.code)
     assert finding.message == "`net.heads[0].weight` and 1 more are in no optimizer: never trained"
+
+
+BESIDE = """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+net = nn.Linear(3, 2)
+scale = MADE
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    y = net(torch.randn(4, 3))
+    loss = USED
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+NUMBERS = [
+    "torch.tensor(2.0, requires_grad=True)",
+    "torch.ones(1, requires_grad=True)",
+    "torch.ones(1).requires_grad_()",
+]
+
+
+def beside(made: str, used: str, *edits: tuple[str, str]) -> list[tuple[str, int]]:
+    text = BESIDE.replace("MADE", made).replace("USED", used)
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return [(finding.code, finding.span.line) for finding in check(from_text(text, "train.py")).findings]
+
+
+@pytest.mark.parametrize("made", [*NUMBERS, "nn.Parameter(torch.ones(2))"])
+@pytest.mark.parametrize("used", ["(y * scale).mean()", "(y / scale.exp()).pow(2).mean()"])
+def test_a_number_beside_the_modules_is_to_be_trained(made: str, used: str) -> None:
+    assert beside(made, used) == [("TAPE405", 6)]
+
+
+@pytest.mark.parametrize("made", NUMBERS)
+@pytest.mark.parametrize(
+    "used",
+    [
+        "scale + y.mean()",
+        "checkpoint(lambda a, b: a.pow(2), y, scale, use_reentrant=True).mean()",
+        "(y * scale.detach()).mean()",
+        "torch.autograd.grad((y * scale).mean(), scale, create_graph=True)[0].sum() + (y * scale).mean()",
+    ],
+)
+def test_a_number_that_is_not_to_be_trained(made: str, used: str) -> None:
+    assert beside(made, used) == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("net.parameters()", "[*net.parameters(), scale]"),
+        ("    optimizer.step()\n", "    optimizer.step()\n    scale.data -= 0.1 * scale.grad\n"),
+        ("    optimizer.step()\n", "    optimizer.step()\n    print(scale.grad)\n"),
+        ("    y = ", "    scale = torch.tensor(1.0, requires_grad=True)\n    y = "),
+        ("torch.tensor(2.0, requires_grad=True)", "torch.randn(4, 2, requires_grad=True)"),
+    ],
+)
+def test_what_is_looked_after_or_may_be_data(edit: tuple[str, str]) -> None:
+    assert beside(NUMBERS[0], "(y * scale).mean()", edit) == []

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.gradients import Identity, gradients_of, identity, name_of
-from tapecheck.rules.reading import Reading, Run
+from tapecheck.rules.reading import Reading, Run, plain
 from tapecheck.rules.rule import Example, Rule
+from tapecheck.rules.term_without_effect import MERGES
 from tapecheck.rules.words import called_from, join, listed, span_facts
 from tapecheck.tape import Leaf, LeftOut, Optimizer, Site, Step
 
@@ -344,6 +345,9 @@ def _handled(reading: Reading) -> set[Identity]:
     for leaf in gradients.leaves():
         if any(moment.kind in ("read", "set") for moment in gradients.moments(leaf)):
             numbers.add(leaf)
+    for run in reading.runs:
+        # Its gradient is asked for by name, as that of the fixed weight in a penalty on invariance.
+        numbers.update(run.backward.inputs or ())
     written = {change.storage for _, change in reading.changes if change.optimizer is None and change.at.iteration}
     for number, event in ledger.leaves.items():
         if event.storage in written or event.copy_of is not None:
@@ -371,6 +375,8 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
     stepped = {other for other, owners in gradients.steppable.items() if event.optimizer in owners}
     if not stepped & run.traversal.executed.keys():
         return None
+    if not event.whole and not event.registered and not _takes_part(reading, run, leaf):
+        return None
     if not event.whole and event.registered and not _above(reading, run, leaf.id, stepped):
         # Below what is trained it may have been left out on purpose: a body whose head alone is trained.
         return None
@@ -380,6 +386,17 @@ def _reached(reading: Reading, leaf: Leaf, event: LeftOut) -> Run | None:
 def _apart(steps: Sequence[Step], first: Site, last: Site) -> bool:
     """Return whether gradients came at different times, and not from losses of one step."""
     return first.iteration != last.iteration or first.span != last.span
+
+
+def _takes_part(reading: Reading, run: Run, leaf: Leaf) -> bool:
+    """Return whether a loss hangs on a tensor beside all modules: what a checkpoint is given so that it records a graph
+    does nothing, and what is no parameter may begin a sum, `total = torch.zeros(1, requires_grad=True) + loss`.
+    """
+    nodes = reading.ledger.nodes
+    ops = {nodes[number].op for number in run.traversal.executed if number in nodes and leaf.id in nodes[number].inputs}
+    if not ops - {"CheckpointFunctionBackward"}:
+        return False
+    return leaf.parameter or not (leaf.at.iteration or {plain(op) for op in ops} <= MERGES)
 
 
 def _above(reading: Reading, run: Run, leaf: int, stepped: set[int]) -> bool:

@@ -99,6 +99,7 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             if owner.cuts:
                 owner.cuts = torch.world.derived_cut("leaf", node, owner.cuts, owner.name)
             torch.world.make_leaf(owner, node)
+            _kept_beside(torch, owner)
     elif wanted is False:
         if owner.extra is not None and "opaque" in owner.extra:
             # It stands for many parameters: nobody knows whether all of them were frozen.
@@ -238,6 +239,28 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
     return Stream(lambda: value.length if isinstance(value.length, int) else None, item)
 
 
+_ONE = "one number"
+
+
+def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
+    """Whether a call makes a tensor of a single number: a temperature, a weight of a loss, hardly ever data."""
+    given = args[0] if args else None
+    if isinstance(given, (List, tuple)) and rank == 1:
+        items = given.items if isinstance(given, List) else given
+        given = items[0] if len(items) == 1 else None
+    if name == "tensor":
+        return isinstance(concrete(given), (int, float))
+    return name in ("zeros", "ones", "full", "empty", "rand", "randn") and (
+        rank == 0 or (rank == 1 and concrete(given) == 1)
+    )
+
+
+def _kept_beside(torch: Torch, leaf: Tensor) -> None:
+    """Note a leaf that may be a parameter which stands beside all modules."""
+    if leaf.extra is not None and _ONE in leaf.extra and not leaf.parameter:
+        torch.nn.loose.append(leaf)
+
+
 def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """zeros, randn, tensor, arange ...: data, or a leaf with requires_grad=True."""
     world = torch.world
@@ -292,6 +315,10 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         result.rank = depth
     elif name.endswith("_like") and args and isinstance(args[0], Tensor):
         result.rank = args[0].rank
+    if _is_one_number(name, args, result.rank):
+        result.extra = {**(result.extra or {}), _ONE: True}
+        if result.node is not None:
+            _kept_beside(torch, result)
     first = containers.known_items(torch.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None
     if first and name in ("zeros", "ones", "randn", "rand", "empty") and isinstance(concrete(first[0]), int):
         result.length = concrete(first[0])

@@ -90,13 +90,14 @@ class UsedGradients:
         """Count the leaves that have a gradient at a step of optimizers that do not have them."""
         listed = self._listed()
         thread = threading.get_ident()
-        # Reading `.grad` makes a Python object: of what is no parameter only where the program reads it, too.
+        # Reading `.grad` makes a Python object: of what is neither a parameter nor a number beside the model, such as a
+        # temperature, only where the program reads it, too.
         named = any(text.names_gradients for text in self.recorder.sources.texts())
         for key, (reference, number, owner) in list(self.recorder.reader.leaves.items()):
             leaf = reference() if owner == thread and key not in listed else None
             if leaf is None or not leaf.requires_grad:
                 continue
-            if not named and not isinstance(leaf, self.recorder.torch.nn.Parameter):
+            if not named and not isinstance(leaf, self.recorder.torch.nn.Parameter) and leaf.numel() != 1:
                 continue
             known = self.others.get(key)
             if known is None or known[1] != number:
