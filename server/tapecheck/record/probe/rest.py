@@ -1,7 +1,8 @@
 """Takes the tracing off code that builds no nodes, and puts it back when that code ends or begins to build some.
 
 Up to Python 3.11 `sys.settrace` makes every instruction of a thread dear, a library's too: it has to be off altogether.
-From Python 3.12 on an event costs only the code that it is asked of: calls rest by asking for no lines of theirs.
+From Python 3.12 on an event costs only the code that it is asked of: calls and loops rest by asking for no lines of
+theirs, and what they call over and over has no events at all until they end.
 What ends a rest comes about by itself, so that nothing has to run in between:
 
 - a call of a function that built nothing so far ends when its frame lets go of what stands there for its trace
@@ -26,12 +27,14 @@ import threading
 import time
 import weakref
 from types import CodeType, FrameType, GeneratorType
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .tracing import NOISY, Activation, Function, RunningLoop, ThreadLines, Tracer
 
 # So many iterations in a row that built nothing are followed by ones that are not looked at.
 _CALM_ITERATIONS = 2
+# Where an event costs only the lines that are asked for it, shorter loops are not worth a rest.
+_LONG_ITERATIONS = 8
 # What takes a loop's iterator longer than this is worth a rest.
 _SLOW_SECONDS = 5e-5
 
@@ -43,7 +46,7 @@ class Rest:
     frame is known again. `frame` is the frame of the call that rests.
     """
 
-    __slots__ = ("anchor", "changed", "counter", "frame", "function", "lines", "loop", "trace", "waits")
+    __slots__ = ("anchor", "calls", "changed", "counter", "frame", "function", "lines", "loop", "trace", "waits")
 
     def __init__(self, lines: ThreadLines, anchor: Activation, trace: Any) -> None:
         self.lines = lines
@@ -57,6 +60,8 @@ class Rest:
         self.frame = 0
         self.counter: Any = None
         self.changed: List[Tuple[Any, Any, int, str]] = []
+        # How often functions were called that go on having events, by their code's identity.
+        self.calls: Dict[int, int] = {}
 
 
 class _Call:
@@ -199,6 +204,8 @@ class Rests:
         self.rest = rest
         if self.tracer.trace is not None:
             sys.settrace(None)
+        elif rest.loop is not None:
+            self.tracer.hush(rest.anchor.code)
 
     def call(self, frame: FrameType, function: Function) -> Any:
         """Have a call that begins run without events; return what its frame is to hold, None where it may not."""
@@ -227,7 +234,7 @@ class Rests:
         """Note a line of a loop's header; after some iterations that built nothing the loop goes on without events."""
         if loop.seen == lines.seen and loop.stirs == lines.stirs:
             loop.calm += 1
-            if loop.calm >= _CALM_ITERATIONS:
+            if loop.calm >= (_LONG_ITERATIONS if self.tracer.trace is None else _CALM_ITERATIONS):
                 loop.calm = 0
                 self._loop(lines, activation, loop, frame, 0)
         else:
@@ -260,7 +267,8 @@ class Rests:
             stack is None or not self.loops or loop.count is not None or loop.text.hidden or loop.text.yields
             or tracer.only is not lines or tracer.waiting or tracer.paused is not None
             or self.rest is not None or activation.watch is not None or lines.thread != threading.get_ident()
-            or frame.f_trace is None or function.calm_loops.get(loop.text) == 0
+            or not loop.index or (frame.f_trace is None and tracer.trace is not None)
+            or function.calm_loops.get(loop.text) == 0
             or sys.gettrace() is not tracer.trace or tracer.counts(activation.code, loop.text.first, loop.text.last)
         ):  # fmt: skip
             return
@@ -301,7 +309,7 @@ class Rests:
         if (
             fetches is None or self.rest is not None or tracer.only is not lines or tracer.waiting
             or tracer.paused is not None or activation.watch is not None or lines.thread != threading.get_ident()
-            or frame.f_trace is None or sys.gettrace() is not tracer.trace
+            or (frame.f_trace is None and tracer.trace is not None) or sys.gettrace() is not tracer.trace
         ):  # fmt: skip
             return
         rest = Rest(lines, activation, frame.f_trace)
@@ -315,6 +323,7 @@ class Rests:
         self.rest = None
         if not self._mode[0]:
             self._set(*self._mode)
+        self.tracer.unhush()
         if self.tracer.trace is not None and sys.gettrace() is None:
             sys.settrace(self.tracer.trace)
 
@@ -326,6 +335,8 @@ class Rests:
             loop, call = rest.loop, rest.anchor
             if loop is not None:
                 loop.waiting = True
+                if self.tracer.trace is None and loop.index < 2 * _LONG_ITERATIONS:
+                    call.context.function.calm_loops.pop(loop.text, None)
                 call.settled, call.turning, call.plain = None, None, {}
                 loop.seen, loop.stirs = -1, rest.lines.stirs
                 rest.lines.place = loop.header
@@ -338,8 +349,10 @@ class Rests:
     def end(self) -> None:
         """End a rest whose thread is no longer to be followed."""
         rest, self.rest = self.rest, None
-        if rest is not None and not self._mode[0]:
-            self._set(*self._mode)
+        if rest is not None:
+            self.tracer.unhush()
+            if not self._mode[0]:
+                self._set(*self._mode)
 
     def wake(self, frame: FrameType) -> None:
         """End a rest in the midst of it; `frame` is where the thread is."""
@@ -401,10 +414,14 @@ class Rests:
 
 
 class _ValueStack:
-    """The values that a frame of CPython 3.11 holds while an event is handled; the topmost may be a loop's iterator."""
+    """The values that a frame of CPython 3.11 to 3.13 holds while an event is handled; the topmost may be a loop's
+    iterator.
+    """
 
-    # In bytes: where a frame object has its frame, and a frame its code, its object, its depth, its values.
-    _FRAME, _CODE, _OBJECT, _DEPTH, _VALUES = 24, 32, 40, 64, 72
+    # In bytes: where a frame object has its frame, and a frame its object, its depth, its values.
+    _FRAME, _OBJECT, _DEPTH, _VALUES = 24, 48 if sys.version_info >= (3, 12) else 40, 64, 72
+    # And its code, in 3.11 and since.
+    _CODE = 0 if sys.version_info >= (3, 12) else 32
 
     def __init__(self) -> None:
         self._for_iter = opcode.opmap["FOR_ITER"]
@@ -463,27 +480,51 @@ def last_line(code: CodeType) -> int:
 def _value_stack() -> Optional[_ValueStack]:
     """Return the way to the iterators of running loops, tried on a loop; None where this Python is another one."""
     if (
-        platform.python_implementation() != "CPython" or sys.version_info[:2] != (3, 11)
+        platform.python_implementation() != "CPython" or not (3, 11) <= sys.version_info[:2] <= (3, 13)
         or hasattr(sys, "gettotalrefcount") or ctypes.sizeof(ctypes.c_void_p) != 8
+        or "t" in getattr(sys, "abiflags", "")
     ):  # fmt: skip
         return None
     stack, items, met = _ValueStack(), iter((1, 2, 3)), []
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and frame.f_code is tried.__code__:
-            met.append(stack.top(frame, 0) is items)
-        return trace
 
     def tried() -> None:
         for _ in items:
             pass
 
-    before = sys.gettrace()
-    sys.settrace(trace)
+    def look(frame: FrameType) -> None:
+        met.append(stack.top(frame, 0) is items)
+
     try:
-        tried()
+        _line_by_line(tried, look)
     except Exception:
         return None
-    finally:
-        sys.settrace(before)
     return stack if any(met) else None
+
+
+def _line_by_line(tried: Any, look: Callable[[FrameType], None]) -> None:
+    """Call a function, and `look` at its frame before each of its lines."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    if monitoring is None:
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            if event == "line" and frame.f_code is tried.__code__:
+                look(frame)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            tried()
+        finally:
+            sys.settrace(before)
+        return
+    tool = next(number for number in range(6) if monitoring.get_tool(number) is None)
+    monitoring.use_tool_id(tool, "tapecheck")
+    try:
+        monitoring.register_callback(tool, monitoring.events.LINE, lambda code, line: look(sys._getframe(1)))
+        monitoring.set_local_events(tool, tried.__code__, monitoring.events.LINE)
+        tried()
+        monitoring.set_local_events(tool, tried.__code__, 0)
+        monitoring.register_callback(tool, monitoring.events.LINE, None)
+    finally:
+        monitoring.free_tool_id(tool)

@@ -21,6 +21,8 @@ _MAX_RANGES = 1 << 18
 _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 # So many calls in a row of a function that built nothing are followed by calls that are not looked at.
 _CALM_CALLS, NOISY = 3, -(1 << 60)
+# So many calls of a function within one rest, and it has no events for what is left of it (`sys.monitoring`).
+_HUSHED_CALLS = 32
 
 
 class Place:
@@ -337,6 +339,9 @@ class Tracer:
         self.rests: Any = None
         self._next_loop = 1
         self.follow: Callable[[Activation, FrameType], None] = lambda activation, frame: None
+        # Have a function run without any event, and end that for all of them: only code that is asked for it has some.
+        self.hush: Callable[[CodeType], None] = lambda code: None
+        self.unhush: Callable[[], None] = lambda: None
         self._stop: Callable[[], None] = lambda: None
 
     # Threads and functions
@@ -926,16 +931,22 @@ def _yield_opcodes() -> Tuple[int, ...]:
 def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     monitoring: Any = vars(sys)["monitoring"]
     events = monitoring.events
-    tool = next((number for number in (3, 4, 1, 0, 5, 2) if monitoring.get_tool(number) is None), None)
-    if tool is None:
-        raise RuntimeError("every sys.monitoring tool id of this process is taken")
+    tools = [number for number in (3, 4, 1, 0, 5, 2) if monitoring.get_tool(number) is None][:2]
+    if len(tools) < 2:
+        raise RuntimeError("the sys.monitoring tool ids of this process are taken")
+    # The first is told of every function there is, once; the second of what is asked of the user's. What a tool has
+    # switched off somewhere comes back only with all else that is off: events that come and go have their own tool.
+    finder, tool = tools
+    monitoring.use_tool_id(finder, "tapecheck, functions")
     monitoring.use_tool_id(tool, "tapecheck")
-    local_events = events.LINE | events.PY_RETURN | events.PY_YIELD
-    # Of a function that built nothing so far only the end of its calls; its first node asks for more again.
-    of_calm = events.PY_RETURN | events.PY_YIELD
+    calls = events.PY_START | events.PY_RESUME
+    local_events = calls | events.LINE | events.PY_RETURN | events.PY_YIELD
+    # Of a function that built nothing so far only its calls; its first node asks for more again.
+    of_calm = calls | events.PY_RETURN | events.PY_YIELD
     asked: Dict[int, int] = {}
     # By identity, as `Tracer.functions`.
     observed: Dict[int, CodeType] = {}
+    hushed: List[CodeType] = []
 
     def current(code: CodeType, depth: int) -> Tuple[Optional[ThreadLines], Any, Any]:
         lines = tracer.lines()
@@ -958,33 +969,58 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     def follow(activation: Activation, frame: FrameType) -> None:
         ask(activation.code, local_events)
 
-    tracer.follow = follow
+    def hush(code: CodeType) -> None:
+        hushed.append(code)
+        monitoring.set_local_events(tool, code, 0)
 
-    def start(code: CodeType, offset: int) -> Any:
+    def unhush() -> None:
+        while hushed:
+            code = hushed.pop()
+            monitoring.set_local_events(tool, code, asked[id(code)])
+
+    tracer.follow, tracer.hush, tracer.unhush = follow, hush, unhush
+    threads, this_thread, frame_at = tracer.threads, threading.get_ident, sys._getframe
+
+    def found(code: CodeType, offset: int) -> Any:
+        # What is observed already tells the other tool of this call.
+        if id(code) not in observed and tracer.function(code) is not None:
+            ask(code, local_events)
+            entered(code, frame_at(1))
+        return monitoring.DISABLE
+
+    def start(code: CodeType, offset: int) -> None:
+        entered(code, frame_at(1))
+
+    def entered(code: CodeType, frame: FrameType) -> None:
         try:
+            rests = tracer.rests
+            rest = rests.rest if rests is not None else None
+            if rest is not None:
+                if rest.lines.thread == this_thread():
+                    # Nothing that is called within a rest is looked at, unless it builds a node.
+                    count = rest.calls[id(code)] = rest.calls.get(id(code), 0) + 1
+                    if count == _HUSHED_CALLS:
+                        hush(code)
+                    return
+                unhush()
             function = tracer.function(code)
             if function is None:
-                return monitoring.DISABLE
-            rests = tracer.rests
-            if rests is not None and function.calm >= _CALM_CALLS and not code.co_flags & _GENERATOR_FLAGS:
-                if rests.rest is not None or rests.call(sys._getframe(1), function) is not None:
-                    ask(code, of_calm)
-                    return None
-            elif rests is not None and rests.rest is not None and rests.rest.lines.thread == threading.get_ident():
-                # Nothing that is called within a call that rests is looked at, unless it builds a node.
-                return None
+                return
+            if (
+                rests is not None and rest is None and function.calm >= _CALM_CALLS
+                and not code.co_flags & _GENERATOR_FLAGS and rests.call(frame, function) is not None
+            ):  # fmt: skip
+                ask(code, of_calm)
+                return
             ask(code, local_events)
-            tracer.enter(function, sys._getframe(1))
+            tracer.enter(function, frame)
         except Exception:
             tracer.failed()
-        return None
-
-    threads, this_thread, frame_at = tracer.threads, threading.get_ident, sys._getframe
 
     def line(code: CodeType, number: int) -> None:
         try:
-            lines = threads.get(this_thread())
-            if tracer.rests is not None and tracer.rests.rest is not None and lines is tracer.rests.rest.lines:
+            lines, rests = threads.get(this_thread()), tracer.rests
+            if rests is not None and rests.rest is not None and lines is rests.rest.lines:
                 return
             activation = lines.stack[-1] if lines is not None and lines.stack else None
             if activation is not None and activation.code is code:
@@ -1000,6 +1036,8 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                     return
                 loop = activation.turning
                 if loop is not None and tracer.turned(lines, activation, loop, number):  # type: ignore[arg-type]
+                    if loop.waiting and rests is not None:
+                        rests.round(lines, activation, loop, frame_at(1))
                     return
             frame = frame_at(1)
             if activation is None or activation.code is not code or activation.key != id(frame):
@@ -1015,6 +1053,12 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
             lines.place = place  # type: ignore[union-attr]
             place.hits += 1
             tracer.turn(lines, activation, place, frame)  # type: ignore[arg-type]
+            if rests is not None and activation.loops:
+                loop = activation.loops[-1]
+                if loop.waiting:
+                    rests.round(lines, activation, loop, frame)
+                elif loop.index == 1 and number == loop.text.body:
+                    rests.again(lines, activation, loop, frame)
         except Exception:
             tracer.failed()
 
@@ -1040,6 +1084,9 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
     def raised(code: CodeType, offset: int, error: BaseException) -> Any:
         if id(code) in observed and asked.get(id(code)) != of_calm:
             try:
+                rest = tracer.rests.rest if tracer.rests is not None else None
+                if rest is not None and rest.lines.thread == this_thread():
+                    return
                 lines, activation, _ = current(code, 2)
                 if activation is not None and lines is not None:
                     tracer.listener.raised(lines, error, error.__traceback__)
@@ -1047,32 +1094,33 @@ def _monitor(tracer: Tracer, frames: Sequence[FrameType]) -> Callable[[], None]:
                 tracer.failed()
         return None
 
-    def thrown(code: CodeType, offset: int, error: BaseException) -> Any:
+    def thrown(code: CodeType, offset: int, error: BaseException) -> None:
         if id(code) in observed:
-            start(code, offset)
-        return None
+            entered(code, frame_at(1))
 
     callbacks = (
-        (events.PY_START, start), (events.PY_RESUME, start), (events.LINE, line), (events.PY_THROW, thrown),
-        (events.PY_RETURN, returned(False)), (events.PY_YIELD, returned(True)),
-        (events.PY_UNWIND, returned(False)), (events.RAISE, raised),
+        (finder, events.PY_START, found), (finder, events.PY_RESUME, found), (finder, events.PY_THROW, thrown),
+        (finder, events.PY_UNWIND, returned(False)), (finder, events.RAISE, raised),
+        (tool, events.PY_START, start), (tool, events.PY_RESUME, start), (tool, events.LINE, line),
+        (tool, events.PY_RETURN, returned(False)), (tool, events.PY_YIELD, returned(True)),
     )  # fmt: skip
-    for event, callback in callbacks:
-        monitoring.register_callback(tool, event, callback)
+    for number, event, callback in callbacks:
+        monitoring.register_callback(number, event, callback)
     for frame in frames:
         function = tracer.function(frame.f_code)
         if function is not None:
             ask(frame.f_code, local_events)
             tracer.enter(function, frame)
-    monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW | events.RAISE)
+    monitoring.set_events(finder, calls | events.PY_UNWIND | events.PY_THROW | events.RAISE)
 
     def stop() -> None:
         if monitoring.get_tool(tool) == "tapecheck":
-            monitoring.set_events(tool, 0)
+            monitoring.set_events(finder, 0)
             for code in observed.values():
                 monitoring.set_local_events(tool, code, 0)
-            for event, _ in callbacks:
-                monitoring.register_callback(tool, event, None)
-            monitoring.free_tool_id(tool)
+            for number, event, _ in callbacks:
+                monitoring.register_callback(number, event, None)
+            for number in tools:
+                monitoring.free_tool_id(number)
 
     return stop
