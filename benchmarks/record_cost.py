@@ -3,6 +3,7 @@
 
     python benchmarks/record_cost.py                    # all programs, five interleaved rounds
     python benchmarks/record_cost.py --rounds 3 --only lstm --python path/to/python
+    python benchmarks/record_cost.py --times 10         # ten times the iterations: what a longer run costs
 
 Every round runs each way once, each in a process of its own; the figure is the median of the rounds' ratios to the
 plain run of the same round. Time is counted from the second iteration on, so that what is loaded at the first one is
@@ -424,11 +425,11 @@ with around:
 WAYS = ("recorder", "anomaly mode", "profiler")
 
 
-def seconds(python: str, folder: Path, name: str, way: str, device: str) -> float:
+def seconds(python: str, folder: Path, name: str, way: str, device: str, times: int) -> float:
     """The time of a program's iterations but the first."""
     script = folder / f"{name}.py"
     steps, body = PROGRAMS[name]
-    script.write_text(COMMON + body.replace("STEPS", str(steps)))
+    script.write_text(COMMON + body.replace("STEPS", str(steps * times)))
     command = [python, str(script)]
     if way == "recorder":
         command = [python, str(PROBE), "--tape", str(folder / "tape.jsonl"), str(script)]
@@ -443,13 +444,15 @@ def main() -> None:
     """Print one row for each program and device."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--times", type=int, default=1, help="so many times the iterations")
     parser.add_argument("--only", choices=PROGRAMS, help="one program")
     parser.add_argument("--ways", default=",".join(WAYS), help="parted by commas")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch")
     options = parser.parse_args()
     ask = "import sys, torch; print(sys.version.split()[0], torch.__version__, torch.cuda.is_available())"
     version, torch, cuda = subprocess.check_output([options.python, "-c", ask], text=True).split()
-    print(f"Python {version}, torch {torch}; ratios to the plain run, median of {options.rounds} rounds")
+    print(f"Python {version}, torch {torch}; ratios to the plain run, median of {options.rounds} rounds", end="")
+    print(f", {options.times} times the iterations" if options.times > 1 else "")
     ways = options.ways.split(",")
     print(f"{'program':<14}{'device':<8}{'plain, ms an iteration':>24}" + "".join(f"{way:>16}" for way in ways))
     with tempfile.TemporaryDirectory() as scratch:
@@ -458,10 +461,11 @@ def main() -> None:
                 plain: list[float] = []
                 ratios: dict[str, list[float]] = {way: [] for way in ways}
                 for _ in range(options.rounds):
-                    plain.append(seconds(options.python, Path(scratch), name, "plain", device))
+                    where = options.python, Path(scratch), name
+                    plain.append(seconds(*where, "plain", device, options.times))
                     for way in ways:
-                        ratios[way].append(seconds(options.python, Path(scratch), name, way, device) / plain[-1])
-                each = statistics.median(plain) / (PROGRAMS[name][0] - 1) * 1000
+                        ratios[way].append(seconds(*where, way, device, options.times) / plain[-1])
+                each = statistics.median(plain) / (PROGRAMS[name][0] * options.times - 1) * 1000
                 row = "".join(f"{statistics.median(ratios[way]):>16.2f}" for way in ways)
                 print(f"{name:<14}{device:<8}{each:>24.3f}{row}", flush=True)
 
