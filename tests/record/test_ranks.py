@@ -172,6 +172,16 @@ def test_a_merged_tape_is_stored_and_parted_again(record: object, tmp_path: Path
     assert parts(Tape("x", [End("finished")])) == {}
 
 
+def test_a_rank_that_was_ended_by_another_s_limit_does_not_hide_it() -> None:
+    cut_off = Tape("x", [])
+    limit = Tape("x", [End("stopped", "after 2 iterations of the loop on line 11")])
+    for tapes in ({0: cut_off, 1: limit}, {0: limit, 1: cut_off}):
+        end = merge(tapes).events[-1]
+        assert isinstance(end, End) and end.detail.endswith(limit.events[0].detail)  # type: ignore[union-attr]
+    died = merge({0: Tape("x", [End("finished")]), 1: cut_off}).events[-1]
+    assert isinstance(died, End) and died.detail.startswith("rank 1: the process died")
+
+
 def _alive(process: int) -> bool:
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]

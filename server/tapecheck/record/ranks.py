@@ -10,6 +10,7 @@ from tapecheck.rules.finding import Evidence, Finding
 from tapecheck.tape import End, Measure, Site, Span, Tape
 from tapecheck.tape.ranks import RANK, STEP
 
+_OPEN = "the process died before it could close its tape"
 _ORDER = ("confirmed", "found-by-run", "refuted", "not-reached")
 
 
@@ -26,7 +27,7 @@ def merge(tapes: dict[int, Tape]) -> Tape:
         merged.events.append(Measure(Site(Span("", 1, 1, 1, 1)), RANK, rank, "rank"))
         merged.events += [_moved(event, place * STEP) for event in tape.events if not isinstance(event, End)]
         last = tape.events[-1] if tape.events else None
-        end = last if isinstance(last, End) else End("stopped", "the process died before it could close its tape")
+        end = last if isinstance(last, End) else End("stopped", _OPEN)
         merged.events.append(end)
         ends.append((rank, end))
     rank, end = worst(ends)
@@ -41,7 +42,10 @@ def worst(ends: Sequence[tuple[int, End]]) -> tuple[int, End]:
         end = item[1]
         if end.how == "raised":
             return 1 if _lost(end.detail) else 0
-        return 2 if end.how == "stopped" else 3 if end.detail else 4
+        # A rank that reaches a limit ends the others, which may have had no time to say so.
+        if end.how == "stopped":
+            return 3 if end.detail == _OPEN else 2
+        return 4 if end.detail else 5
 
     return min(ends, key=weight, default=(0, End("stopped")))
 
