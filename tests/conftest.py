@@ -15,9 +15,10 @@ from tests.record.harness import PYTHON
 from tests.record.warm import Warm, available
 
 LONGEST = (
-    "cli/test_run", "record/test_programs", "lsp/test_real", "lsp/test_protocol", "differential/test_differential",
-    "record/test_run", "cli/test_hostile", "test_cases", "record/test_ranks", "cli/test_check", "soak/test_traps",
-    "record/test_retain", "record/test_plugin", "cli/test_output", "record/test_passed", "record/test_hidden",
+    "record/test_verdicts", "cli/test_run", "record/test_programs", "lsp/test_real", "lsp/test_protocol",
+    "differential/test_differential", "record/test_run", "cli/test_hostile", "test_cases", "record/test_ranks",
+    "cli/test_check", "soak/test_traps", "record/test_retain", "record/test_plugin", "cli/test_output",
+    "record/test_passed", "record/test_hidden",
 )  # fmt: skip
 """The files that take most CPU, in this order: a long one that began last would be waited for."""
 
@@ -34,6 +35,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return place.get(name, len(place))
 
     items.sort(key=rank)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one process more than there are cores: some tests wait for what they have started, for up to a minute."""
+    return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

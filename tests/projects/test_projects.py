@@ -17,9 +17,11 @@ from tests.expectations import Place, Project, place_of, read_project
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.test"))
 _RUNNER = """
-import json, os, runpy, sys, traceback
+import gc, json, os, runpy, sys, traceback
 import torch, torch.distributions, torch.optim
 torch.set_num_threads(1)
+gc.collect()
+gc.freeze()
 ends = {}
 for name, (folder, main) in json.load(sys.stdin).items():
     reader, writer = os.pipe()

@@ -25,11 +25,13 @@ EXAMPLES = [
 
 # All programs run in one process that imports torch once; each is forked, so that none sees another's state.
 RUNNER = """
-import json, os, sys, traceback
+import gc, json, os, sys, traceback
 import torch, torch.nn
 torch.set_num_threads(1)
 # What torch imports at the first use of an optimizer is imported once, before the forks.
 torch.optim.Adam([torch.zeros(1, requires_grad=True)]).zero_grad()
+gc.collect()
+gc.freeze()
 for number, program in enumerate(json.load(sys.stdin)):
     read, write = os.pipe()
     child = os.fork()
