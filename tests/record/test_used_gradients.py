@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tapecheck.check import check
 from tapecheck.record import RunResult
 from tapecheck.record.evidence import judge
+from tapecheck.source import from_text
 
 PROGRAM = """
     import torch
@@ -52,3 +56,99 @@ def test_the_run_finds_it_by_itself(record: Callable[..., RunResult]) -> None:
     found = judge([], result.tape)
     assert [(finding.code, finding.span.line) for finding in found] == [("TAPE403", 9)]
     assert found[0].evidence is not None and found[0].evidence.verdict == "found-by-run"
+
+
+CLEARED = """
+    import torch
+    from torch import nn
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 1), nn.Linear(3, 1)
+
+    model = Twice()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        x = torch.randn(5, 3)
+        {first}
+        {clear}
+        {second}
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+FIRST, SECOND = "(model.a(x) + model.b(x)).mean().backward()", "(model.a(x) - model.b(x)).pow(2).mean().backward()"
+
+
+@pytest.mark.parametrize("clear", ["optimizer.zero_grad()", "model.zero_grad(set_to_none=False)"])
+def test_the_run_finds_a_backward_whose_gradients_are_cleared(record: Callable[..., RunResult], clear: str) -> None:
+    result = record(CLEARED.format(first=FIRST, clear=clear, second=SECOND))
+    found = judge([], result.tape)
+    assert [(finding.code, finding.span.line) for finding in found] == [("TAPE404", 13)]
+    assert found[0].evidence is not None and found[0].evidence.verdict == "found-by-run"
+    assert found[0].evidence.measured["calls"] == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "clear", "second"),
+    [
+        (FIRST, "", SECOND),
+        (FIRST, "optimizer.step() if step else optimizer.zero_grad()", SECOND),
+        (FIRST, "print(model.a.weight.grad); optimizer.zero_grad()", SECOND),
+        (FIRST, "print(nn.utils.clip_grad_norm_(model.parameters(), 1.0)); optimizer.zero_grad()", SECOND),
+        ("x.requires_grad_().register_hook(print); " + FIRST, "optimizer.zero_grad()", SECOND),
+        # What is wrong here is told by the parameters that have no gradient.
+        ("model.a(x).mean().backward()", "optimizer.zero_grad()", "model.a(x).mean().backward()"),
+    ],
+)
+def test_gradients_that_something_may_use_are_not_lost(
+    record: Callable[..., RunResult], first: str, clear: str, second: str
+) -> None:
+    result = record(CLEARED.format(first=first, clear=clear, second=second))
+    assert "TAPE404" not in [finding.code for finding in judge([], result.tape)]
+
+
+@pytest.mark.parametrize("clear", ["p.grad.zero_()", "p.grad.data.zero_()", "p.grad = None"])
+def test_what_is_cleared_by_hand_is_confirmed(record: Callable[..., RunResult], clear: str, tmp_path: Path) -> None:
+    hand = f"[p for p in model.parameters()]\n        for p in model.parameters():\n            {clear}"
+    text = textwrap.dedent(CLEARED.format(first=FIRST, clear=hand, second=SECOND)).lstrip()
+    (finding,) = [one for one in check(from_text(text, "script.py")).findings if one.code == "TAPE404"]
+    result = record(text, watch={(str(tmp_path / "script.py"), finding.span.line)})
+    (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == "TAPE404"]
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+
+
+TERM = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        out = model(torch.randn(5, 3))
+        loss = out.pow(2).mean() + out.mean()
+        {again}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "loss = torch.tensor(loss.item(), requires_grad=True) + out.abs().mean()",
+        "penalty = out.abs().mean().item(); loss = loss + out.std() + 1e-8 - 0.1 * penalty",
+    ],
+)
+def test_a_term_that_has_no_effect_is_confirmed(record: Callable[..., RunResult], again: str, tmp_path: Path) -> None:
+    text = textwrap.dedent(TERM.format(again=again)).lstrip()
+    (finding,) = [one for one in check(from_text(text, "script.py")).findings if one.code == "TAPE407"]
+    result = record(text, watch={(str(tmp_path / "script.py"), finding.span.line)})
+    (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == "TAPE407"]
+    assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
+    mended = text.replace(".item()", "")
+    if "tensor(" not in again:
+        result = record(mended, watch={(str(tmp_path / "script.py"), finding.span.line)})
+        (judged,) = [one for one in judge([finding], result.tape, directory=str(tmp_path)) if one.code == "TAPE407"]
+        assert judged.evidence is None or judged.evidence.verdict != "confirmed"

@@ -98,8 +98,12 @@ def found_by_run(story: Story) -> list[Finding]:
             if made is not None:
                 found.append(made)
     found += _used_again(story, found)
+    cleared = _cleared(story)
     starved = _starved(story)
-    found += [starved] if starved is not None else []
+    lost = {name for one in cleared for name in one.facts["parameters"]}
+    if starved is not None and not set(starved.facts["parameters"]) <= lost:
+        found.append(starved)
+    found += cleared
     return merged(found + _frozen(story))
 
 
@@ -124,6 +128,51 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
             finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
             made.append(finding)
     return made
+
+
+def _cleared(story: Story) -> list[Finding]:
+    """Return the backward calls of the program's own whose gradients are cleared before any step, each time."""
+    if story.gradients_looked_at or not story.whole or not story.reading.steps:
+        return []
+    leaves = story.reading.ledger.leaves
+    never = {leaf for leaf, steps in story.without_gradient.items() if steps >= _MIN_STEPS}
+    if never - {leaf for leaf, _, _ in story.discarded}:
+        # A loss that reaches none of the parameters it is meant for: what keeps it from them is told.
+        return []
+    places: dict[Span, list[str]] = {}
+    for leaf, at, count in story.discarded:
+        used = any(story.at(at.span, other.span) for other, _ in story.gradients_used)
+        if count >= _MIN_STEPS and not used and leaf in leaves and _calls_backward(story, at.span):
+            places.setdefault(at.span, []).append(leaves[leaf].name or f"parameter {leaf}")
+    made = []
+    for place, names in places.items():
+        finding = Finding(
+            GradientDiscarded.code, GradientDiscarded.name, GradientDiscarded.severity, place,
+            "the gradients of this backward are cleared before any step",
+            "clear before this backward, or step before clearing",
+            facts={"parameters": names},
+        )  # fmt: skip
+        evidence = DECIDE[GradientDiscarded.code](story, finding)
+        if evidence is not None and evidence.verdict == "confirmed":
+            finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
+            made.append(finding)
+    return made
+
+
+def _calls_backward(story: Story, place: Span) -> bool:
+    """Return whether a line itself calls a backward: what a library does with gradients is its own matter."""
+    try:
+        tree = read_source(story.file(place.file)).tree
+    except SourceError:
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+        and node.lineno <= place.end_line
+        and place.line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+    )
 
 
 def _starved(story: Story) -> Finding | None:

@@ -134,6 +134,8 @@ class Story:
         """Where the optimizers of such groups were made, or, where that is not known, where the program ended."""
         self.discarded: list[tuple[int, Site, int]] = []
         """Leaves whose gradients of a call were cleared before a step, with that call, and how often."""
+        self.gradients_looked_at = False
+        """Whether anything in the program's own files may look at gradients."""
         self.gradients_used: list[tuple[Site, int]] = []
         """Calls whose gradients a step has used, and how often."""
         self.left_out: dict[int, int] = {}
@@ -197,6 +199,8 @@ class Story:
             self.left_out[int(about)] = value
         elif name == "gradient-discarded" and about.isdigit():
             self.discarded.append((int(about), event.at, value))
+        elif name == "gradients-looked-at":
+            self.gradients_looked_at = True
         elif name == "gradients-used":
             self.gradients_used.append((event.at, value))
         elif name == "frozen-groups" and about.isdigit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,9 +38,11 @@ from tapecheck.rules import (
     TermWithoutEffect,
     UntrainedParameter,
 )
+from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import Run, plain
-from tapecheck.rules.term_without_effect import MERGES, terms_of
+from tapecheck.rules.term_without_effect import MERGES, Term, terms_of
 from tapecheck.rules.words import line
+from tapecheck.source import SourceError, read_source
 
 
 def _by_exception(story: Story, finding: Finding) -> Evidence | None:
@@ -480,16 +483,22 @@ def _term(story: Story, finding: Finding) -> Evidence | None:
         return _not_reached(story, finding)
     nodes = story.reading.ledger.nodes
     constant = bool(finding.facts.get("constant"))
+    numbers = _numbers_added(story, finding) if constant else 0
     merges = found = 0
     for item in runs:
-        terms = [term for term in terms_of(story.reading, item) if story.at(finding.span, term.merge.at.span)]
-        for number in item.traversal.executed if constant else ():
-            node = nodes.get(number)
+        if constant:
             # Of a constant term nothing is on the tape but that the sum has one input only.
-            if node is not None and plain(node.op) in MERGES and story.at(finding.span, node.at.span):
-                merges, found = merges + 1, found + (len(node.inputs) == 1)
-        if not constant and terms:
-            merges, found = merges + 1, found + any(term.reaches == "no" for term in terms)
+            here = [
+                nodes[number] for number in item.traversal.executed
+                if number in nodes and plain(nodes[number].op) in MERGES
+                and story.at(finding.span, nodes[number].at.span)
+            ]  # fmt: skip
+            merges, found = merges + bool(here), found + (sum(len(node.inputs) == 1 for node in here) > numbers)
+            continue
+        terms = [term for term in terms_of(story.reading, item) if story.at(finding.span, term.merge.at.span)]
+        if terms:
+            lost = any(term.reaches == "no" or _of_new_leaves(story, term) for term in terms)
+            merges, found = merges + 1, found + lost
     if not merges:
         return None
     if found and not constant:
@@ -500,10 +509,41 @@ def _term(story: Story, finding: Finding) -> Evidence | None:
         )  # fmt: skip
     if found == merges:
         return Evidence(
-            "confirmed", f"in {found} of {merges} backward calls the sum had a single term with a graph", None,
+            "confirmed", f"in {found} of {merges} backward calls a term of the sum had no graph", None,
             {"runs": merges, "without": found},
         )  # fmt: skip
     return None if found else Evidence("refuted", f"every term had a gradient that a step used, {times(merges)}")
+
+
+def _of_new_leaves(story: Story, term: Term) -> bool:
+    """Return whether a term leads to nothing but leaves that are no parameters and in no optimizer: a value that was
+    made a leaf again.
+    """
+    ledger = story.reading.ledger
+    if term.node is None:
+        return False
+    below = ledger.ancestry([term.node])
+    leaves = [ledger.leaves[number] for number in below if number in ledger.leaves]
+    stepped = gradients_of(story.reading).steppable
+    return bool(leaves) and not any(
+        leaf.parameter or leaf.id in stepped or ledger.leads_anywhere(leaf.id) for leaf in leaves
+    )
+
+
+def _numbers_added(story: Story, finding: Finding) -> int:
+    """Return how many numbers the lines of a finding add by themselves: `loss + 1e-8`."""
+    try:
+        tree = read_source(story.file(finding.span.file)).tree
+    except SourceError:
+        return 0
+    span = finding.span
+    return sum(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, (ast.Add, ast.Sub))
+        and any(isinstance(getattr(side, "operand", side), ast.Constant) for side in (node.left, node.right))
+        for node in ast.walk(tree)
+        if span.line <= getattr(node, "lineno", 0) <= max(span.end_line, span.line)
+    )
 
 
 DECIDE: dict[str, Callable[[Story, Finding], Evidence | None]] = {

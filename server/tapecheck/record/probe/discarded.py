@@ -75,6 +75,9 @@ class Discarded:
         """Write what became of the gradients of each place."""
         self._settle()
         recorder = self.recorder
+        if any(text.looks_at_gradients for text in recorder.sources.texts()):
+            at = recorder.here(recorder.tracer.lines())
+            recorder.writer.event("Measure", at=at, name="gradients-looked-at", value=1, unit="files")
         for place, count in self.used.items():
             at = recorder.site(place, ())
             recorder.writer.event("Measure", at=at, name="gradients-used", value=count, unit="calls")

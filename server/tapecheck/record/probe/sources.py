@@ -64,6 +64,11 @@ class CallText(NamedTuple):
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_LOOKING = frozenset((
+    "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "get_total_norm", "register_backward_hook",
+    "register_full_backward_hook", "register_full_backward_pre_hook", "register_hook",
+    "register_multi_grad_hook", "register_post_accumulate_grad_hook", "register_prehook", "retain_grad",
+))  # fmt: skip
 
 
 class SourceText:
@@ -80,6 +85,8 @@ class SourceText:
         self.in_line: FrozenSet[int] = frozenset()
         """The lines that are loops by themselves: of comprehensions, and of loops that have their body beside them."""
         self.names_gradients = False
+        self.looks_at_gradients = False
+        """Whether anything in it may look at gradients: `.grad`, a hook, a clip that returns their norm."""
         self.keys: Set[str] = set()
         self.statements: Dict[int, Tuple[int, int]] = {}
         try:
@@ -149,8 +156,9 @@ class _Reader:
             if isinstance(node, ast.Call):
                 self._call(node)
                 called.add(node.func)
+                self.text.looks_at_gradients |= getattr(node.func, "attr", getattr(node.func, "id", "")) in _LOOKING
             elif node not in called and _names_gradient(node):
-                self.text.names_gradients = True
+                self.text.names_gradients = self.text.looks_at_gradients = True
             if isinstance(node, ast.stmt):
                 self._statement(node)
             for path in _written(node):
@@ -339,16 +347,21 @@ def _written(node: ast.AST) -> Iterator[Tuple[str, ...]]:
 def _clears_gradient(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         function = node.func
-        return getattr(function, "attr", getattr(function, "id", "")) == "zero_grad"
-    if isinstance(node, ast.Assign):
-        return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in node.targets)
+        called = getattr(function, "attr", getattr(function, "id", ""))
+        if called in ("zero_", "fill_"):
+            return any(_is_gradient(part) for part in ast.walk(function))
+        return bool(called == "zero_grad")
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        return any(map(_is_gradient, node.targets))
     return False
 
 
+def _is_gradient(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "grad"
+
+
 def _names_gradient(node: ast.AST) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "grad") or (
-        isinstance(node, ast.Constant) and node.value == "grad"
-    )
+    return _is_gradient(node) or (isinstance(node, ast.Constant) and node.value == "grad")
 
 
 def _dotted(node: ast.AST) -> str:
