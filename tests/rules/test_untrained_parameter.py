@@ -172,3 +172,81 @@ def test_a_number_that_is_not_to_be_trained(made: str, used: str) -> None:
 )
 def test_what_is_looked_after_or_may_be_data(edit: tuple[str, str]) -> None:
     assert beside(NUMBERS[0], "(y * scale).mean()", edit) == []
+
+
+LOSS = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Linear(6, 4), nn.Linear(4, 3)
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = MADE
+        LAYER
+
+    def forward(self, z, y):
+        return FORWARD
+
+
+net, own = Net(), Own()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    x, y = torch.randn(8, 6), torch.randint(0, 3, (8,))
+    z = net.embed(x)
+    loss = F.cross_entropy(net.out(z), y) + own(ARGUMENT, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+CENTERS, WEIGHTS = "nn.Parameter(torch.randn(3, 4))", "nn.Parameter(torch.zeros(2))"
+
+
+def loss_module(made: str, forward: str, layer: str = "pass", argument: str = "z", given: str = "") -> list[Finding]:
+    text = LOSS.replace("MADE", made).replace("FORWARD", forward).replace("LAYER", layer).replace("ARGUMENT", argument)
+    text = text.replace("net.parameters(), lr", f"{given or 'net.parameters()'}, lr")
+    return list(check(from_text(text, "train.py")).findings)
+
+
+@pytest.mark.parametrize(
+    ("made", "forward"),
+    [
+        (CENTERS, "(z - self.kept[y]).pow(2).sum(1).mean()"),
+        (CENTERS, "F.cross_entropy(F.normalize(z) @ F.normalize(self.kept).t(), y)"),
+        (WEIGHTS, "torch.exp(-self.kept[0]) * z.pow(2).mean() + self.kept[0]"),
+        (WEIGHTS, "(F.softplus(self.kept) * torch.stack([z.mean(), z.std()])).sum()"),
+    ],
+)
+def test_a_loss_with_parameters_of_its_own_is_left_out(made: str, forward: str) -> None:
+    (found,) = [one for one in loss_module(made, forward) if one.code == "TAPE405"]
+    assert found.span.line == 15
+    assert found.message == "`own.kept` is in no optimizer: never trained"
+
+
+@pytest.mark.parametrize(
+    "given",
+    {
+        "made": (CENTERS, "F.mse_loss(z, F.linear(x, self.kept.t()))"),
+        "layer": (CENTERS, "(self.layer(z) - self.kept[y]).pow(2).mean()", "self.layer = nn.Linear(4, 4)"),
+        "handed over": (CENTERS, "(z - self.kept[y]).pow(2).mean()", "pass", "z",
+                        "[*net.parameters(), *own.parameters()]"),
+        "frozen": (CENTERS.replace("4))", "4), requires_grad=False)"), "(z - self.kept[y]).pow(2).mean()"),
+    }.values(),
+)  # fmt: skip
+def test_a_module_that_is_meant_to_stay_as_it_is(given: tuple[str, ...]) -> None:
+    assert [one.code for one in loss_module(*given) if one.code == "TAPE405"] == []
+
+
+def test_a_custom_teacher_of_raw_weights_is_no_loss() -> None:
+    text = LOSS.replace("MADE", "nn.Parameter(torch.randn(4, 6))").replace("LAYER", "pass")
+    text = text.replace("FORWARD", "(torch.relu(y @ self.kept.t()) - z).pow(2).mean()").replace(
+        "own(ARGUMENT, y)", "own(z, x)"
+    )
+    assert [one.code for one in check(from_text(text, "train.py")).findings if one.code == "TAPE405"] == []

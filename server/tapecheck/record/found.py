@@ -35,6 +35,7 @@ from tapecheck.rules import (
 )
 from tapecheck.rules import judge as judge_tapes
 from tapecheck.rules.finding import Severity
+from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.missing_create_graph import raising_headline
 from tapecheck.rules.reading import Run
 from tapecheck.rules.words import in_full, listed, merged
@@ -139,10 +140,12 @@ def _cleared(story: Story) -> list[Finding]:
     if never - {leaf for leaf, _, _ in story.discarded}:
         # A loss that reaches none of the parameters it is meant for: what keeps it from them is told.
         return []
+    gradients = gradients_of(story.reading)
+    stepped = {leaf for position, step in story.reading.steps for leaf in gradients.params_at(step.optimizer, position)}
     places: dict[Span, list[str]] = {}
     for leaf, at, count in story.discarded:
         used = any(story.at(at.span, other.span) for other, _ in story.gradients_used)
-        if count >= _MIN_STEPS and not used and leaf in leaves and _calls_backward(story, at.span):
+        if count >= _MIN_STEPS and not used and leaf in leaves.keys() & stepped and _calls_backward(story, at.span):
             places.setdefault(at.span, []).append(leaves[leaf].name or f"parameter {leaf}")
     made = []
     for place, names in places.items():

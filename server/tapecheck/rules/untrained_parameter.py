@@ -246,7 +246,10 @@ for step in range(3):
             labels.append(Label(optimizer.at.span, f"`{optimizer.name}` is made here {what}", "step"))
         labels.append(Label(story.run.at.span, f"gives {'them' if plural else 'it'} gradients", "path"))
         labels += called_from(reading, at, at)
-        note, advice = _why(event, optimizer, _owner(first.name), plural)
+        siblings = [reading.ledger.leaves[leaf].name for leaf in optimizer.params if leaf in reading.ledger.leaves]
+        owner = _owner(first.name)
+        shared = not owner or any(_owner(name) == owner for name in siblings)
+        note, advice = _why(event, optimizer, owner, plural, shared)
         notes = [note]
         if any(f"`{name}`" not in message for name in named):
             rest = [f"`{name}`" for name in named[:8]] + ([f"{len(named) - 8} more"] if len(named) > 8 else [])
@@ -257,7 +260,7 @@ for step in range(3):
                 "parameters": names,
                 "kind": "registered" if event.registered else "unregistered" if event.whole else "loose",
                 "whole": event.whole,
-                "siblings": [reading.ledger.leaves[leaf].name for leaf in optimizer.params][:64],
+                "siblings": siblings[:64],
                 "optimizer": span_facts(optimizer.at.span),
                 "calls": [span_facts(span) for leaf in story.leaves[:1] for span in leaf.at.stack],
                 "made": [span_facts(leaf.at.span) for leaf in story.leaves],
@@ -274,8 +277,8 @@ class _Story:
     leaves: list[Leaf] = field(default_factory=list)
 
 
-def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool) -> tuple[str, str]:
-    """Return why the optimizer lacks the leaves, and what to do."""
+def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool, shared: bool) -> tuple[str, str]:
+    """Return why the optimizer lacks the leaves, and what to do; `shared` says that it has others of their owner."""
     they, were = ("they are", "they were") if plural else ("it is", "it was")
     of = f"`{owner}`" if owner else "the module"
     keep = "if they are meant to stay as they are" if plural else "if it is meant to stay as it is"
@@ -296,8 +299,9 @@ def _why(event: LeftOut, optimizer: Optimizer, owner: str, plural: bool) -> tupl
             f"{were} added to {of} once `{optimizer.name}` had been made of its parameters",
             "make the optimizer after the model is complete, or call `optimizer.add_param_group`" + frozen,
         )
+    given = f"other parts of {of}" if shared else f"the parameters of other modules than {of}"
     return (
-        f"`{optimizer.name}` was given other parts of {of}",
+        f"`{optimizer.name}` was given {given}",
         f"give {'them' if plural else 'it'} to the optimizer, too" + frozen,
     )
 
@@ -400,11 +404,24 @@ def _takes_part(reading: Reading, run: Run, leaf: Leaf) -> bool:
 
 
 def _above(reading: Reading, run: Run, leaf: int, stepped: set[int]) -> bool:
-    """Return whether a leaf is combined with what trained parameters have made."""
-    for number in run.traversal.executed:
-        node = reading.ledger.nodes.get(number)
-        if node is not None and leaf in node.inputs:
-            others = [source for source in node.inputs if source != leaf]
-            if stepped & reading.ledger.ancestry(others).keys():
-                return True
+    """Return whether a leaf, or what was picked or computed of it alone, is combined with what trained parameters have
+    made.
+    """
+    nodes = reading.ledger.nodes
+    alone = {leaf}
+    for number in sorted(run.traversal.executed):
+        node = nodes.get(number)
+        if node is None or alone.isdisjoint(node.inputs):
+            continue
+        others = [source for source in node.inputs if source not in alone]
+        if not others and not plain(node.op).startswith(_LAYERS):
+            alone.add(number)
+        # A body's features meet the weights of what is trained above it, which are leaves.
+        met = others if leaf in node.inputs else [source for source in others if source in nodes]
+        if stepped & reading.ledger.ancestry(met).keys():
+            return True
     return False
+
+
+_LAYERS = ("addmm", "addmv", "baddbmm", "bilinear", "bmm", "conv", "dot", "einsum", "linear", "matmul", "mm", "mv")
+"""Ops that run data through a weight: what comes of them is an output, no part of the weight."""

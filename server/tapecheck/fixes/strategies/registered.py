@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code, dotted, targets
@@ -102,6 +103,10 @@ def hand_over(context: Context) -> Iterator[Candidate]:
             if change is not None:
                 yield Candidate(f"Hand it over: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
         return
+    owner = names[0].partition(".")[0]
+    if all(name.partition(".")[0] != owner for name in facts.get("siblings", ())):
+        yield from _whole_module(code, making, optimizer, owner, facts)
+        return
     for node in ast.walk(making.value):
         # A sibling that was given: `model.body.parameters()` beside what is at `model.head`.
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
@@ -113,6 +118,24 @@ def hand_over(context: Context) -> Iterator[Candidate]:
             change = code.insert_after(making, [line])
             if change is not None:
                 yield Candidate(f"Hand `{part}` over, too: `{optimizer}.add_param_group`", _EFFECT, [change])
+            return
+
+
+def _whole_module(
+    code: Code, making: ast.Assign, optimizer: str, owner: str, facts: dict[str, Any]
+) -> Iterator[Candidate]:
+    """Hand over a module that the optimizer has nothing of: a loss with parameters of its own."""
+    for call in facts.get("calls", ()):
+        made = code.statement_at(_span(call)) if call["file"] == code.source.path else None
+        pair = code.same_block(making, made) if made is not None and made is not making else None
+        if pair is None or not isinstance(made, ast.Assign):
+            continue
+        named = [name for name in map(dotted, targets(made)) if name is not None]
+        name = next((name for name in named if name in (owner, f"self.{owner}")), None)
+        line = f'{optimizer}.add_param_group({{"params": {name}.parameters()}})'
+        change = code.insert_after(max(pair, key=lambda each: each.lineno), [line])
+        if name is not None and change is not None:
+            yield Candidate(f"Hand `{name}` over, too: `{optimizer}.add_param_group`", _EFFECT, [change], group="over")
             return
 
 

@@ -74,7 +74,27 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         if left and 2 * len(left) <= len(there) and all(id(tensor) in whole for tensor in there):
             _tell(torch, state, node, left, False, True)
 
+    _tell_of_losses(torch, state, node)
     _tell_loose(torch, state, node)
+
+
+def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
+    """Note the modules that no optimizer has any parameter of and that have nothing but parameters of their own, as a
+    loss with learned centers or weights: a network that is left out as a whole has layers.
+    """
+    listed, own = torch.optimizers.listed, {id(tensor) for tensor in torch.nn.loose[-_MOST:]}
+    layered: set[int] = set()
+    losses: list[list[Tensor]] = []
+    for owner in torch.nn.made[-_MOST:]:
+        tensors = [tensor for _, tensor in torch.nn.named_parameters(owner)]
+        if all(id(tensor) in own for tensor in tensors):
+            losses.append(tensors)
+        else:
+            layered.update(map(id, tensors))
+    for tensors in losses:
+        left = [tensor.node for tensor in tensors if tensor.node is not None and tensor.node not in listed]
+        if left and len(left) == len(tensors) and layered.isdisjoint(map(id, tensors)):
+            _tell(torch, state, node, left, False, True)
 
 
 def _tell_loose(torch: Torch, state: OptimizerState, node: ast.AST) -> None:

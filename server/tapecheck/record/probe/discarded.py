@@ -106,18 +106,22 @@ class Discarded:
     def _drop_cleared(self) -> None:
         left = []
         for call in self.waiting:
-            kept = {}
+            kept, gone = {}, False
             for key, (reference, version) in call.added.items():
                 parameter = reference()
-                now = _version(parameter) if parameter is not None else None
-                if parameter is None or now is None or (now != version and self._zero(parameter)):
+                if parameter is None:
+                    # Who drops a model has no use for its gradients.
+                    gone = True
+                    continue
+                now = _version(parameter)
+                if now is None or (now != version and self._zero(parameter)):
                     continue
                 kept[key] = (reference, now)
             if kept:
                 # A part of them is cleared with the rest, or used.
                 call.added = kept if len(kept) == len(call.added) else {**call.added, **kept}
                 left.append(call)
-            else:
+            elif not gone:
                 self._tell(call)
         self.waiting = left
 
