@@ -746,6 +746,66 @@ def test_a_cut_on_the_way_to_an_optimizer_is_taken_out() -> None:
     assert fixes[0].applicability == "unsafe"
 
 
+CLEARING = {
+    "between the backward and a step of some": (
+        """
+        body, head = nn.Linear(4, 3), nn.Linear(3, 1)
+        first, second = (torch.optim.SGD(part.parameters(), lr=0.1) for part in (body, head))
+        for step in range(3):
+            loss = head(body(torch.randn(5, 4)).relu()).pow(2).mean()
+            first.zero_grad()
+            loss.backward()
+            second.zero_grad()
+            first.step()
+            second.step()
+        """,
+        "TAPE402",
+        "second.zero_grad()\n    loss.backward()\n    first.step()",
+    ),
+    "an optimizer in a dict": (
+        """
+        net = nn.Linear(4, 1)
+        optimizers = {"net": torch.optim.SGD(net.parameters(), lr=0.1)}
+        for step in range(3):
+            loss = net(torch.randn(5, 4)).pow(2).mean()
+            loss.backward()
+            optimizers["net"].step()
+        """,
+        "TAPE403",
+        'optimizers["net"].zero_grad()\n    loss.backward()',
+    ),
+    "a loss with parameters of its own": (
+        """
+        class Own(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weights = nn.Parameter(torch.zeros(2))
+
+            def forward(self, a, b):
+                return (torch.stack([a, b]) * torch.exp(-self.weights)).sum()
+
+        net, own = nn.Linear(4, 1), Own()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            out = net(torch.randn(5, 4))
+            loss = own(out.pow(2).mean(), out.std())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        "TAPE405",
+        'optimizer.add_param_group({"params": own.parameters()})',
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "code", "wanted"), CLEARING.values(), ids=CLEARING)
+def test_gradients_reach_their_step(body: str, code: str, wanted: str) -> None:
+    text, fixes = _fixes(body, code)
+    assert wanted in fixed(text, fixes[0])
+    assert fixes[0].applicability == "unsafe"
+
+
 def test_windows_line_ends_and_tabs_stay() -> None:
     body = CARRIED["a name"][0].replace("    ", "\t")
     text = (SETUP + body).replace("\n", "\r\n")

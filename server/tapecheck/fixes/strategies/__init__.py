@@ -99,8 +99,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     NeedlessGraph.code: (switch_recording_off,),
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (
-        remove_cut, detach_for_the_first, stay_in_torch, leave_trainable, switch_on_again, make_optimizer_later,
-        train_on_scores,
+        clear_at_another_time, remove_cut, detach_for_the_first, stay_in_torch, leave_trainable, switch_on_again,
+        make_optimizer_later, train_on_scores,
     ),
     StaleGradient.code: (call_zero_grad, clear_in_time),
     GradientDiscarded.code: (clear_at_another_time,),

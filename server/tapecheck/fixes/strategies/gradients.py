@@ -33,8 +33,8 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
     code = context.code
     for tape, backward in context.backwards_here():
         for step in _steps_by(tape, context):
-            owner, _, method = step.call.rpartition(".")
-            if not owner or method != "step":
+            owner = _owner(code, step)
+            if not owner:
                 continue
             line = f"{owner}.zero_grad()"
             if _alone(tape, step, backward):
@@ -52,6 +52,20 @@ def clear_in_time(context: Context) -> Iterator[Candidate]:
                     yield Candidate(f"Clear after the step: `{line}`", _EFFECT, [change], group="clear")
                 break
         break
+
+
+def _owner(code: Code, step: Step) -> str:
+    """Return the optimizer of a step as the program writes it, `optimizers["G"]` too; nothing where that is unknown."""
+    owner, _, method = step.call.rpartition(".")
+    if owner and method == "step":
+        return owner
+    call = code.expression_at(step.at.span)
+    function = call.func if isinstance(call, ast.Call) else None
+    if not isinstance(function, ast.Attribute) or function.attr != "step":
+        return ""
+    held = function.value
+    known = isinstance(held, ast.Subscript) and isinstance(held.slice, ast.Constant) and dotted(held.value) is not None
+    return code.segment(held) if known else ""
 
 
 def _steps_by(tape: Tape, context: Context) -> list[Step]:
@@ -90,17 +104,23 @@ def _steps_here(code: Code, statement: ast.stmt, span: Span) -> bool:
 
 def clear_at_another_time(context: Context) -> Iterator[Candidate]:
     """Move the clearing before the backward, or after the step that lacks the gradients; or take it out."""
-    facts = context.finding.facts.get("cleared")
-    if not isinstance(facts, dict):
+    finding, code = context.finding, context.code
+    cleared = finding.facts.get("cleared")
+    span = Span(**cleared) if isinstance(cleared, dict) else finding.span
+    if not isinstance(cleared, dict) and finding.facts.get("how") != "cleared":
         return
-    code = context.code
-    clearing = _whole_clearing(code, code.statement_at(Span(**facts)))
+    clearing = _whole_clearing(code, code.statement_at(span))
     if clearing is None:
         return
     gone, lines = code.delete(clearing), code.lines_of(clearing)
     if gone is None or lines is None:
         return
-    for _, backward in context.backwards_here():
+    filling = {label.span for label in context.labels("path")} if finding.facts.get("how") == "cleared" else set()
+    backwards = [
+        event for tape in context.tapes for event in tape.events
+        if isinstance(event, Backward) and event.at.span in filling
+    ] or [backward for _, backward in context.backwards_here()]  # fmt: skip
+    for backward in backwards[:1]:
         for span in frames(backward.at):
             statement = code.statement_at(span)
             pair = code.same_block(clearing, statement) if statement is not None else None
@@ -113,7 +133,6 @@ def clear_at_another_time(context: Context) -> Iterator[Candidate]:
                     yield Candidate(
                         f"Clear before the backward (line {pair[1].lineno})", _LATER, [gone, change], group="moved"
                     )
-        break
     for label in context.labels("step"):
         step = code.statement_at(label.span)
         if step is None or not _steps_here(code, step, label.span):
