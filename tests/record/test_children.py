@@ -109,6 +109,11 @@ STARTS = {
         "    child = multiprocessing.get_context('forkserver').Process(target=os.getpid)\n"
         "    child.start()\n    child.join()\n"
     ),
+    "a launcher whose program fails": (
+        "import subprocess, sys\n"
+        "work = 'import time\\nwhile time.process_time() < 1.5: pass\\nraise SystemExit(1)'\n"
+        "subprocess.run([sys.executable, '-c', work], check=True)\n"
+    ),
     "nothing": "import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', ''], check=True)\n",
 }
 
@@ -124,6 +129,7 @@ def test_where_only_processes_that_are_not_recorded_may_train_that_is_said(
     assert main(["run", "launch.py"]) == 3
     shown = capfd.readouterr().out
     elsewhere = (
-        "Nothing was trained in this process. Those that it started were not recorded: run the script that trains."
+        "Nothing was trained in this process. Those that it started were not recorded: run the script that trains"
+        + (", with `--launcher` for what starts it." if "fails" in how else ".")
     )
     assert ("Nothing was trained: no backward ran." if how == "nothing" else elsewhere) in shown

@@ -120,6 +120,11 @@ def _cut_short(result: RunResult) -> str:
     """Return what a run that did not come to its end, or trained nothing, leaves open, nothing for a whole one."""
     if result.failure and not result.backwards:
         return f"Not recorded: {result.failure.removeprefix('not recorded: ')}."
+    if result.how_ended == "raised" and not result.backwards and result.ran_elsewhere:
+        return (
+            "Nothing was trained in this process. Those that it started were not recorded: run the script that trains, "
+            "with `--launcher` for what starts it."
+        )
     if result.how_ended != "finished":
         return "The run was cut short: what would have come later was not seen."
     if result.lost:

@@ -36,7 +36,8 @@ class CheckpointWithoutGradient(Rule):
     ## What is not a finding
 
     - All parameters inside are frozen: the hover says that the warning is harmless there.
-    - Parameters that another backward trains, or that no optimizer has.
+    - Parameters that another backward trains, or that no optimizer has. Where a flag of the program switches
+      checkpoints on, the finding is a possible one.
     - Checkpoints under `torch.no_grad()`.
     """
 

@@ -25,7 +25,8 @@ class UntrainedParameter(Rule):
 
     An optimizer steps what it was given when it was made. `model.parameters()` lists what is *registered* then:
     attributes that are an `nn.Parameter` or an `nn.Module`. Modules in a Python list or dict, and a tensor that
-    merely requires grad, are not; nor is an `nn.Parameter` that stands beside the model, such as a temperature.
+    merely requires grad, are not; nor is an `nn.Parameter` that stands beside the model, such as a temperature, nor the
+    parameters of a loss that is a module of its own, such as learned centers or weights.
 
         >>> class Net(nn.Module):
         ...     def __init__(self):
@@ -48,7 +49,8 @@ class UntrainedParameter(Rule):
     - A teacher, a feature network or an attacked model: none of its parameters is in an optimizer.
     - A body below the only part that is trained, as in linear probing; adapters, prompts and biases that are trained
       without the rest.
-    - Parameters whose gradients the program reads, or that it sets in another way: a moving average, a multiplier.
+    - Parameters whose gradients the program reads or asks `autograd.grad` for, or that it sets in another way: a moving
+      average, a multiplier.
     - Parameters that unknown code has been given.
     """
 
