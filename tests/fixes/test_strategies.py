@@ -774,6 +774,26 @@ CLEARING = {
         "TAPE403",
         'optimizers["net"].zero_grad()\n    loss.backward()',
     ),
+    "a norm that a function of its own looks at": (
+        """
+        def norm_of(parameters):
+            return sum(float(p.grad.norm()) for p in parameters)
+
+        net = nn.Linear(4, 1)
+        optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu")
+        for step in range(3):
+            loss = net(torch.randn(5, 4)).pow(2).mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            print(norm_of(net.parameters()))
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+        """,
+        "TAPE501",
+        "scaler.unscale_(optimizer)\n    print(norm_of(net.parameters()))\n    nn.utils",
+    ),
     "a loss with parameters of its own": (
         """
         class Own(nn.Module):

@@ -14,13 +14,9 @@ _EFFECT = "The gradients are those of the loss from there on; `step` sees that t
 def unscale_first(context: Context) -> Iterator[Candidate]:
     """Insert `scaler.unscale_(optimizer)` in front of what reads the gradients, in the block of the backward call."""
     code = context.code
-    statement = code.statement_at(context.finding.span)
-    built = next((label.span for label in context.labels("built")), None)
-    backward = code.statement_at(built) if built is not None and built.file == context.finding.span.file else None
-    pair = code.same_block(backward, statement) if backward is not None and statement is not None else None
-    if pair is None or pair[0] is pair[1]:
+    target = _target(context)
+    if target is None:
         return
-    target = pair[1]
     function = code.function(target)
     for scaler in dict.fromkeys(name for name, _, _ in _calls(function, "scale")):
         late = [
@@ -47,6 +43,19 @@ def unscale_first(context: Context) -> Iterator[Candidate]:
                     [change for change in changes if change is not None],
                     group="unscale",
                 )
+
+
+def _target(context: Context) -> ast.stmt | None:
+    """Return the statement that reads the gradients, or calls what does, in the block of the backward call."""
+    code = context.code
+    built = next((label.span for label in context.labels("built")), None)
+    backward = code.statement_at(built) if built is not None else None
+    for span in (context.finding.span, *(label.span for label in context.labels("called"))):
+        statement = code.statement_at(span) if backward is not None else None
+        pair = code.same_block(backward, statement) if backward is not None and statement is not None else None
+        if pair is not None and pair[0] is not pair[1]:
+            return pair[1]
+    return None
 
 
 def _calls(function: ast.AST, method: str) -> Iterator[tuple[str, str, ast.Call]]:
