@@ -45,6 +45,9 @@ def unscale_first(context: Context) -> Iterator[Candidate]:
                 )
 
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
 def _target(context: Context) -> ast.stmt | None:
     """Return the statement that reads the gradients, or calls what does, in the block of the backward call."""
     code = context.code
@@ -53,7 +56,7 @@ def _target(context: Context) -> ast.stmt | None:
     for span in (context.finding.span, *(label.span for label in context.labels("called"))):
         statement = code.statement_at(span) if backward is not None else None
         pair = code.same_block(backward, statement) if backward is not None and statement is not None else None
-        if pair is not None and pair[0] is not pair[1]:
+        if pair is not None and pair[0] is not pair[1] and not isinstance(pair[1], _DEFINITIONS):
             return pair[1]
     return None
 
