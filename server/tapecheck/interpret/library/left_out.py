@@ -83,6 +83,8 @@ def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     loss with learned centers or weights: a network that is left out as a whole has layers.
     """
     listed, own = torch.optimizers.listed, {id(tensor) for tensor in torch.nn.loose[-_MOST:]}
+    if not own:
+        return
     layered: set[int] = set()
     losses: list[list[Tensor]] = []
     for owner in torch.nn.made[-_MOST:]:
