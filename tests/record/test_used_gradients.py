@@ -118,6 +118,36 @@ def test_what_is_cleared_by_hand_is_confirmed(record: Callable[..., RunResult], 
     assert judged.evidence is not None and judged.evidence.verdict == "confirmed"
 
 
+CLOSURE = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.{kind}(model.parameters(), lr=0.1)
+    x = torch.randn(5, 3)
+
+    def closure():
+        {before}
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        {after}
+        return loss
+
+    for step in range(3):
+        optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize("kind", ["LBFGS", "SGD"])
+@pytest.mark.parametrize(("before", "after"), [("", "optimizer.zero_grad()"), ("optimizer.zero_grad()", "")])
+def test_a_closure_that_clears_what_it_has_computed(
+    record: Callable[..., RunResult], kind: str, before: str, after: str
+) -> None:
+    result = record(CLOSURE.format(kind=kind, before=before, after=after))
+    found = [(finding.code, finding.span.line) for finding in judge([], result.tape)]
+    assert found == ([("TAPE404", 11)] if after else [])
+
+
 TERM = """
     import torch
     from torch import nn

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .gradients import ZEROS, digest
 from .tracing import Place
@@ -39,13 +40,16 @@ class Discarded:
         """By place: how many calls, the iterations of the first, and the leaves."""
         self.used: Dict[Optional[Place], int] = {}
         self.within = False
-        """Whether a step is running: the gradients of its closure are used as they come."""
+        """Whether a step is running: the gradients of its closure are used once the closure returns."""
+        self.closure: Optional[Tuple[Any, _Where]] = None
+        """The running call of the closure's code that has called backward, with that backward."""
 
     def before_backward(self, where: _Where) -> None:
         """Settle what came before, and note how gradients are before this backward adds to them."""
         self._settle()
         if self.within:
             self.used[where[0]] = self.used.get(where[0], 0) + 1
+            self.closure = (self._call(), where)
             return
         count = self.calls[where[0]] = self.calls.get(where[0], 0) + 1
         if count <= _CALLS:
@@ -55,6 +59,21 @@ class Discarded:
         """Note what the last backward has added, before a line that clears gradients runs."""
         if self.open is not None:
             self._settle()
+        elif self.within and self.closure is not None and self.closure[0] is self._call():
+            # The same call that has called backward clears: the step never sees what that gave.
+            where = self.closure[1]
+            self.used[where[0]] -= 1
+            self.closure = None
+            self._tell(where, [id(p) for p in self._parameters() if _version(p) is not None])
+
+    def after_step(self) -> None:
+        """Note that a step has ended."""
+        self.within = False
+        self.closure = None
+
+    def _call(self) -> Any:
+        lines = self.recorder.tracer.threads.get(threading.get_ident())
+        return lines.stack[-1] if lines is not None and lines.stack else None
 
     def before_step(self, params: List[Any]) -> None:
         """Tell the calls whose gradients this step uses."""
@@ -79,6 +98,8 @@ class Discarded:
             at = recorder.here(recorder.tracer.lines())
             recorder.writer.event("Measure", at=at, name="gradients-looked-at", value=1, unit="files")
         for place, count in self.used.items():
+            if not count:
+                continue
             at = recorder.site(place, ())
             recorder.writer.event("Measure", at=at, name="gradients-used", value=count, unit="calls")
         for place, (count, iterations, leaves) in self.discarded.items():
@@ -122,13 +143,13 @@ class Discarded:
                 call.added = kept if len(kept) == len(call.added) else {**call.added, **kept}
                 left.append(call)
             elif not gone:
-                self._tell(call)
+                self._tell(call.where, call.added)
         self.waiting = left
 
-    def _tell(self, call: _Call) -> None:
-        place, iterations = call.where
+    def _tell(self, where: _Where, parameters: Iterable[int]) -> None:
+        place, iterations = where
         known = self.recorder.reader.leaves
-        numbers = {known[key][1] for key in call.added if key in known}
+        numbers = {known[key][1] for key in parameters if key in known}
         entry = self.discarded.setdefault(place, [0, iterations, set()])
         entry[0] += 1
         entry[2] |= numbers

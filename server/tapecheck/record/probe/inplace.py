@@ -302,7 +302,7 @@ class Changes:
     def after_step(self, optimizer: Any) -> None:
         """Remember which of its parameters an optimizer changed in a step."""
         recorder = self.recorder
-        recorder.discarded.within = False
+        recorder.discarded.after_step()
         watched = self.optimizers.get(id(optimizer))
         if watched is None or recorder.disabled or recorder.ended:
             return
