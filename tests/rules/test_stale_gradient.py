@@ -181,3 +181,23 @@ def test_ways_of_clearing(first: str, last: str) -> None:
 def test_without_clearing() -> None:
     findings = check(from_text(TRAINING.format(first="", last="pass"), "program.py")).findings
     assert [(finding.code, finding.span.line) for finding in findings] == [("TAPE403", 8)]
+
+
+def test_a_step_that_finds_cleared_gradients_has_used_none() -> None:
+    text = """\
+import torch
+from torch import nn
+
+net = nn.Linear(3, 1)
+first, second = (torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2))
+for i in range(3):
+    net(torch.randn(4, 3)).mean().backward()
+    first.zero_grad()
+    first.step()
+    net(torch.randn(4, 3)).pow(2).mean().backward()
+    second.step()
+    second.zero_grad()
+"""
+    assert [one.code for one in check(from_text(text, "train.py")).findings] == ["TAPE404"]
+    kept = text.replace("    second.zero_grad()\n", "")
+    assert ("TAPE403", 10) not in [(one.code, one.span.line) for one in check(from_text(kept, "train.py")).findings]

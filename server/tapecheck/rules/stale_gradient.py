@@ -288,7 +288,8 @@ def _uses(reading: Reading, moments: Sequence[Moment]) -> Iterator[tuple[Span, R
             # The sum is clipped or scaled, what is stale in it stays.
             continue
         if moment.kind in ("cleared", "set"):
-            used, pending = None, None
+            # A step that finds nothing uses nothing.
+            used, pending, sure = None, None, sure and moment.kind == "set"
         elif moment.kind == "added" and moment.run is not None:
             if moment.fact != "yes":
                 used, pending, sure = None, None, False
