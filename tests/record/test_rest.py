@@ -275,6 +275,21 @@ def test_a_list_that_is_made_in_a_loop_s_header_is_not_taken_for_it(record: Reco
 
 
 @loops
+def test_a_loop_that_rests_makes_no_warning(record: Record) -> None:
+    text = (
+        "import warnings\nwarnings.simplefilter('error')\n"
+        + HEAD.lstrip()
+        + (
+            "for step in range(60):\n    if step >= 50:\n        train(float(step))\n"
+            "for i in range(60):\n    y = i\ntrain(0.5)\n"
+        )
+    )
+    result = record(text)
+    assert (result.stderr, result.how_ended, result.failure) == ("", "finished", "")
+    assert [event.iterations for event in result.tape.events if isinstance(event, LoopEnd)] == [60]
+
+
+@loops
 def test_a_thread_that_begins_while_a_loop_rests_is_seen(record: Record) -> None:
     text = HEAD + (
         "import threading\n\n\n"

@@ -89,8 +89,8 @@ class _Counter(itertools.count):  # type: ignore[type-arg]
     rest: Rest
 
     def count(self) -> int:
-        reduced: Any = self.__reduce__()
-        return int(reduced[1][0])
+        # Its state as text: `__reduce__` warns from Python 3.12 on, which a program may have made an error.
+        return int(repr(self).partition("(")[2][:-1])
 
     def __del__(self) -> None:
         rests, rest = self.rests, self.rest
