@@ -51,6 +51,36 @@ def test_a_run_says_how_it_ended(tmp_path: Path, program: str, words: str, help_
     assert ran(tmp_path, program) == (words, help_by, exit_status)
 
 
+ODD = """
+import torch
+class Odd(torch.Tensor):
+    @property
+    def grad_fn(self):
+        raise RuntimeError("odd")
+w = torch.ones(1, requires_grad=True)
+(w * 2).as_subclass(Odd).backward()
+"""
+SEEN = "(w * 2).sum().backward()\n"
+
+
+@torch
+@pytest.mark.parametrize(
+    ("program", "words", "exit_status"),
+    [
+        (ODD, "not recorded: the recorder failed 1 times, first with RuntimeError: odd", 3),
+        (
+            ODD + SEEN,
+            "no problem seen in 1 backward call; the recording may have gaps: the recorder failed 1 times,",
+            0,
+        ),
+    ],
+    ids=["nothing", "something"],
+)
+def test_what_the_recorder_could_not_do_is_said(tmp_path: Path, program: str, words: str, exit_status: int) -> None:
+    text, help_by, status = ran(tmp_path, program)
+    assert text.startswith(words) and (help_by, status) == ("", exit_status)
+
+
 @torch
 def test_a_run_that_is_cancelled_at_once_was_not_looked_at(tmp_path: Path) -> None:
     program = "import time\nprint('stop', flush=True)\ntime.sleep(60)\n" + TRAINS.format(3)

@@ -33,6 +33,9 @@ def unseen(result: RunResult, program: str) -> Outcome:
     how, detail = result.how_ended, result.detail.removesuffix(": ")
     if how == "cancelled":
         return Outcome("cancelled before the first iteration")
+    if result.failure:
+        why = result.failure.removeprefix("not recorded: ")
+        return Outcome(f"not recorded: {_short(why)}", "interpreter" if "too old" in why else "")
     if how in ("stopped", "timeout"):
         limit = detail.removeprefix("killed ")
         return Outcome(f"stopped {limit}, before the first backward", "configure")
@@ -45,6 +48,13 @@ def unseen(result: RunResult, program: str) -> Outcome:
     if result.unrecorded or result.ran_elsewhere:
         return Outcome(f"{program} itself trains nothing, and what it starts is not recorded", "program")
     return Outcome(f"{program} trains nothing when it is run", "program")
+
+
+def gaps(result: RunResult) -> str:
+    """Return what a run that saw something may have missed, empty where that is nothing."""
+    if result.how_ended == "finished" and result.lost:
+        return "the recording was cut short: what came later was not seen"
+    return f"the recording may have gaps: {_short(result.failure)}" if result.failure else ""
 
 
 def _last_words(stderr: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.lsp.document import split_lines
-from tapecheck.lsp.outcome import Next, Outcome, unseen
+from tapecheck.lsp.outcome import Next, Outcome, gaps, unseen
 from tapecheck.lsp.settings import RUN_ITERATIONS, RUN_TIMEOUT, Settings
 from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Finding
@@ -94,9 +94,10 @@ class Recording:
     `ended` says in a few words how the run ended where that was not by itself; `failed` is True where an
     exception ended it that no finding is about. `at` is when it ended (seconds since the epoch), `others` are the
     further files of the project that took part, with their state then, `page` is what the report shows, `iterations`
-    and `backwards` are how far it came, `inconclusive` is the number of findings that it says nothing of. `unseen` says
-    why nothing was looked at, None where something was. `exit` is 0 where nothing was found, 1 where something was, 2
-    where the program failed for a reason of its own, 3 where nothing was looked at.
+    and `backwards` are how far it came, `inconclusive` is the number of findings that it says nothing of. `gaps` says
+    what the recorder itself may have missed, empty where it worked to the end. `unseen` says why nothing was looked at,
+    None where something was. `exit` is 0 where nothing was found, 1 where something was, 2 where the program failed for
+    a reason of its own, 3 where nothing was looked at.
     """
 
     text: str
@@ -110,6 +111,7 @@ class Recording:
     iterations: int = 0
     backwards: int = 0
     inconclusive: int = 0
+    gaps: str = ""
     unseen: Outcome | None = None
 
     @property
@@ -163,7 +165,7 @@ class Recording:
         parts = [f"{counts[key]} {name}" for key, name in names.items() if counts[key]]
         if self.inconclusive:
             parts.append(f"{self.inconclusive} inconclusive")
-        return "; ".join(part for part in (", ".join(parts) or self._no_problem(), self.ended) if part)
+        return "; ".join(part for part in (", ".join(parts) or self._no_problem(), self.ended, self.gaps) if part)
 
     def _no_problem(self) -> str:
         if self.iterations:
@@ -488,6 +490,7 @@ def _recording(order: RunOrder, report: Report, result: RunResult, findings: lis
     counts = recording.counts()
     if result.backwards or counts["confirmed"] or counts["found"] or counts["refuted"]:
         recording.inconclusive = 0 if result.how_ended == "cancelled" else inconclusive
+        recording.gaps = gaps(result)
     else:
         recording.unseen = unseen(result, order.program_name)
         recording.failed = result.how_ended in ("raised", "died") or bool(result.exit_code)
@@ -506,7 +509,7 @@ def _recording(order: RunOrder, report: Report, result: RunResult, findings: lis
     how = "the script ran to its end" if result.how_ended == "finished" else recording.ended or result.detail
     if result.how_ended == "raised":
         how = f"the script ended with an exception: {textwrap.shorten(result.detail, _LONGEST, placeholder=' …')}"
-    ending = f"{how} ({seen}, {result.seconds:.1f} s)"
+    ending = "; ".join(part for part in (f"{how} ({seen}, {result.seconds:.1f} s)", recording.gaps) if part)
     recording.page = html.Run(Checked(order.path, findings), result.tape, report.source, ending)
     recording.report = report
     return recording
