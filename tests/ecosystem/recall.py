@@ -52,11 +52,16 @@ def labels(text: str | None = None) -> list[Label]:
 
 
 def compare(wanted: list[Label], findings: list[Found]) -> tuple[list[Label], list[Label], list[Label]]:
-    """Return the labels that are found, those that are missed, and those that are told and should not be."""
+    """Return the labels that are found, those that are missed, and those that are told and should not be.
+
+    A finding tells a label near its line, or at the head of the loop that it speaks of.
+    """
     by_file: dict[tuple[str, str], list[tuple[int | None, int, str]]] = defaultdict(list)
+    loops: dict[tuple[str, str], set[tuple[int | None, int | None, str]]] = defaultdict(set)
     for one in findings:
         path, cell = split_cell(one.path)
         by_file[one.repository.replace("+", "/", 1), path].append((cell, one.line, one.code))
+        loops[one.repository.replace("+", "/", 1), path].add((cell, one.loop, one.code))
     found: list[Label] = []
     missed: list[Label] = []
     wrong: list[Label] = []
@@ -65,6 +70,9 @@ def compare(wanted: list[Label], findings: list[Found]) -> tuple[list[Label], li
         told = any(
             code in label.rules and cell == label.cell and abs(line - label.line) <= far
             for cell, line, code in by_file[label.repository, label.path]
+        ) or (
+            label.expected
+            and any((label.cell, label.line, code) in loops[label.repository, label.path] for code in label.rules)
         )
         if label.expected:
             (found if told else missed).append(label)

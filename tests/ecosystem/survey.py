@@ -24,7 +24,10 @@ MAX_EXCERPT = 300
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding as it is remembered: `path` is relative to its repository, `excerpt` the line without its margin."""
+    """A finding as it is remembered: `path` is relative to its repository, `excerpt` the line without its margin.
+
+    `loop` is the line of the loop that it speaks of, where that is in the same file or cell.
+    """
 
     repository: str
     path: str
@@ -34,6 +37,7 @@ class Found:
     certain: bool
     message: str
     excerpt: str
+    loop: int | None = None
 
 
 @dataclass(slots=True)
@@ -207,6 +211,7 @@ def check_one(task: Task) -> FileResult:
                 finding.certain,
                 finding.message,
                 row[:MAX_EXCERPT],
+                loop["line"] if (loop := finding.facts.get("loop")) and loop["file"] == finding.span.file else None,
             )
         )
     for problem in checked.problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from tests.ecosystem.recall import Label, compare, labels
@@ -46,3 +47,11 @@ def test_another_cell_or_rule_is_no_hit() -> None:
     wanted = [Label("a/b", "c0", "x.ipynb", 3, 4, ("TAPE301",), True)]
     assert compare(wanted, [told("x.ipynb:cell 4", 4, "TAPE301"), told("x.ipynb", 4, "TAPE301")])[1] == wanted
     assert compare(wanted, [told("x.ipynb:cell 3", 4, "TAPE201")])[1] == wanted
+
+
+def test_a_store_far_down_in_a_loop_tells_a_label_at_its_head() -> None:
+    wanted = [Label("a/b", "c0", "train.py", None, 10, ("TAPE201",), True)]
+    store = Found("a+b", "train.py", 60, "TAPE201", "warning", True, "", "", loop=10)
+    assert compare(wanted, [store])[0] == wanted
+    assert compare(wanted, [dataclasses.replace(store, loop=40)])[1] == wanted
+    assert compare([dataclasses.replace(wanted[0], expected=False)], [store])[2] == []

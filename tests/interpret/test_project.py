@@ -222,3 +222,30 @@ def test_settings_of_the_process_are_put_back(tmp_path: Path) -> None:
         list(pool.map(lambda _: check(from_text(program, "program.py"), cancelled=looked), range(6)))
     assert min(inside) >= 12_000
     assert (sys.getrecursionlimit(), gc.get_threshold()) == before
+
+
+def test_a_script_whose_imports_alone_speak_of_torch_is_run(tmp_path: Path) -> None:
+    evaluate = """\
+import torch
+from nets import Net
+
+
+def evaluate(net, batches):
+    for batch in range(batches):
+        print(net(torch.randn(2, 3)).argmax(1))
+"""
+    main = """\
+from evaluate import evaluate
+from nets import Net
+
+if __name__ == "__main__":
+    evaluate(Net(), 4)
+"""
+    write(tmp_path, {"nets.py": NETS, "evaluate.py": evaluate, "main.py": main, "plain.py": "print(1)\n"})
+    report = check(read_source(str(tmp_path / "main.py")))
+    assert [(found.code, Path(found.span.file).name) for found in report.elsewhere] == [("TAPE302", "evaluate.py")]
+    write(
+        tmp_path,
+        {"main.py": main.replace("evaluate import evaluate", "plain import evaluate").replace("from nets", "# ")},
+    )
+    assert not check(read_source(str(tmp_path / "main.py"))).interpretation.tapes

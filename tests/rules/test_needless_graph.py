@@ -242,3 +242,112 @@ epoch(data, False)
     (finding,) = [each for each in report.findings if each.code == "TAPE302"]
     (fix,) = fixes_for(report, finding)
     assert fix.title == "Run the call on line 28 under `torch.no_grad()`"
+
+
+SAVED = """\
+saved = torch.load("best.pt")
+net = saved["net"].to("cpu")
+net.eval()
+"""
+LIBRARY = """\
+from torchvision import models
+
+net = models.resnet18(weights="DEFAULT")
+net.eval()
+"""
+PREDICT = """\
+right = 0
+for batch in range(3):
+    out = net(torch.randn(4, 3, 32, 32))
+    right += (out.argmax(1) == 1).sum().item()
+"""
+PARTS = """\
+right = 0
+for batch in range(3):
+    out = net.head(net.body(torch.randn(4, 3, 32, 32)))
+    right += (out.argmax(1) == 1).sum().item()
+"""
+
+
+@pytest.mark.parametrize("model", [SAVED, LIBRARY])
+@pytest.mark.parametrize("use", [PREDICT, PARTS])
+def test_a_model_that_the_program_got_itself_and_does_not_train_possibly_records(model: str, use: str) -> None:
+    text = "import torch\n" + model + use
+    (finding,) = found(text)
+    assert finding.message.startswith("possible") and not finding.certain
+    assert fixes_for(check(from_text(text, "train.py")), finding)
+
+
+@pytest.mark.parametrize("model", [SAVED, LIBRARY])
+@pytest.mark.parametrize("use", [PREDICT, PARTS])
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        "net.requires_grad_(False)\n",
+        "for p in net.parameters():\n    p.requires_grad = False\n",
+        "for p in net.parameters():\n    p.requires_grad_(False)\n",
+        "for name, p in net.named_parameters():\n    p.requires_grad = False\n",
+        "torch.set_grad_enabled(False)\n",
+        "body = nn.Sequential(*list(net.children()))\nfor p in body.parameters():\n    p.requires_grad = False\n",
+    ],
+)
+def test_a_frozen_model_out_of_a_library_or_file_records_nothing(model: str, use: str, frozen: str) -> None:
+    assert not found("import torch\nfrom torch import nn\n" + model + frozen + use)
+
+
+def test_what_a_saved_file_holds_besides_models_is_data() -> None:
+    text = """\
+import torch
+
+saved = torch.load("best.pt")
+mean, history = saved["mean"], saved["history"]
+total = 0.0
+for batch in range(3):
+    scaled = saved["scale"](torch.randn(4))
+    total += (scaled - mean).pow(2).sum().item() + history[batch]
+"""
+    assert not found(text)
+
+
+def test_a_model_that_was_handed_in_is_not_judged() -> None:
+    body = "".join(f"    {line}\n" for line in PREDICT.splitlines())
+    assert not found("import torch\n\n\ndef evaluate(net):\n    net.eval()\n" + body)
+
+
+SCRATCH = """\
+import torch
+
+weight = torch.zeros(4, 3)
+bias = torch.zeros(3)
+weight.requires_grad_()
+bias.requires_grad_()
+
+
+def net(x):
+    return (x @ weight + bias).softmax(1)
+
+
+for step in range(3):
+    loss = -net(torch.randn(5, 4)).log()[:, 0].mean()
+    loss.backward()
+    STEP
+right = 0
+for batch in range(3):
+    right += (net(torch.randn(5, 4)).argmax(1) == 0).sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "for p in (weight, bias):\n        p.data -= 0.1 * p.grad\n        p.grad.zero_()",
+        "with torch.no_grad():\n        for p in (weight, bias):\n            p.sub_(0.1 * p.grad)",
+    ],
+)
+def test_parameters_that_are_plain_tensors_learn_too(step: str) -> None:
+    (finding,) = found(SCRATCH.replace("STEP", step))
+    assert finding.certain and finding.span.line > SCRATCH.count("\n") - 2
+
+
+def test_leaves_that_never_change_are_no_parameters() -> None:
+    assert not found(SCRATCH.replace("STEP", "print(weight.grad.norm())"))

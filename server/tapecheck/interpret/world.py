@@ -388,13 +388,20 @@ class World:
         return Tensor(self.new_storage(), cuts=cuts, dtype=dtype, name=name)
 
     def make_leaf(
-        self, tensor: Tensor, node: ast.AST, name: str = "", parameter: bool = False, copy_of: int | None = None
+        self,
+        tensor: Tensor,
+        node: ast.AST,
+        name: str = "",
+        parameter: bool = False,
+        copy_of: int | None = None,
+        made: bool = False,
     ) -> Tensor:
         """Turn a tensor without graph into a leaf that requires grad."""
         number = self.new_id()
         # A backtick in the key of a module would end the quotes of a message.
         name = (name or tensor.name).replace("`", "'")
-        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of, tensor.cuts[:MAX_CUTS]))
+        cuts = tensor.cuts[:MAX_CUTS]
+        self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of, cuts, made))
         tensor.node = number
         tensor.graph = "yes"
         tensor.is_leaf = True

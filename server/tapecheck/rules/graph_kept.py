@@ -211,7 +211,7 @@ for step in range(5):
                 if _place(held) in wanted - excused and _backwarded_later(reading, held):
                     excused.add(_place(held))
         return [
-            self._finding(reading, growth, certain=_place(growth.held) not in level)
+            self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
             for reading, growths in grown
             for growth in _of_themselves(reading, [g for g in growths if _place(g.held) not in excused])
         ]
@@ -632,6 +632,11 @@ def _old_nodes(reading: Reading, growth: _Growth) -> list[Node]:
     return [
         reading.ledger.nodes[node] for node in growth.reached if 0 < reading.iteration_of(node, growth.held.loop) < last
     ]
+
+
+def _linked(reading: Reading, growth: _Growth) -> bool:
+    """Return whether a kept node is more than what unknown code may have computed."""
+    return any(node.linked == "yes" for node in _old_nodes(reading, growth))
 
 
 def _saved(reading: Reading, growth: _Growth) -> bool:

@@ -43,8 +43,9 @@ class NeedlessGraph(Rule):
     - A loop with a backward or `autograd.grad` in it: adversarial attacks, saliency maps, forces as gradients.
     - Losses that are summed in a loop and backwarded behind it, and graphs that are returned, handed to unknown code,
       or looked at through `grad_fn`.
-    - A model whose parameters do not require grad, and calls whose caller has switched recording off. A function
-      without caller in the file is not judged unless it trains, too: whoever calls it may have done so.
+    - A model whose parameters do not require grad (of a model out of a library or a saved file that a program does not
+      train, nobody can see it: the finding is a possible one), and calls whose caller has switched recording off.
+      A function without caller in the file is not judged unless it trains, too: whoever calls it may have done so.
     - Graphs that outlive their iteration: those are
       [TAPE201](tape201-graph-kept-across-iterations.md).
     - Evaluation by a framework (Lightning, the Transformers Trainer, fastai): it switches recording off itself.
@@ -213,10 +214,12 @@ print(torch.cat(samples).mean())
         labels += called_from(reading, at, at)
         return Finding(
             self.code, self.name, self.severity, at.span,
-            "graphs built in this loop are never used (missing `torch.no_grad()`)",
+            "graphs built in this loop are never used (missing `torch.no_grad()`)" if found.certain
+            else "possible graphs of this loop are never used (missing `torch.no_grad()`)",
             "run the loop under `torch.no_grad()` or `torch.inference_mode()`: same values, and nothing is saved for a "
             "backward",
             tuple(labels),
+            found.certain,
             facts={"loop": span_facts(at.span), "calls": [span_facts(span) for span in at.stack]},
             notes=("no backward walks these graphs, and they keep the activations of each iteration until it ends",),
         )  # fmt: skip
@@ -228,10 +231,14 @@ _Key = tuple[Span, tuple[Span, ...]]
 
 @dataclass(slots=True)
 class _Unused:
-    """A run of a loop whose graphs no backward walks; `node` is the last one of its first iteration."""
+    """A run of a loop whose graphs no backward walks; `node` is the last one of its first iteration.
+
+    `certain` says that some of them lead to parameters which are known to require grad.
+    """
 
     loop: LoopRun
     node: Node
+    certain: bool
 
 
 def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: set[tuple[str, int]]) -> _Unused | None:
@@ -240,10 +247,14 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
         return None
     if any(loop.start < run.position < loop.end for run in reading.runs):
         return None
-    trained = [node for node in built if node in reading.of_parameters]
     nodes = reading.ledger.nodes
-    own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
-    if not own or not any(_forward(reading, nodes[node]) for node in trained):
+    for certain in (True, False):
+        leading = reading.of_parameters if certain else reading.of_parameters | reading.of_made_models
+        trained = [node for node in built if node in leading]
+        own = [node for node in trained if _innermost(reading, nodes[node].at) == loop.id]
+        if own and any(_forward(reading, nodes[node]) for node in trained):
+            break
+    else:
         return None
     for position, decision in reading.decisions:
         if position < loop.end and decision.text == _MODE:
@@ -251,7 +262,7 @@ def _unused(reading: Reading, loop: LoopRun, built: Sequence[int], backwards: se
         if loop.start < position < loop.end and _decides(decision, backwards):
             return None
     first = iteration_in(nodes[own[0]].at, loop)
-    return _Unused(loop, nodes[[node for node in own if iteration_in(nodes[node].at, loop) == first][-1]])
+    return _Unused(loop, nodes[[node for node in own if iteration_in(nodes[node].at, loop) == first][-1]], certain)
 
 
 def _within_another(
@@ -269,7 +280,11 @@ def _forward(reading: Reading, node: Node) -> bool:
     leaves = reading.ledger.leaves
     if node.keeps != "yes":
         return False
-    parameters = [leaves[source] for source in node.inputs if source in leaves and leaves[source].parameter]
+    parameters = [
+        leaves[source]
+        for source in node.inputs
+        if source in leaves and (leaves[source].parameter or source in reading.learned)
+    ]
     if any(leaf.name.endswith(PARAMETERS_OF) for leaf in parameters):
         return True
     own = {leaf.storage for leaf in parameters}
@@ -296,7 +311,9 @@ def _innermost(reading: Reading, site: Site) -> int | None:
 
 def _used(reading: Reading, loop: LoopRun, built: list[int]) -> bool:
     """Return whether something may use the graphs of parameters that a run of a loop builds."""
-    return loop.end is None or any(node in reading.used and node in reading.of_parameters for node in built)
+    return loop.end is None or any(
+        node in reading.used and (node in reading.of_parameters or node in reading.of_made_models) for node in built
+    )
 
 
 def _grown(readings: Sequence[Reading]) -> list[object]:

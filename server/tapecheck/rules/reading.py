@@ -329,8 +329,23 @@ class Reading:
         return self.graph_nodes(self.ledger.ancestry([*starts, *self.looked_at]))
 
     @cached_property
+    def learned(self) -> set[int]:
+        """Return the leaves that are no `nn.Parameter` and learn: a backward reaches them, later they are changed."""
+        changed: dict[int, int] = {}
+        for position, change in self.changes:
+            changed[change.storage] = position
+        found: set[int] = set()
+        for run in self.runs:
+            if run.backward.accumulates:
+                for number, fact in run.traversal.executed.items():
+                    leaf = self.ledger.leaves.get(number) if fact == "yes" else None
+                    if leaf is not None and not leaf.parameter and changed.get(leaf.storage, -1) > run.position:
+                        found.add(number)
+        return found
+
+    @cached_property
     def of_parameters(self) -> set[int]:
-        """Return the nodes that certainly lead to a parameter which certainly requires grad.
+        """Return the nodes that certainly lead to a parameter which certainly requires grad, or to what learns as one.
 
         Of the parameters of a model that nobody has seen the constructor of, that is known once a backward has come to
         them.
@@ -339,12 +354,30 @@ class Reading:
         known = {number for number, leaf in leaves.items() if leaf.parameter and not leaf.name.endswith(PARAMETERS_OF)}
         for run in self.runs:
             known |= {number for number, fact in run.traversal.executed.items() if fact == "yes" and number in leaves}
-        found = {number for number in known if leaves[number].parameter}
+        found = {number for number in known if leaves[number].parameter} | self.learned
         for number in self._nodes:
             event = self.ledger.nodes[number]
             if event.linked == "yes" and number not in provisional and not found.isdisjoint(event.inputs):
                 found.add(number)
         return found - leaves.keys()
+
+    @cached_property
+    def of_made_models(self) -> set[int]:
+        """Return the nodes that may lead to parameters of an opaque model which the program itself made.
+
+        They are made out of a library or read from a file; such parameters require grad unless the program freezes
+        them, and then what runs them is not known to build a graph.
+        """
+        made = {number for number, leaf in self.ledger.leaves.items() if leaf.made}
+        if not made:
+            return set()
+        found: set[int] = set()
+        for number in self._nodes:
+            event = self.ledger.nodes[number]
+            # Of a frozen model nobody knows that it keeps anything.
+            if not found.isdisjoint(event.inputs) or (event.keeps == "yes" and not made.isdisjoint(event.inputs)):
+                found.add(number)
+        return found
 
     # -- names ----------------------------------------------------------------------------------------------
 

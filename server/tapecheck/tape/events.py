@@ -94,7 +94,9 @@ class Started:
 class Leaf:
     """A leaf tensor that requires grad: a parameter or an input whose gradient accumulates in `.grad`.
 
-    `copy_of` is the leaf that it was deep-copied from, where that is known, `cuts` what its value came through.
+    `copy_of` is the leaf that it was deep-copied from, where that is known, `cuts` what its value came through. `made`
+    is said of one that stands for all parameters of an unknown model: the program itself got the model out of a library
+    or a file, so that they require grad unless it freezes them.
     """
 
     id: int
@@ -104,6 +106,7 @@ class Leaf:
     parameter: bool = False
     copy_of: int | None = None
     cuts: tuple[int, ...] = ()
+    made: bool = False
 
 
 PARAMETERS_OF = " parameters"

@@ -22,7 +22,7 @@ from tapecheck.interpret.explore.memory import Reach, Starts, kept
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.python.imports import Imports
+from tapecheck.interpret.python.imports import LIBRARIES, Imports
 from tapecheck.interpret.values import Class, Env, Function, Instance, Module, Signal, Unknown, Value, Wrapped
 from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
 from tapecheck.interpret.world import Exhausted, Place, Policy, World
@@ -52,6 +52,7 @@ one at most can hold count as one.
 """
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
+_SCRIPT = "__main__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +236,15 @@ def interpret(
         Cancelled: `cancelled` answered True.
     """
     result = Interpretation()
-    if not any(mark in source.text for mark in _MARKS):
+    files = Project(source.path, SOURCES, open_files=open_files or {})
+    if not _speaks_of_autograd(source, files):
+        _note_files(result, files)
         return result
     with ROOM:
         left = TOTAL_BUDGET
         collecting = COLLECTING_BUDGET
         called: set[str] = set()
-        project = Imports(Project(source.path, SOURCES, open_files=open_files or {}))
+        project = Imports(files)
         reach = Reach(source, index_of(source)) if memory is not None else None
         for entry in (None, *_entries(source)):
             if entry is not None:
@@ -278,9 +281,14 @@ def interpret(
             called |= part.called
             result.add(part.found)
         result.imported = project.imported
-        result.imports = dict(project.project.asked)
-        result.read = {path: one.text if one is not None else None for path, one in project.project.read.items()}
+        _note_files(result, files)
     return result
+
+
+def _note_files(result: Interpretation, project: Project) -> None:
+    """Note what a result hangs on besides its own file."""
+    result.imports = dict(project.asked)
+    result.read = {path: one.text if one is not None else None for path, one in project.read.items()}
 
 
 def _as_before(tapes: list[Tape], before: list[Tape]) -> list[Tape]:
@@ -607,6 +615,26 @@ def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], name
             policy = Policy({**patterns, place: (not asked.default,)})
             found.append(_Way(policy, place, asked.default, asked.times > 1, once))
     return found
+
+
+def _speaks_of_autograd(source: Source, project: Project) -> bool:
+    """Return whether a file, or what a script imports of its project, has any of the names that lead to graphs."""
+    if any(mark in source.text for mark in _MARKS):
+        return True
+    if _SCRIPT not in source.text:
+        return False
+    for statement in source.tree.body:
+        names: list[tuple[str, int]] = []
+        if isinstance(statement, ast.ImportFrom):
+            names = [(statement.module or "", statement.level)]
+        elif isinstance(statement, ast.Import):
+            names = [(alias.name, 0) for alias in statement.names]
+        for name, level in names:
+            path = None if not level and name.partition(".")[0] in LIBRARIES else project.find(name, level, source.path)
+            imported = project.source(path) if path is not None else None
+            if imported is not None and any(mark in imported.text for mark in _MARKS):
+                return True
+    return False
 
 
 def _heads(world: World) -> dict[Place, Place]:

@@ -36,18 +36,27 @@ from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 _MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
-           "torch.hub.load",
+           "torch.hub.load", "pytorchcv.",
            "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
            "dgl.nn", "sentence_transformers.")  # fmt: skip
 _NO_MODELS = (
     "Trainer", "TrainingArguments", "Callback", "Config", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor",
     "Dataset", "DataModule", "Collator", "DataCollatorWithPadding", "Output", "Scheduler", "Criteria", "Args",
 )  # fmt: skip
-_MAKERS = ("from_pretrained", "from_config", "from_name", "create_model", "load", "create_model_and_transforms")
+_MAKERS = (
+    "from_pretrained",
+    "from_config",
+    "from_name",
+    "create_model",
+    "load",
+    "create_model_and_transforms",
+    "get_model",
+)
 _NO_MODEL_PATHS = (
     "Tokenizer", "Config.", "Processor", "transforms", "FeatureExtractor", "Scheduler.", "timm.data", "timm.utils",
     "timm.optim", "timm.scheduler", "transformers.optimization", "transformers.utils", "diffusers.utils",
-    "diffusers.optimization", "torch_geometric.nn.global_",
+    "diffusers.optimization", "torch_geometric.nn.global_", "segmentation_models_pytorch.losses",
+    "segmentation_models_pytorch.metrics", "segmentation_models_pytorch.utils",
 )  # fmt: skip
 _NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 _KEEP = frozenset(
@@ -192,13 +201,14 @@ class Modules:
         """Return a model out of a library of models: one opaque differentiable module."""
         if path.startswith(_MODELS):
             name = path.rsplit(".", 1)[-1]
-            if name.endswith(_NO_MODELS) or name.startswith(("get_", "set_", "is_")):
+            if name.endswith(_NO_MODELS) or (name not in _MAKERS and name.startswith(("get_", "set_", "is_"))):
                 return None
             if "weights" in name.lower() or any(part in path for part in _NO_MODEL_PATHS):
                 return None
             if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
                 return None
             model = Unknown.named(name)
+            model.within = model
             self.torch.opaque_parameters(model, node)
             return model
         return None
@@ -853,8 +863,10 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
         return
     seen.add(id(owner))
     if isinstance(owner, Unknown):
-        if owner.leaf is not None:
-            found.append((f"{prefix}{owner.name}", owner.leaf))
+        leaf = owner.leaf if owner.leaf is not None or owner.within is None else owner.within.leaf
+        if leaf is not None and id(leaf) not in seen:
+            seen.add(id(leaf))
+            found.append((f"{prefix}{owner.name}", leaf))
         return
     if not isinstance(owner, Instance):
         return
@@ -866,7 +878,9 @@ def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tu
                 found.append((prefix + name, value))
         elif kind in INERT:
             continue
-        elif (kind is Instance and value.module) or (isinstance(value, Unknown) and value.leaf is not None):
+        elif (kind is Instance and value.module) or (
+            isinstance(value, Unknown) and (value.leaf is not None or value.within is not None)
+        ):
             _gather_parameters(value, f"{prefix}{name}.", seen, found)
 
 

@@ -125,12 +125,23 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         return opaque(torch, function.name, [*parts, *values], node, linked="yes", keeps="yes")
     if function.owner is not None and (function.node is not None or function.owner.cuts):
         values.append(function.owner)
-    result = opaque(torch, function.name, values, node, linked="may", keeps="may")
+    whole = function.within
+    keeps: Fact = "may"
+    if whole is not None and whole.leaf is not None and values and whole.leaf.graph == "yes":
+        # What a part of a model makes of values comes out of its parameters as well, as far as anybody knows.
+        values.insert(0, whole.leaf)
+        keeps = "yes"
+    result = opaque(torch, function.name, values, node, linked="may", keeps=keeps)
+    if not args:
+        result.within = whole
     # Data goes into a model as well: only a method of data certainly gives data.
     method = function.attr if function.owner is not None else ""
     result.data = result.data and function.data and bool(method) and (not values or torch.facts.op(method) is not None)
     result.returned = not result.data and (bool(values) or function.returned)
-    if function.owner is not None:
+    if keeps == "yes":
+        # A part of a model that is asked for a result computes it.
+        acts = node is torch.world.discarded and not tells(function.name)
+    elif function.owner is not None:
         acts = function.owner.node is None and function.attr not in RECORDING
     else:
         acts = node is torch.world.discarded and not tells(function.name)
@@ -172,6 +183,10 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
     if name in ("parameters", "named_parameters", "trainable_parameters"):
         leaf = opaque_parameters(torch, owner, node)
         return List([(Unknown.plain("name"), leaf) if name == "named_parameters" else leaf], more=True)
+    if name in ("eval", "train") and owner.within is not None and owner.node is None and not args and not kwargs:
+        # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
+        opaque_parameters(torch, owner, node)
+        owner.data = False
     if name in (
         "to",
         "cuda",
@@ -235,9 +250,12 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
     """One leaf that stands for all the parameters of an unknown model."""
     if owner.leaf is None:
         name = owner.name + PARAMETERS_OF
-        made = torch.world.data(name)
-        torch.world.make_leaf(made, node, name, parameter=True)
-        made.extra = {"opaque": True}
-        owner.leaf = made
+        leaf = torch.world.data(name)
+        torch.world.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None)
+        leaf.extra = {"opaque": True}
+        owner.leaf = leaf
         owner.trained = True
+        if owner.within is not None:
+            # What is asked of its parts from now on is asked of its own parameters.
+            owner.within = owner
     return owner.leaf

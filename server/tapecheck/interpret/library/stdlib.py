@@ -10,7 +10,7 @@ from collections.abc import Generator as PyGenerator
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import contexts
+from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
 from tapecheck.interpret.objects import queues, records
 from tapecheck.interpret.objects.constants import NotPlain, computed, plain
@@ -517,6 +517,11 @@ _STANDARD: dict[str, Callable[[Engine, Args, Kwargs, ast.AST], Value]] = {
     "asyncio.create_task": _awaited, "asyncio.wait_for": lambda m, a, k, n: a[0], "asyncio.sleep": nothing,
     "asyncio.ensure_future": _awaited, "builtins.object.__new__": _new_object,
     "builtins.object.__setattr__": _set_attribute,
+    "multiprocessing.Process": processes.worker("multiprocessing.Process"),
+    "multiprocessing.context.Process": processes.worker("multiprocessing.Process"),
+    "torch.multiprocessing.Process": processes.worker("multiprocessing.Process"),
+    "threading.Thread": processes.worker("threading.Thread"),
+    "torch.multiprocessing.spawn": processes.spawn, "torch.multiprocessing.spawn.spawn": processes.spawn,
 }  # fmt: skip
 
 DECORATORS = frozenset((

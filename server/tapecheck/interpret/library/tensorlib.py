@@ -28,7 +28,7 @@ from tapecheck.tape import GraphRead
 
 
 def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:
-    if name == "grad":
+    if name in ("grad", "_grad"):
         return torch.autograd.gradient_of(owner, node)
     if name == "data":
         cuts = torch.world.cut("data", node, owner, name=owner.name)
@@ -74,7 +74,7 @@ def _extra(torch: Torch, owner: Tensor, name: str) -> Value:
 
 
 def set_tensor_attribute(torch: Torch, owner: Tensor, name: str, value: Value, node: ast.AST) -> None:
-    if name == "grad":
+    if name in ("grad", "_grad"):
         torch.autograd.set_gradient(owner, value, node)
     elif name == "requires_grad":
         requires_grad(torch, owner, value, node)

@@ -156,7 +156,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
                 made = Unknown(f"{child.name}[{index}]", child.node, child.cuts)
                 made.oldest = child.oldest
                 made.data = child.node is None and not child.returned
-                made.certain, made.returned = child.certain, child.returned
+                made.certain, made.returned, made.within = child.certain, child.returned, child.within
                 fresh[index] = made
             return fresh[index]
 
@@ -499,5 +499,6 @@ def next_of(machine: Engine, value: Value, args: Args, node: ast.AST) -> Value:
         made = Unknown(f"next({value.name})", value.node, value.cuts)
         made.oldest = value.oldest
         made.data, made.returned = value.node is None and not value.returned, value.returned
+        made.within = value.within
         return made
     return Unknown("next")

@@ -26,7 +26,7 @@ def attribute_of_unknown(owner: Unknown, name: str) -> Value:
         child = Unknown(f"{owner.name}.{name}" if owner.name else name, owner.node, owner.cuts)
         child.oldest = owner.oldest
         child.data = owner.data
-        child.certain, child.returned = owner.certain, owner.returned
+        child.certain, child.returned, child.within = owner.certain, owner.returned, owner.within
         child.owner, child.attr = owner, name
         owner.attrs[name] = child
     return owner.attrs[name]
@@ -59,7 +59,7 @@ def item_of_unknown(owner: Unknown, index: Value) -> Value:
         child = Unknown(f"{owner.name}[...]", owner.node, owner.cuts)
         child.oldest = owner.oldest
         child.data = owner.data
-        child.certain, child.returned = owner.certain, owner.returned
+        child.certain, child.returned, child.within = owner.certain, owner.returned, owner.within
         if not isinstance(index, CONSTANTS):
             return child
         owner.items[key] = child

@@ -10,7 +10,7 @@ from tapecheck.interpret.values import Class, Env, Function, Lib, Module, Unknow
 from tapecheck.source.modules import Project
 from tapecheck.source.search import Found
 
-_KNOWN = frozenset((
+LIBRARIES = frozenset((
     "torch", "numpy", "math", "os", "sys", "time", "random", "collections", "functools", "itertools", "copy",
     "typing", "dataclasses", "argparse", "logging", "json", "pathlib", "re", "abc", "enum", "contextlib",
     "warnings", "datetime", "glob", "pickle", "shutil", "string", "operator", "types",
@@ -31,7 +31,7 @@ class Imports:
     def import_module(self, machine: Engine, name: str, level: int, from_file: str) -> Value:
         """Return the module of that name: run from its source where it is the user's, else a library name."""
         top = name.split(".")[0]
-        if level == 0 and top in _KNOWN:
+        if level == 0 and top in LIBRARIES:
             return Lib(name)
         if level and "torch" in from_file:
             package = self._within_torch(from_file, level)

@@ -155,13 +155,14 @@ class Unknown:
     an operation and its operands. For the result of a test `compared` says what was compared with what; `bounds` is
     what tests have shown of a number. `key` is its expression and `unresolved` that it follows from nothing, as of
     how many settlings. `returned` says that it came out of a call that was given values, so that what is in it need
-    not be data. `length` is what `len` of it gave, `likely` what a flag is by default.
+    not be data. `length` is what `len` of it gave, `likely` what a flag is by default. `within` is what the program
+    made itself and it is a part of: a model out of a library, what was in a saved file.
     """
 
     __slots__ = (
         "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "kind", "leaf",
         "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned", "storage", "trained",
-        "truth", "unresolved",
+        "truth", "unresolved", "within",
     )  # fmt: skip
 
     def __init__(
@@ -192,6 +193,7 @@ class Unknown:
         self.unresolved = -1
         self.returned = False
         self.likely: bool | None = None
+        self.within: Unknown | None = None
 
     @classmethod
     def number(cls, cuts: tuple[int, ...] = ()) -> Unknown:

@@ -1,0 +1,85 @@
+"""Functions that other processes and threads begin with: they are run with what they are given, recording on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+HEAD = """\
+import threading
+import multiprocessing
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+
+
+def show(rank, shared):
+    while True:
+        print(shared(torch.randn(2, 3)).sum().item())
+
+
+def train(rank, shared, steps=3):
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(shared.parameters(), lr=0.1)
+    for step in range(steps):
+        model.load_state_dict(shared.state_dict())
+        optimizer.zero_grad()
+        model.zero_grad()
+        model(torch.randn(2, 3)).sum().backward()
+        for mine, common in zip(model.parameters(), shared.parameters()):
+            common._grad = mine.grad
+        optimizer.step()
+
+
+"""
+
+
+def told(body: str) -> list[tuple[str, int]]:
+    return [(finding.code, finding.span.line) for finding in check(from_text(HEAD + body, "main.py")).findings]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "mp.Process(target=show, args=(0, shared)).start()\n",
+        "worker = multiprocessing.Process(target=show, args=[0], kwargs={'shared': shared})\nworker.start()\n",
+        "with torch.no_grad():\n    threading.Thread(None, show, 'shown', (0, shared)).start()\n",
+        "mp.spawn(show, args=(shared,), nprocs=2)\n",
+    ],
+)
+def test_what_a_process_begins_with_runs_with_recording_on(start: str) -> None:
+    assert ("TAPE302", 9) in told("shared = nn.Linear(3, 1)\n" + start)
+    assert ("TAPE302", 9) not in told("shared = nn.Linear(3, 1)\nshared.requires_grad_(False)\n" + start)
+
+
+def test_a_process_that_is_not_started_runs_nothing() -> None:
+    assert told("shared = nn.Linear(3, 1)\nworker = mp.Process(target=show, args=(0, shared))\n") == []
+
+
+def test_processes_that_hand_their_gradients_over_train_the_shared_model() -> None:
+    body = """\
+shared = nn.Linear(3, 1).share_memory()
+workers = []
+for rank in range(4):
+    worker = mp.Process(target=train, args=(rank, shared))
+    worker.start()
+    workers.append(worker)
+for worker in workers:
+    worker.join()
+"""
+    assert told(body) == []
+
+
+def test_what_a_process_raises_is_its_own() -> None:
+    body = """\
+def fails():
+    raise ValueError
+
+
+shared = nn.Linear(3, 1)
+mp.Process(target=fails).start()
+mp.Process(target=show, args=(0, shared)).start()
+"""
+    assert ("TAPE302", 9) in told(body)
