@@ -480,4 +480,22 @@ net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
 train(torch.randn(2, 3), net, torch.optim.SGD(net.parameters(), lr=0.1))
 """,
     ),
+    "parts of a batch that learn themselves": Program(
+        """\
+def attack(model, loader, loss_fn):
+    for batch in loader:
+        parts = {key: value for key, value in batch.items()}
+        for value in parts.values():
+            point = value.detach().requires_grad_(True)
+            loss = F.mse_loss(point, torch.zeros(2, 3))
+            slope = torch.autograd.grad(loss, point, create_graph=True)[0]
+            torch.autograd.grad(slope.sum(), point)
+            value.requires_grad_()
+            torch.autograd.grad(loss_fn(model(value)), value)
+""",
+        """\
+net = nn.Linear(3, 1)
+attack(net, [{"x": torch.randn(2, 3), "z": torch.randn(2, 3)}] * 3, torch.mean)
+""",
+    ),
 }

@@ -491,4 +491,32 @@ def train(place, x):
 """,
         "train(1, torch.randn(2, 3))\n",
     ),
+    "gradients of the step before as a constant": Program(
+        """\
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+last = [torch.zeros_like(p) for p in net.parameters()]
+for step in range(3):
+    loss = net(torch.randn(5, 4)).pow(2).mean()
+    drift = sum(((p - 1) * 0.1 + g).abs().sum() for p, g in zip(net.parameters(), last))
+    loss = loss + drift
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    last = [p.grad.clone() for p in net.parameters()]
+""",
+    ),
+    "gradients of the loss at hand as a constant": Program(
+        """\
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.randn(5, 4)).pow(2).mean()
+    gradients = torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)
+    loss = loss + sum(g.pow(2).sum() for g in gradients)  # TAPE401
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    ),
 }

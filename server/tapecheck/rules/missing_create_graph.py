@@ -36,7 +36,8 @@ class MissingCreateGraph(Rule):
 
     - A gradient that only scales or moves something: an adversarial step, a loss weight computed from
       gradient norms, a sign, a mask. There it is meant as a number.
-    - A gradient that is detached, printed or logged.
+    - A gradient that is detached, printed or logged, or one of an earlier step: the optimizer has changed the
+      parameters since.
     - The outermost derivative, when nothing differentiates it again.
     """
 
@@ -225,7 +226,7 @@ print(importance.abs().sum().item())
         for term in terms:
             cut = reading.ledger.cuts.get(term)
             node = _meeting(reading, run, term) if cut is not None else None
-            if cut is None or node is None:
+            if cut is None or node is None or _stepped_since(reading, cut, node):
                 continue
             home = node.at.span
             taken = line(cut.at.span, home)
@@ -244,6 +245,18 @@ print(importance.abs().sum().item())
                     "root": run.backward.roots[0].name,
                 },
             )  # fmt: skip
+
+
+def _stepped_since(reading: Reading, cut: Cut, meeting: Node) -> bool:
+    """Return whether an optimizer stepped between the backward of a gradient and the term that it is part of.
+
+    The gradient is of parameters that are gone by then: what was learned from it is a constant.
+    """
+    events = reading.tape.events
+    taken = next((place for place, event in enumerate(events) if event is cut), 0)
+    used = next((place for place, event in enumerate(events) if event is meeting), 0)
+    computed = max((run.position for run in reading.runs if run.position <= taken), default=taken)
+    return reading.step_between(computed, used) is not None
 
 
 def raising_headline(root: str, unreached: str | None, certain: bool) -> str:

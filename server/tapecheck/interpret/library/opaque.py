@@ -20,7 +20,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.values.vocabulary import RECORDING, tells
-from tapecheck.interpret.world import cuts_of, merge_cuts
+from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.tape import PARAMETERS_OF, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
@@ -180,6 +180,15 @@ def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
             opaque_parameters(torch, owner, node).graph = "yes" if wanted is True else "may"
         return owner
+    if name == "requires_grad_" and owner.node is None:
+        if concrete(args[0] if args else kwargs.get("requires_grad", True)) is not True:
+            return owner
+        # What is data is a tensor here, and a leaf from now on, under each name that it has.
+        made = world.data(owner.name, owner.cuts)
+        made.storage = storage_of(world, owner)
+        world.make_leaf(made, node, owner.name)
+        owner.node, owner.data, owner.certain = made.node, False, True
+        return made
     if name in ("parameters", "named_parameters", "trainable_parameters"):
         leaf = opaque_parameters(torch, owner, node)
         return List([(Unknown.plain("name"), leaf) if name == "named_parameters" else leaf], more=True)
