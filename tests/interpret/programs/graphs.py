@@ -549,4 +549,39 @@ net = nn.Linear(4, 4)
 total = net(torch.rand(4, 4)).exp().mean()
 torch.autograd.grad(total, [net.weight, torch.rand(4, 4)], allow_unused=True)  # raises
 """,
+    "a Jacobian walks what its function saved": """
+w = torch.rand(3, 3, requires_grad=True)
+
+def f(x):
+    h = torch.tanh(x @ w)
+    h.add_(1)
+    return h ** 2
+
+torch.autograd.functional.jacobian(f, torch.rand(2, 3))  # raises
+""",
+    "a vector-Jacobian product walks it too": """
+w = torch.rand(3, 3, requires_grad=True)
+
+def f(x):
+    h = (x @ w).exp()
+    h *= 2
+    return h.sum()
+
+torch.autograd.functional.vjp(f, torch.rand(2, 3))  # raises
+""",
+    "a Jacobian frees nothing that it walks": """
+w = torch.rand(3, 3, requires_grad=True)
+shared = w.exp()
+
+def f(x):
+    return (torch.tanh(x @ shared) ** 2).sum(1)
+
+x = torch.rand(2, 3)
+torch.autograd.functional.jacobian(f, x, False, True)
+torch.autograd.functional.jacobian(lambda z: z.detach() * 2, x)
+torch.autograd.functional.jacobian(lambda a, b: a * 2, (x, x))
+torch.autograd.functional.hessian(lambda z: f(z).sum(), x)
+shared.sum().backward()
+shared.sum().backward()  # raises
+""",
 }

@@ -9,9 +9,10 @@ import argparse
 import ast
 import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.values import CONSTANTS, Args, Instance, Kwargs, List, Native, Signal, Unknown, Value
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool}
@@ -73,9 +74,39 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
             for key, value in parsed.items():
                 torch.machine.set_attribute(space, key, _value(torch, value, node), node)
             return space
+    elif name == "parse_args":
+        given = cast(Unknown, unknowns.attribute_of_unknown(owner, "parse_args()"))
+        given.data = True
+        for option, value in _defaults(owner).items():
+            flag = cast(Unknown, unknowns.attribute_of_unknown(given, option))
+            if flag.usual is None:
+                flag.usual, flag.likely = (value,), bool(value)
+        return given
     elif name not in ("parse_args", "print_help", "format_help"):
         owner.arguments.append(None)
     return NotImplemented
+
+
+def _defaults(owner: Parser) -> dict[str, Value]:
+    """Return the defaults of the arguments, of those whose default nothing converts."""
+    found: dict[str, Value] = {}
+    for argument in owner.arguments:
+        if argument is None:
+            continue
+        names, options = argument
+        default = options.get("default")
+        if not names:
+            found.update({key: value for key, value in options.items() if isinstance(value, CONSTANTS)})
+            continue
+        if not isinstance(default, CONSTANTS) or (isinstance(default, str) and "type" in options):
+            continue
+        try:
+            action = _declare(_Declared(add_help=False), names, options, lambda kind, text: text)
+        except (_Refused, AttributeError, TypeError, ValueError, argparse.ArgumentError):
+            continue
+        if not action.required and isinstance(action.default, CONSTANTS):
+            found[action.dest] = action.default
+    return found
 
 
 def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, Any]:
@@ -115,7 +146,9 @@ def _converted(torch: Torch, kind: Value, text: str, node: ast.AST) -> Any:
         raise _Refused(signal.message) from None
 
 
-def _declare(declared: _Declared, names: Args, options: Kwargs, converted: Callable[[Value, str], Any]) -> None:
+def _declare(
+    declared: _Declared, names: Args, options: Kwargs, converted: Callable[[Value, str], Any]
+) -> argparse.Action:
     """Declare an argument to argparse itself: what it does with names, kinds and defaults it knows best."""
     given = {key: value for key, value in options.items() if key in _OPTIONS and key not in ("help", "metavar")}
     if len(given) + ("help" in options) + ("metavar" in options) != len(options):
@@ -129,7 +162,7 @@ def _declare(declared: _Declared, names: Args, options: Kwargs, converted: Calla
     if kind is not None:
         known = _TYPES.get(kind.name) if isinstance(kind, Native) else None
         plain["type"] = known or functools.partial(converted, kind)
-    declared.add_argument(*(str(_plain(name)) for name in names), **plain)
+    return declared.add_argument(*(str(_plain(name)) for name in names), **plain)
 
 
 def _default(value: Value) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
@@ -346,6 +347,11 @@ class Autograd:
         oldest = None if number in world.ledger.leaves else number
         result = Tensor(world.new_storage(), number, both(create, certain), oldest=oldest)
         return result
+
+    def walk(self, roots: list[Value], inputs: list[Value], node: ast.AST) -> None:
+        """Walk from some values to others and keep what was saved, as torch.autograd.functional does within a call."""
+        event = self._event("grad", roots, inputs, {"allow_unused": True}, node, None)
+        self._run(dataclasses.replace(event, retain="yes"), node)
 
     def cut(self, site: Site, roots: tuple[int, ...]) -> int:
         """Note that a gradient was taken which has no graph of its own; return the number of the cut."""

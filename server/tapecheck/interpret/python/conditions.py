@@ -237,6 +237,8 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
         value.parts = (f"test {positive.__name__}", left, right)
         if isinstance(left, Unknown) and isinstance(right, CONSTANTS):
             value.compared = (positive.__name__, left, right)
+        if isinstance(left, Unknown) and left.usual is not None:
+            value.likely = _usually(positive, left.usual[0], right)
     if value.truth is None and value.compared is not None:
         value.truth = unknowns.decided(*value.compared)
     if value.truth is None and key[0] in _EXCLUSIVE:
@@ -248,4 +250,22 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
         return value
     result = Unknown.plain("not")
     result.negated = value
+    result.likely = None if value.likely is None else not value.likely
     return result
+
+
+def _usually(kind: type[ast.cmpop], default: Value, other: Value) -> bool | None:
+    """Return what a comparison with the default of an argument comes to; None where that does not say."""
+    if kind is ast.Is:
+        return default is other if other is None or isinstance(other, bool) else None
+    if kind is ast.In:
+        items = (
+            other if isinstance(other, tuple) else other.items if isinstance(other, List) and not other.more else None
+        )
+        return default in items if items is not None and all(isinstance(item, CONSTANTS) for item in items) else None
+    if not isinstance(other, CONSTANTS) or kind not in _COMPARE:
+        return None
+    try:
+        return bool(_COMPARE[kind](default, other))
+    except TypeError:
+        return None

@@ -155,14 +155,15 @@ class Unknown:
     an operation and its operands. For the result of a test `compared` says what was compared with what; `bounds` is
     what tests have shown of a number. `key` is its expression and `unresolved` that it follows from nothing, as of
     how many settlings. `returned` says that it came out of a call that was given values, so that what is in it need
-    not be data. `length` is what `len` of it gave, `likely` what a flag is by default. `within` is what the program
-    made itself and it is a part of: a model out of a library, what was in a saved file.
+    not be data. `length` is what `len` of it gave, `likely` what a flag is by default and `usual` the default itself,
+    in a tuple. `within` is what the program made itself and it is a part of: a model out of a library, what was in a
+    saved file.
     """
 
     __slots__ = (
         "attr", "attrs", "bounds", "certain", "compared", "concrete", "cuts", "data", "items", "key", "kind", "leaf",
         "length", "likely", "name", "negated", "node", "oldest", "owner", "parts", "returned", "storage", "trained",
-        "truth", "unresolved", "within",
+        "truth", "unresolved", "usual", "within",
     )  # fmt: skip
 
     def __init__(
@@ -193,6 +194,7 @@ class Unknown:
         self.unresolved = -1
         self.returned = False
         self.likely: bool | None = None
+        self.usual: tuple[Value] | None = None
         self.within: Unknown | None = None
 
     @classmethod
