@@ -184,7 +184,10 @@ def lived_globals(variables: dict[str, Value], tree: ast.Module) -> dict[str, Va
 
 
 def _open_flags(owner: Instance, cls: Class) -> None:
-    """Return a flag that the constructor was not given: its default is likelier."""
+    """Leave the flags open that the constructor was not given: their defaults are likelier.
+
+    What it would have assigned under the other answer is an attribute that nobody knows.
+    """
     tested = {name for method in _methods(cls) for name in _uses(method).tested}
     for maker in _functions(cls):
         if maker.name != "__init__":
@@ -196,6 +199,7 @@ def _open_flags(owner: Instance, cls: Class) -> None:
             for parameter, default in pairs
             if isinstance(default, ast.Constant) and isinstance(default.value, bool)
         }
+        opened: set[str] = set()
         for statement in walk(maker) if flags else ():
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Name):
                 continue
@@ -205,6 +209,19 @@ def _open_flags(owner: Instance, cls: Class) -> None:
                     flag = Unknown.plain(name)
                     flag.likely = default
                     owner.attrs[name] = flag
+                    opened |= {name, statement.value.id}
+        for statement in walk(maker) if opened else ():
+            if isinstance(statement, ast.If) and not opened.isdisjoint(_mentioned(statement.test)):
+                for part in walk(statement):
+                    for name in filter(None, map(_own, part.targets if isinstance(part, ast.Assign) else ())):
+                        owner.attrs.setdefault(name, Unknown.named(name))
+
+
+def _mentioned(test: ast.expr) -> set[str]:
+    """Return the names and attributes that a test asks."""
+    parts = list(walk(test))
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return names | {part.attr for part in parts if isinstance(part, ast.Attribute)}
 
 
 def _functions(cls: Class) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -785,7 +785,9 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                 try:
                     owner = machine.call(cls, [], {"**": Unknown("**")}, node)
                 except Signal:
+                    # With other arguments its constructor gives it what it refused to give it with these.
                     owner = Instance(cls)
+                    owner.open = True
                 args.append(owner)
                 if isinstance(owner, Instance) and node.name != "training_step":
                     entries.lived(owner, module.source.tree if module.source is not None else None)
