@@ -498,4 +498,33 @@ net = nn.Linear(3, 1)
 attack(net, [{"x": torch.randn(2, 3), "z": torch.randn(2, 3)}] * 3, torch.mean)
 """,
     ),
+    "a solver out of a library calls the module that it is given": Program(
+        """\
+from helpers import integrate
+
+
+class Flow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.end = nn.Parameter(torch.sqrt(torch.tensor(1.0)))
+        self.field = nn.Linear(2, 2)
+
+    def forward(self, z, change):
+        times = torch.tensor([0.0, self.end * self.end])  # TAPE402
+        states = integrate(self.field, (z, change), times)
+        z, change = tuple(state[1] for state in states)
+        return z, change
+
+
+flow = Flow()
+optimizer = torch.optim.SGD(flow.parameters(), lr=0.1)
+for step in range(3):
+    z, change = flow(torch.randn(4, 2), torch.zeros(4, 1))
+    loss = -torch.mean(z.pow(2).sum(1, keepdim=True) - change)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        "",
+    ),
 }

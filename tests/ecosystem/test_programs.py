@@ -21,6 +21,7 @@ writers = sys.modules["writers"] = types.ModuleType("writers")
 writers.Writer = type("Writer", (), {"__init__": lambda self, name: None, "add_scalar": lambda self, *a, **k: None})
 helpers = sys.modules["helpers"] = types.ModuleType("helpers")
 helpers.apply_gradients = lambda loss, optimizer: loss.backward()
+helpers.integrate = lambda field, states, times: tuple(torch.stack([s, s + field(states[0]).mean()]) for s in states)
 """
 
 

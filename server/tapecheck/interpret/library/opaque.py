@@ -11,6 +11,9 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     COUNTED,
     Args,
+    Bound,
+    Function,
+    Instance,
     Kwargs,
     List,
     Queue,
@@ -72,7 +75,23 @@ def opaque_result(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast
     values = [tensor for arg in (*args, *kwargs.values()) for tensor in torch.tensors(arg)]
     if node is torch.world.discarded and not tells(name.rpartition(".")[2]):
         _given_away(torch, values, node, name)
-    return opaque(torch, name, values, node, linked="may", keeps="may")
+    result = opaque(torch, name, values, node, linked="may", keeps="may")
+    if result.node is None and values and not name.startswith(_GENERIC_DATA) and torch.world.grad_mode != "no":
+        given = (part for arg in (*args, *kwargs.values()) for part in (arg if isinstance(arg, tuple) else (arg,)))
+        if any(_computes(part) for part in given) or any(torch.requires(value) != "no" for value in values):
+            # `odeint(func, y0, t)`: what it calls has a graph that the values need not have.
+            result.data, result.returned = False, True
+        elif name.rpartition(".")[2][:1].isupper():
+            # What a class makes of data may be a model.
+            result.data = False
+    return result
+
+
+def _computes(value: Value) -> bool:
+    """Return whether a value is a module or a function, which whoever gets it may call."""
+    if isinstance(value, Bound):
+        value = value.receiver
+    return isinstance(value, Function) or (isinstance(value, Instance) and value.module)
 
 
 def opaque(torch: Torch, name: str, values: list[Value], node: ast.AST, *, linked: Fact, keeps: Fact) -> Value:
@@ -137,6 +156,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     # Data goes into a model as well: only a method of data certainly gives data.
     method = function.attr if function.owner is not None else ""
     result.data = result.data and function.data and bool(method) and (not values or torch.facts.op(method) is not None)
+    result.data = result.data and not any(map(_computes, (*args, *kwargs.values())))
     result.returned = not result.data and (bool(values) or function.returned)
     if keeps == "yes":
         # A part of a model that is asked for a result computes it.
