@@ -37,7 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], help="only repositories whose name contains this")
     parser.add_argument("--level", choices=LEVELS, default="hint", help="print findings of this level and above")
     parser.add_argument("--changes", action="store_true", help="print what changed, not every finding")
-    parser.add_argument("--fixes", action="store_true", help="work out the fixes too: do they crash?")
+    parser.add_argument(
+        "--fixes", action="store_true", help="work out the fixes too: how many findings have one, and do they crash?"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes check files")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds a file may take (default: 120)")
     parser.add_argument("--slow", type=float, default=3.0, help="list files that take more CPU seconds (default: 3)")
@@ -79,7 +81,9 @@ def found_in(results: list[FileResult]) -> list[Found]:
     ordered = sorted(results, key=lambda result: (result.repository, result.path))
     once: dict[tuple[str, str, int, str], Found] = {}
     for found in (found for result in ordered for found in result.findings):
-        once.setdefault((found.repository, found.path, found.line, found.code), found)
+        key = (found.repository, found.path, found.line, found.code)
+        if once.setdefault(key, found).fixes is None and found.fixes is not None:
+            once[key] = found
     return list(once.values())
 
 
@@ -104,6 +108,13 @@ def print_totals(results: list[FileResult], seconds: float, slow: float) -> None
     for code in sorted({code for code, _ in counts}):
         print(f"{code:8}" + "".join(f"{counts[code, level]:9}" for level in LEVELS))
     print(f"{'all':8}" + "".join(f"{sum(counts[c, s] for c, s in counts if s == level):9}" for level in LEVELS))
+
+    judged = [one for one in found_in(results) if one.severity in LEVELS[:2] and one.fixes is not None]
+    if judged:
+        print(f"\n{sum(1 for one in judged if one.fixes)} of {len(judged)} errors and warnings have a fix that holds")
+        for one in judged:
+            if not one.fixes:
+                print(f"no fix: {one.repository}/{one.path}:{one.line}: {one.code} {one.message}")
 
     lines = sum(result.lines for result in results)
     training = sum(result.lines for result in results if result.training)

@@ -26,7 +26,8 @@ MAX_EXCERPT = 300
 class Found:
     """A finding as it is remembered: `path` is relative to its repository, `excerpt` the line without its margin.
 
-    `loop` is the line of the loop that it speaks of, where that is in the same file or cell.
+    `loop` is the line of the loop that it speaks of, where that is in the same file or cell. `fixes` is how many fixes
+    hold, None where they were not worked out: of a finding in an imported file that is done in the file's own check.
     """
 
     repository: str
@@ -38,6 +39,7 @@ class Found:
     message: str
     excerpt: str
     loop: int | None = None
+    fixes: int | None = None
 
 
 @dataclass(slots=True)
@@ -197,7 +199,7 @@ def check_one(task: Task) -> FileResult:
         return result
     result.seconds = time.process_time() - start
     rows = _rows(task.path)
-    for finding in [*checked.findings, *checked.elsewhere]:
+    for index, finding in enumerate([*checked.findings, *checked.elsewhere]):
         name, _ = split_cell(finding.span.file)
         lines = checked.texts.get(finding.span.file) or (rows if _same(name, task.path) else _rows(name))
         row = lines[finding.span.line - 1].strip() if finding.span.line <= len(lines) else ""
@@ -212,6 +214,7 @@ def check_one(task: Task) -> FileResult:
                 finding.message,
                 row[:MAX_EXCERPT],
                 loop["line"] if (loop := finding.facts.get("loop")) and loop["file"] == finding.span.file else None,
+                len(checked.fixes_of(index)) if task.wanted.fixes and index < len(checked.findings) else None,
             )
         )
     for problem in checked.problems:

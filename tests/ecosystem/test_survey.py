@@ -72,6 +72,17 @@ def test_each_sub_folder_is_a_repository_and_only_its_own_code_is_checked(checko
     assert results["rnn/main.py"].lines == 8
 
 
+def test_how_many_errors_and_warnings_have_a_fix_is_counted(
+    checkouts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = NEEDLESS.replace("(retain_graph=True)", "()\nloss.backward()")
+    (checkouts / "gan" / "twice.py").write_text(twice)
+    main([str(checkouts), "--fixes", "--jobs", "1"])
+    assert "1 of 1 errors and warnings have a fix that holds" in capsys.readouterr().out
+    main([str(checkouts), "--jobs", "1"])
+    assert "have a fix" not in capsys.readouterr().out
+
+
 def test_whatever_a_file_holds_it_gets_an_answer_and_the_others_theirs(checkouts: Path) -> None:
     for name, data in BROKEN.items():
         (checkouts / "gan" / name).write_bytes(data)
