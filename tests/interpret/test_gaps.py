@@ -129,3 +129,54 @@ def test_the_first_iteration_is_one_of_every_so_many() -> None:
                 print(fake)
         """
     assert check(from_text(dedent(program), "train.py")).interpretation.mistakes == set()
+
+
+OBJECTS = {
+    "a constructor that refuses what it does not know": """
+        import torch
+
+        KINDS = ("small", "large")
+
+        class Trainer:
+            def __init__(self, options):
+                self.kind = str(options.kind)
+                if self.kind not in KINDS or options.kind is None:
+                    raise ValueError(options.kind)
+                if self.kind == "small" or self.kind != "small":
+                    raise NotImplementedError
+                self.model = torch.nn.Linear(3, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def train(self, loader):
+                for x in loader:
+                    loss = self.model(x).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+        """,
+    "what a constructor makes under the other answer of a flag": """
+        import torch
+
+        class Agent:
+            def __init__(self, tuned=False):
+                self.tuned = tuned
+                self.model = torch.nn.Linear(3, 1)
+                if self.tuned:
+                    self.log_alpha = torch.zeros(1, requires_grad=True)
+                    self.alpha_optimizer = torch.optim.Adam([self.log_alpha])
+
+            def update(self, x):
+                loss = self.model(x).mean()
+                loss.backward()
+                if self.tuned:
+                    alpha_loss = -(self.log_alpha * loss.detach()).mean()
+                    self.alpha_optimizer.zero_grad()
+                    alpha_loss.backward()
+                    self.alpha_optimizer.step()
+        """,
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_what_an_object_may_have_been_given_is_not_missing(name: str) -> None:
+    assert [kind for kind, _ in gaps(OBJECTS[name]) if kind == "AttributeError"] == []

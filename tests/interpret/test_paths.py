@@ -11,6 +11,7 @@ from tapecheck.check import check
 from tapecheck.interpret import Cancelled, interpret
 from tapecheck.rules import Finding
 from tapecheck.source import from_text
+from tapecheck.tape import Decision
 from tapecheck.tape.ledger import replay
 
 
@@ -254,3 +255,57 @@ def test_what_makes_nothing_require_grad_starts_nothing(flag: str, started: bool
     report = check(from_text(program, "scaled.py"))
     assert report.interpretation.entries == (["scaled"] if started else [])
     assert [finding.code for finding in report.findings] == (["TAPE104"] if started else [])
+
+
+ARGUMENTS = """\
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--twice", action="store_true")
+parser.add_argument("--weight", type=float, default=0.0)
+parser.add_argument("--model", default="small", choices=["small", "large"])
+parser.add_argument("--resume")
+parser.add_argument("--no-norm", dest="norm", action="store_false")
+parser.add_argument("--steps", type=int, default="3")
+parser.add_argument("folder")
+args = parser.parse_args()
+net = torch.nn.Linear(3, 1)
+loss = net(torch.randn(2, 3)).mean()
+if CONDITION:
+    print(net(torch.randn(2, 3)).mean().backward())
+else:
+    print(1)
+loss.backward()
+"""
+
+
+def first_answers(condition: str) -> list[bool]:
+    tapes = check(from_text(ARGUMENTS.replace("CONDITION", condition), "train.py")).interpretation.tapes
+    return [event.taken for event in tapes[0].events if isinstance(event, Decision)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "likelier"),
+    [
+        ("args.twice", False),
+        ("not args.twice", False),  # what is asked is the flag
+        ("args.weight > 0", False),
+        ("0 >= args.weight", True),
+        ("args.model == 'small'", True),
+        ("args.model != 'small'", False),
+        ("args.model in ('large', 'huge')", False),
+        ("args.resume is not None", False),
+        ("args.resume", False),
+        ("args.norm", True),
+    ],
+)
+def test_the_default_of_an_argument_is_the_likelier_answer(condition: str, likelier: bool) -> None:
+    assert first_answers(condition) == [likelier]
+
+
+@pytest.mark.parametrize("condition", ["args.steps > 2", "args.folder == 'small'", "args.unknown"])
+def test_an_argument_whose_default_says_nothing_stays_undecided(condition: str) -> None:
+    # As for any unknown value, the side of an `if` with an `else` that comes first.
+    assert first_answers(condition) == [True]
+    assert first_answers(f"not ({condition})") == [False]
