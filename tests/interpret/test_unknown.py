@@ -90,3 +90,24 @@ def test_raises(name: str) -> None:
     program, line, certain = RAISES[name]
     (finding,) = check(from_text(HEAD + program, "t.py")).findings
     assert (finding.code, finding.span.line, finding.certain) == ("TAPE101", line, certain)
+
+
+SAVED_WITH_STATES = """\
+import torch
+
+model = torch.load("model.pt")
+model.train()
+optimizer = torch.optim.Adam(model.parameters())
+memory = ()
+for step in range(4):
+    out = model(torch.randn(4, 3), *memory)
+    loss, memory = out[0], out[1:]
+    optimizer.zero_grad()
+    loss.mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_saved_model_may_have_cut_the_states_that_it_hands_back() -> None:
+    assert not [one for one in check(from_text(SAVED_WITH_STATES, "train.py")).findings if one.certain]
+    assert not [one for one in check(from_text(SAVED_WITH_STATES, "train.py")).findings if one.severity == "error"]

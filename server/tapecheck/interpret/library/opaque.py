@@ -141,7 +141,9 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
         torch.nn.ran(function, args, node)
     if function.leaf is not None:
         parts = [function.leaf, *torch.nn.replaced_parameters(function)]
-        return opaque(torch, function.name, [*parts, *values], node, linked="yes", keeps="yes")
+        # A model that somebody wrote and saved may hand back states that it has cut.
+        saved = function.leaf.extra is not None and function.leaf.extra.get("saved", False)
+        return opaque(torch, function.name, [*parts, *values], node, linked="may" if saved else "yes", keeps="yes")
     if function.owner is not None and (function.node is not None or function.owner.cuts):
         values.append(function.owner)
     whole = function.within
@@ -281,7 +283,8 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
         name = owner.name + PARAMETERS_OF
         leaf = torch.world.data(name)
         torch.world.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None)
-        leaf.extra = {"opaque": True}
+        # Until it is told to train or to evaluate, what a file held is data.
+        leaf.extra = {"opaque": True, "saved": owner.within is not None and owner.data}
         owner.leaf = leaf
         owner.trained = True
         if owner.within is not None:
