@@ -547,4 +547,35 @@ class Cfg:
 train(Cfg())
 """,
     ),
+    "a guard beyond a length that is only printed": Program(
+        """\
+class Meta(nn.Module):
+    def __init__(self, n_way):
+        super().__init__()
+        self.net = nn.Linear(3, 1)
+        self.n_task = 4
+        self.n_way = n_way
+
+    def train_loop(self, loader, optimizer):
+        count = 0
+        losses = []
+        for i, (x, _) in enumerate(loader):
+            assert self.n_way == x.size(0)
+            loss = self.net(x).mean()
+            losses.append(loss)
+            count += 1
+            if count == self.n_task:
+                torch.stack(losses).sum(0).backward()
+                optimizer.step()
+                count = 0
+                losses = []
+            optimizer.zero_grad()
+            if i % 10 == 0:
+                print("{:d}/{:d}".format(i, len(loader)))
+""",
+        """\
+meta = Meta(2)
+meta.train_loop([(torch.randn(2, 3), 0)] * 9, torch.optim.SGD(meta.parameters(), lr=0.1))
+""",
+    ),
 }

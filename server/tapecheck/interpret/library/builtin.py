@@ -51,8 +51,9 @@ from tapecheck.interpret.values import (
     concrete,
     copied,
 )
-from tapecheck.interpret.values.vocabulary import ANY_LAYER
+from tapecheck.interpret.values.vocabulary import ANY_LAYER, tells
 from tapecheck.interpret.world import cuts_of
+from tapecheck.source.nodes import walk
 from tapecheck.torchfacts import classes
 
 
@@ -67,6 +68,15 @@ def length_of(owner: Instance) -> Value:
     if isinstance(owner.state, LoaderState) and owner.state.iterated:
         bound_length(owner.length)
     return owner.length
+
+
+def _only_shown(m: Engine, node: ast.AST) -> bool:
+    """Return whether an expression is part of a statement that only prints or logs: nothing reckons with its value."""
+    statement = m.world.discarded
+    if not isinstance(statement, ast.Call):
+        return False
+    name = statement.func.attr if isinstance(statement.func, ast.Attribute) else getattr(statement.func, "id", "")
+    return tells(name) and any(part is node for part in walk(statement))
 
 
 def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -109,7 +119,8 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         return value.length
     if isinstance(value, Unknown):
         asked = length_of_unknown(value)
-        asked.bounds = asked.bounds or (0, math.inf)
+        if not _only_shown(m, node):
+            asked.bounds = asked.bounds or (0, math.inf)
         if asked.concrete is None and value.truth is False:
             settle_on(asked, 0)
         return concrete(asked)
