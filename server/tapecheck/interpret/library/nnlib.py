@@ -781,6 +781,8 @@ class Modules:
         owner = args[0] if args else kwargs.get("module")
         replaced = args[1] if len(args) > 1 else kwargs.get("parameter_and_buffer_dicts")
         inputs = args[2] if len(args) > 2 else kwargs.get("args", ())
+        if isinstance(replaced, tuple) and all(isinstance(part, Dict) for part in replaced):
+            replaced = Dict({key: item for part in replaced for key, item in part.items.items()})
         if not isinstance(owner, Instance) or not isinstance(replaced, Dict):
             return self.torch.opaque_result("functional_call", args, kwargs, node)
         undo: list[tuple[Instance, str, Value]] = []
