@@ -134,9 +134,9 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     if short in ("jacobian", "hessian", "vjp") and roots and create is False:
         # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
         walked = [value for value in torch.tensors(result) if torch.requires(value) == "yes"]
-        wanted = [value for value in torch.tensors(entered) if isinstance(value, Tensor)]
-        if walked and wanted:
-            torch.autograd.walk(walked, list(wanted), node)
+        targets: list[Value] = [value for value in torch.tensors(entered) if isinstance(value, Tensor)]
+        if walked and targets:
+            torch.autograd.walk(walked, targets, node)
     computed = [] if create is False else torch.tensors(result)
     if create is False and roots and world.grad_mode != "no":
         constant = (torch.autograd.cut(world.site(node), roots),)
