@@ -83,3 +83,21 @@ mp.Process(target=fails).start()
 mp.Process(target=show, args=(0, shared)).start()
 """
     assert ("TAPE302", 9) in told(body)
+
+
+def test_a_distributed_backward_walks_what_it_is_given() -> None:
+    body = """\
+import torch.distributed.autograd as dist_autograd
+
+
+def run(rank, shared):
+    for step in range(3):
+        with dist_autograd.context() as context_id:
+            loss = shared(torch.randn(2, 3)).mean()
+            dist_autograd.backward(context_id, [loss])
+
+
+mp.spawn(run, args=(nn.Linear(3, 1),), nprocs=2)
+"""
+    assert told(body) == []
+    assert told(body.replace("dist_autograd.backward(context_id, [loss])", "print(loss.item())")) != []

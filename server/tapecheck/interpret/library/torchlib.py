@@ -169,6 +169,9 @@ class Torch:
         short = name.rsplit(".", 1)[-1]
         if name.startswith("nn.functional.") and self.facts.op(short) is not None:
             return self.op(short, args, kwargs, node)
+        if name.startswith(("distributed.autograd.", "distributed.rpc.", "distributed.nn.")):
+            # Graphs go through what other processes compute, and a backward from one to the other.
+            return NotImplemented
         if name.startswith(("cuda.", "manual_seed", "backends", "set_", "save", "random", "distributed.", "get_")):
             return Unknown("result")
         return NotImplemented
