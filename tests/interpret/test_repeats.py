@@ -49,6 +49,107 @@ train(torch.utils.data.DataLoader(dataset))
     assert found == [[1, 2], [1, 2], [1]]
 
 
+def test_a_first_batch_that_is_unlike_the_others_does_not_keep_the_epochs_going() -> None:
+    found = rounds(
+        """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(loader, printed=False):
+    for epoch in range(20):
+        for x, y in loader:
+            optimizer.zero_grad()
+            out = model(x)
+            out.pow(2).mean().backward()
+            optimizer.step()
+            if not printed:
+                print(out.data[:25])
+            printed = True
+train(torch.utils.data.DataLoader(dataset))
+"""
+    )
+    # The third batch says that the second is what all are like, the second epoch begins with it.
+    assert found == [[1, 2], [1, 2, 3], [1]]
+
+
+def test_epochs_whose_first_batch_is_unlike_the_others_are_alike() -> None:
+    found = rounds(
+        """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(loader):
+    for epoch in range(20):
+        for i, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            out = model(x)
+            out.pow(2).mean().backward()
+            optimizer.step()
+            if i == 0:
+                print(out.data[:25])
+train(torch.utils.data.DataLoader(dataset))
+"""
+    )
+    assert found == [[1, 2], [1, 2, 3], [1, 2]]
+
+
+def test_what_was_built_before_a_loop_is_not_kept_by_it() -> None:
+    found = rounds(
+        """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def smoothed(out):
+    total = 0
+    for part in out.chunk(int(input())):
+        total = total + part.abs().mean()
+    return total
+def train(loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = smoothed(model(x))
+        loss.backward()
+        optimizer.step()
+train(torch.utils.data.DataLoader(dataset))
+"""
+    )
+    # In the second batch `loss` still has the first one's graph, which the loop over the parts knows nothing of.
+    assert found[0] == [1, 2, 3]
+
+
+def test_numbers_that_a_loop_within_compares_each_time_keep_nothing_going() -> None:
+    found = rounds(
+        """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def expanded(x):
+    for axis in range(1, 5):
+        if axis != 2:
+            x = x.unsqueeze(axis)
+    return x
+for step in range(100):
+    optimizer.zero_grad()
+    expanded(model(torch.randn(3, 4))).mean().backward()
+    optimizer.step()
+"""
+    )
+    assert found[0] == [1, 2]
+
+
+def test_a_loop_of_known_length_that_only_reports_now_and_then_is_left_after_two_rounds() -> None:
+    found = rounds(
+        """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(200):
+    optimizer.zero_grad()
+    loss = model(torch.randn(3, 4)).mean()
+    loss.backward()
+    optimizer.step()
+    if step > 10:
+        print(step)
+"""
+    )
+    assert found == [[1, 2]]
+
+
 def test_a_graph_that_is_carried_keeps_a_loop_going() -> None:
     found = rounds(
         """

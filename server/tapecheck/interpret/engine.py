@@ -51,10 +51,16 @@ class Engine(Protocol):
     """How often each loop was entered, by its node and the calls that led to it."""
     loop_work: dict[tuple[int, tuple[Span, ...]], int]
     """The work that earlier entries of each loop took, by the same."""
-    folded: dict[int, int]
-    """By the number of a loop that repeats itself the iteration that all later ones repeat."""
+    folded: dict[int, tuple[int, bool]]
+    """Of loops that came to repeat themselves the first iteration that did, and whether no earlier entry had."""
+    compared: dict[tuple[int, tuple[Span, ...]], list[int]]
+    """What the numbers came to that a loop compared, up to the end of each iteration."""
     shown: dict[tuple[int, tuple[Span, ...]], list[tuple[Any, ...]]]
     """What each iteration of such a loop does, by its node and the calls that led to it."""
+    summaries: dict[int, Any]
+    """What calls of functions did, by the id of the function's node: see `python/summaries.py`."""
+    reads: list[tuple[dict[str, Value], str, Value]] | None
+    """The names that a call which is being summed up has taken from other namespaces; None where none is."""
     running: list[int]
     """The functions being run: ids of their nodes."""
     handlers: int
@@ -187,6 +193,12 @@ class Library(Protocol):
     def operator(self, op: str, left: Value, right: Value, node: ast.AST) -> Value: ...
     def augmented(self, op: str, current: Tensor, value: Value, node: ast.AST) -> Value: ...
     def comparison(self, op: str, left: Value, right: Value, node: ast.AST) -> Value: ...
+
+    def left_behind(self) -> tuple[int, ...]:
+        """Return how much there is that a call may leave with the models of libraries besides nodes."""
+
+    def written_again(self, first: int, last: int, shift: int, stands: Any) -> None:
+        """Note that the nodes from `first` to `last` are those that were built `shift` before them."""
 
     # -- objects --------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from tapecheck.interpret.python import (
     loops,
     statements,
     stores,
+    summaries,
 )
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.values import Dict, Env, Generator, List, Module, Run, Signal, Unknown, Value
@@ -46,8 +47,11 @@ class Machine:
         self.depth = 0
         self.entered: dict[tuple[int, tuple[Span, ...]], int] = {}
         self.loop_work: dict[tuple[int, tuple[Span, ...]], int] = {}
-        self.folded: dict[int, int] = {}
+        self.folded: dict[int, tuple[int, bool]] = {}
+        self.compared: dict[tuple[int, tuple[Span, ...]], list[int]] = {}
         self.shown: dict[tuple[int, tuple[Span, ...]], list[tuple[Any, ...]]] = {}
+        self.summaries: dict[int, summaries.Calls] = {}
+        self.reads: list[summaries.Read] | None = None
         self.running: list[int] = []
         self.handlers = 0
         self.gathering: list[tuple[ast.AST, List | Dict]] = []

@@ -163,9 +163,24 @@ class World:
         """The undecided conditions that were answered, in order."""
         self.watcher: Watching | None = None
         self._iteration_starts: dict[int, int] = {}
+        self._loop_starts: dict[int, int] = {}
         self.varying = 0
+        """How often a comparison of numbers got others than the last time, or a place got its first graph."""
+        self.guarded = 0
+        """How many of them were the condition of an `if` of the loop that is running, which `Guard` keeps track of."""
+        self.varied: ast.AST | None = None
+        """The comparison that counted last."""
+        self.first_graphs = 0
+        self.numbers = 0
+        """Stands for all numbers that the loop which is running has compared, in order."""
         self.passed: dict[ast.AST, str] = {}
         """The conditions that were come to, decided or not, with the files that they stand in."""
+        self.deduced = 0
+        """How many conditions were decided by the answers to others."""
+        self.attribute_stores = 0
+        """How often something was stored to an attribute, or to a name of another namespace."""
+        self.class_stores = 0
+        """How often something was stored to a class."""
         self.known: dict[Hashable, Unknown] = {}
         self.truths: dict[Hashable, bool] = {}
         self.facts: list[tuple[Unknown, bool, dict[int, Unknown]]] = []
@@ -269,6 +284,7 @@ class World:
 
     def enter_loop(self, node: ast.AST) -> int:
         self._loops += 1
+        self._loop_starts[self._loops] = self._ids
         self.emit(Loop(self._loops, self.site(node), self.inside_forward, off=self.grad_mode == "no"))
         return self._loops
 
@@ -298,6 +314,10 @@ class World:
         """The newest node or leaf before the iteration of the outermost loop, the newest of all outside of loops."""
         starts = self._iteration_starts
         return next((starts[loop] for loop, _ in self.iteration if loop in starts), self._ids)
+
+    def before_loop(self, loop: int) -> int:
+        """Return the newest node or leaf before a loop was entered."""
+        return self._loop_starts[loop]
 
     @property
     def last_storage(self) -> int:
@@ -379,6 +399,25 @@ class World:
         """The newest node or leaf."""
         return self._ids
 
+    @property
+    def numbered(self) -> tuple[int, int, int, int]:
+        """The newest node or leaf, storage, cut and loop."""
+        return self._ids, self._storages, self._cuts, self._loops
+
+    @property
+    def unknown_made(self) -> bool:
+        """Whether there is something that stands for the graphs of unknown operands."""
+        return self._unknown_source is not None
+
+    def advance(self, ids: int, storages: int, cuts: int, loops: int, clock: int, stamp: int) -> None:
+        """Go on by so many of each: events with these numbers were written."""
+        self._ids += ids
+        self._storages += storages
+        self._cuts += cuts
+        self._loops += loops
+        self.clock += clock
+        self.stamp += stamp
+
     def new_id(self) -> int:
         self._ids += 1
         return self._ids
@@ -426,21 +465,20 @@ class World:
         nodes = (graph_node,) if graph_node is not None else ()
         # What a function computes under @torch.no_grad(), or called in such a block, is cut where it is called.
         own = self.site(node)
-        at = (self.cut_site or self._call_in_block() if how == "no_grad" else None) or own
+        at = (self.cut_site or self.call_in_block(own.stack, own.iteration) if how == "no_grad" else None) or own
         off_at = self.off_at if how == "no_grad" else None
         within = (own.span, *own.stack[: len(own.stack) - len(at.stack) - 1]) if at is not own else ()
         self.emit(Cut(self._cuts, how, at, nodes, leaves, name, before, off_at, within))
         return merge_cuts((self._cuts,), wanted)
 
-    def _call_in_block(self) -> Site | None:
-        """Return the call, in the block that has switched recording off, that led here; None where none did."""
-        stack = self.call_stack
+    def call_in_block(self, stack: tuple[Span, ...], iteration: tuple[tuple[int, int], ...]) -> Site | None:
+        """Return the call, in the block that has switched recording off, among those that led here, if any did."""
         calls = len(stack) - self.block_calls if self.block_calls is not None else 0
         if calls <= 0:
             return None
         entered = next(index for index, spans in enumerate(self._stack_spans) if len(spans) > len(stack) - calls)
         function = self.frames[max(entered - 2, 0)].function
-        return Site(stack[calls - 1], function, stack[calls:], self.iteration)
+        return Site(stack[calls - 1], function, stack[calls:], iteration)
 
     def note_cut(self, how: str, node: ast.AST) -> None:
         """Note a cut that no gradient would have passed."""

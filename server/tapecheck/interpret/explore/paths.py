@@ -14,7 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
@@ -706,6 +707,15 @@ def _only_says(node: ast.expr) -> bool:
     return name in LOGGING_CALLS
 
 
+_TOLD_BY: dict[type, Callable[[Any], Any]] = {
+    Bind: attrgetter("name", "node", "cuts", "item"),
+    Cut: attrgetter("id", "how", "nodes", "leaves", "name", "sources", "off_at", "within"),
+    InPlace: attrgetter("storage", "how", "name", "leaf", "grad_mode", "bumps", "optimizer", "on_view", "lost"),
+    Hold: attrgetter("loop", "index", "holder", "nodes", "bound", "inside"),
+}
+"""What tells events of the commonest kinds apart besides their place."""
+
+
 def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return what of a tape the rules can see, and what of it other conditions can matter to.
 
@@ -725,7 +735,13 @@ def _signatures(tape: Tape) -> tuple[tuple[int, ...], tuple[int, ...]]:
             signature.append(hash(own))
             shape.append(signature[-1])
         elif kind is not Decision:
-            signature.append(hash(event))
+            if not isinstance(event, (Bind, Cut, Hold, InPlace)):
+                signature.append(hash(event))
+            else:
+                at = sites.get(id(event.at))
+                if at is None:
+                    at = sites[id(event.at)] = hash(event.at)
+                signature.append(hash((kind, at, _TOLD_BY[kind](event))))
             if kind is not Cut and kind is not Bind:
                 shape.append(signature[-1])
     return tuple(signature), tuple(shape)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from tapecheck.interpret.engine import UNREAD, Engine
 from tapecheck.interpret.library.contract import Torch
@@ -77,6 +78,16 @@ class _Gradient:
         self.tensor: Tensor | None = None
 
 
+class Rewritten(Protocol):
+    """What stands for the nodes and memory of a call that was written again."""
+
+    def node(self, number: int | None) -> int | None:
+        """Return the node or leaf that stands for one of the call."""
+
+    def storage(self, number: int) -> Storage:
+        """Return the memory that stands for one of the call."""
+
+
 class Autograd:
     """torch.autograd for one machine."""
 
@@ -92,6 +103,48 @@ class Autograd:
         self._gradient_graph: dict[int, _Known] = {}
         self._own_gradients: dict[int, Fact] = {}
         """Nodes of custom Functions whose backward cuts the gradient ("may"), or is once_differentiable ("no")."""
+        self._rewritten: list[tuple[int, int, int, Rewritten]] = []
+        """Of nodes that were written again the first and the last, how far on they are, and what stands for what."""
+
+    def left_behind(self) -> tuple[int, ...]:
+        """Return how much there is that a call may leave with autograd besides nodes."""
+        hooks = len(self.retained), len(self.hooked), len(self.module_hooks)
+        return *hooks, len(self.escaped), len(self.torch.nn.loose_hooks)
+
+    def written_again(self, first: int, last: int, shift: int, stands: Rewritten) -> None:
+        """Note that the nodes from `first` to `last` are those that were built `shift` before them."""
+        self._rewritten.append((first, last, shift, stands))
+
+    def _known(self, number: int) -> _Known | None:
+        """Return what the gradient of a node would depend on."""
+        known = self._gradient_graph.get(number)
+        if known is not None or not self._rewritten:
+            return known
+        original = self._original(number)
+        before = self._known(original[0]) if original is not None else None
+        if original is None or before is None:
+            return None
+        stands = original[1]
+        fact, sources, result = before
+        members = {
+            name: [(stands.node(node), stands.storage(held.id) if held is not None else None) for node, held in values]
+            for name, values in sources.items()
+        }
+        known = self._gradient_graph[number] = fact, members, stands.storage(result.id)
+        return known
+
+    def _original(self, number: int) -> tuple[int, Rewritten] | None:
+        """Return the node that was written again as this one."""
+        place = bisect.bisect_right(self._rewritten, number, key=lambda entry: entry[0]) - 1
+        if place < 0 or self._rewritten[place][1] < number:
+            return None
+        return number - self._rewritten[place][2], self._rewritten[place][3]
+
+    def _own_gradient(self, number: int) -> Fact | None:
+        """Return what a custom Function's backward makes of a gradient, where it does not let it through."""
+        known = self._own_gradients.get(number)
+        original = self._original(number) if known is None and self._rewritten else None
+        return known if original is None else self._own_gradient(original[0])
 
     # -- the graph of a gradient ------------------------------------------------------------------------------
 
@@ -126,7 +179,7 @@ class Autograd:
             if node is None or not any(source in traversal.executed for source in node.inputs):
                 continue
             chain = graphs.get(number)
-            known = self._gradient_graph.get(number)
+            known = self._known(number)
             if known is None:
                 self._opaque_gradient(number, traversal, chain, arriving, at)
                 continue
@@ -199,7 +252,7 @@ class Autograd:
             return
         inputs += [saved.of for saved in node.saved if saved.of is not None]
         certain: Fact = "yes"
-        cut = self._own_gradients.get(number)
+        cut = self._own_gradient(number)
         if cut == "no" and chain is None:
             return
         if cut is not None:

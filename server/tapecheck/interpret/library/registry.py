@@ -100,6 +100,8 @@ class Libraries:
         self.unknown_attribute = torch.unknown_attribute
         self.call_unknown = torch.call_unknown
         self.opaque_result = torch.opaque_result
+        self.left_behind = torch.autograd.left_behind
+        self.written_again = torch.autograd.written_again
         self.apply_function = torch.autograd.apply_function
         self.name_parameters = torch.nn.name_parameters
         self.object_attribute = torch.nn.attribute

@@ -120,6 +120,7 @@ class _Scan:
         self.index = index
         self.clock = clock
         self.first = first
+        self.before = self.world.before_loop(loop)
         self.seen: set[int] = set()
         self.looked = 0
         """Elements of mappings that were looked at."""
@@ -348,7 +349,8 @@ class _Scan:
 
     def hold(self, at: Site | None, path: str, values: list[Any], bound: int | None = None) -> None:
         nodes = tuple(dict.fromkeys(value.node for value in values if value.node is not None and not is_leaf(value)))
-        if at is not None and nodes:
+        # What is older than the loop is kept by none of its iterations: the loop around it says so.
+        if at is not None and nodes and max(nodes) > self.before:
             self.world.emit(Hold(at, self.loop, self.index, path, nodes, bound))
 
 

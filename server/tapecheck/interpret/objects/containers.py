@@ -448,6 +448,7 @@ def rotates(machine: Engine, before: Value, value: Value) -> None:
     if isinstance(value, (Tensor, Unknown)) and value.node is not None and machine.world.iteration:
         if not isinstance(before, (Tensor, Unknown)) or before.node is None:
             machine.world.varying += 1
+            machine.world.first_graphs += 1
 
 
 def delete_item(machine: Engine, owner: Value, index: Value) -> None:

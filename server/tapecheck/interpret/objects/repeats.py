@@ -9,6 +9,7 @@ left out of the comparison.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +60,11 @@ def mark(world: World) -> Mark:
 class _Reader:
     """Reads one iteration."""
 
-    def __init__(self, world: World, begun: Mark, floor: Mark, folded: dict[int, int]) -> None:
+    def __init__(
+        self, world: World, begun: Mark, floor: Mark, folded: dict[int, tuple[int, bool]], settled: bool
+    ) -> None:
+        self.settled = settled
+        """Whether what loops do before they come to repeat themselves is left out, too."""
         self.world = world
         self.begun = begun
         self.floor = floor
@@ -77,20 +82,24 @@ class _Reader:
         for event in events:
             kind = type(event)
             if kind is Iteration:
-                last = self.folded.get(event.loop)
-                if last is not None:
-                    if event.index == last:
+                steady = self.folded.get(event.loop)
+                if steady is not None and skipping in (0, event.loop):
+                    if event.index == steady[0]:
                         kept[event.loop] = len(self.made)
-                    elif event.index > last and skipping in (0, event.loop):
-                        skipping, at = event.loop, kept.get(event.loop, 0)
+                        skipping = 0
+                    elif event.index > steady[0] or (steady[1] and self.settled):
+                        skipping, at = event.loop, kept.get(event.loop, -1)
                 continue
             if skipping:
+                if kind is Raised or (kind is Leaf and event.parameter and self.begun is not self.floor):
+                    return None
                 if kind is LoopEnd and event.loop == skipping:
                     skipping = 0
                 elif kind is Leaf or (kind is Node and not self.world.ledger.leads_anywhere(event.id)):
-                    # What an iteration that repeats the one before makes stands for what that one made.
-                    self.own[event.id] = self.made[at] if at < len(self.made) else event.id
-                    at += 1
+                    # What an iteration that repeats the one before makes stands for what that one made; what was made
+                    # on the way to it stands for itself.
+                    self.own[event.id] = self.made[at] if 0 <= at < len(self.made) else event.id
+                    at += at >= 0
                 continue
             if kind is Node and self.world.ledger.leads_anywhere(event.id):
                 # Made once for a value whose graph nobody knows, when it is first used.
@@ -118,7 +127,7 @@ class _Reader:
         ledger = self.world.ledger
         made = ledger.nodes.get(number)
         if made is not None and ledger.leads_anywhere(number):
-            return made.op
+            return _INDEX.sub("[]", made.op)
         if number <= self.outermost:
             return number
         leaf = ledger.leaves.get(number)
@@ -168,6 +177,8 @@ _READ: dict[type, Callable[[_Reader, Any], tuple[Any, ...]]] = {
     Bind: lambda reader, event: (event.name, reader.node(event.node), event.item),
     Loop: lambda reader, event: (event.inside_forward,),
 }  # fmt: skip
+_INDEX = re.compile(r"\[\d+\]")
+"""What is iterated is named by the number of the iteration."""
 _MOST = 4
 """A loop that has not repeated itself in so many iterations goes on as it is."""
 _TELLING = (Backward, Cut, Node, Step)
@@ -185,8 +196,9 @@ class Rounds:
         self.compared = 0
         self.last = 0
         """The iteration that was compared last."""
-        self.repeated = 0
-        """The iteration that was found to repeat the one before."""
+        self.since = 0
+        """The first of those iterations up to the last one that are all the same, 0 where there is none."""
+        self.entered_before = key in machine.shown
         self.before: tuple[Mark, int] | None = None
         self.reading: Reading | None = None
 
@@ -195,6 +207,11 @@ class Rounds:
         self.begun = mark(self.machine.world)
         if not self.started:
             self.started, self.first = True, self.begun
+
+    def note(self, done: int) -> None:
+        """Note an iteration, at its end, that nobody asks about: the next one may repeat it."""
+        self.before = self.begun, len(self.machine.world.tape.events)
+        self.last, self.since, self.reading = done, 0, None
 
     def again(self, done: int) -> bool:
         """Whether iteration number `done`, at its end, repeats the one before, or those of an earlier entry."""
@@ -205,6 +222,7 @@ class Rounds:
         if self.last != done - 1:
             before = None
         self.last = done
+        since, self.since = self.since, 0
         known = machine.shown.get(self.key)
         if self.compared > _MOST or (known is None and before is None):
             return False
@@ -213,19 +231,25 @@ class Rounds:
         if not now:
             return False
         if now == known:
-            return True
-        if before is None or not any(row[0] in _TELLING for row in now):
+            self.since = since if since and was == now else done
+        elif before is not None and self._alike(was, before, now):
+            self.since = since or done - 1
+            machine.shown[self.key] = now
+        else:
             return False
-        if (was if was is not None else self.read(*before)) != now:
-            return False
-        self.repeated = done
-        machine.shown[self.key] = now
-        return True
+        return any(row[0] in _TELLING for row in now)
 
     def end(self, done: int) -> None:
         """Note the end of the loop: what it did after it repeated itself may be something else."""
-        if self.repeated and self.repeated == done:
-            self.machine.folded[self.loop] = done - 1
+        if self.since and self.last == done:
+            self.machine.folded[self.loop] = self.since, not self.entered_before
 
-    def read(self, begun: Mark, until: int) -> Reading | None:
-        return _Reader(self.machine.world, begun, self.first, self.machine.folded).read(until)
+    def _alike(self, was: Reading | None, before: tuple[Mark, int], now: Reading) -> bool:
+        """Whether an iteration does what the one before did, where the loops within need not lead there once more."""
+        return (was if was is not None else self.read(*before)) == now or self.read(*before, settled=True) == now
+
+    def read(self, begun: Mark, until: int, *, settled: bool = False) -> Reading | None:
+        folded = self.machine.folded
+        if settled and not any(first for _, first in folded.values()):
+            return None
+        return _Reader(self.machine.world, begun, self.first, folded, settled).read(until)

@@ -43,6 +43,8 @@ def get_attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Va
         return machine.library.constant(Lib(f"{owner.path}.{name}"))
     if isinstance(owner, Module):
         if name in owner.env.vars:
+            if machine.reads is not None:
+                machine.reads.append((owner.env.vars, name, owner.env.vars[name]))
             return owner.env.vars[name]
         if not owner.folders:
             return Unknown.named(name)
@@ -125,6 +127,8 @@ def class_attribute(machine: Engine, cls: Class, name: str, receiver: Value, nod
             slot = candidate.slots.get(name)
             if slot is not None and slot.clock < machine.world.clock:
                 carry.loaded(machine, slot)
+            if machine.reads is not None:
+                machine.reads.append((candidate.namespace, name, value))
             return bind(machine, value, receiver, node)
     if name in ("__name__", "__qualname__"):
         return cls.name

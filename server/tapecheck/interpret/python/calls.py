@@ -7,7 +7,7 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, equality, exceptions, records, syntax
-from tapecheck.interpret.python import flow, functions
+from tapecheck.interpret.python import flow, functions, summaries
 from tapecheck.interpret.values import (
     Args,
     Bound,
@@ -91,6 +91,17 @@ def call_instance(machine: Engine, owner: Instance, args: Args, kwargs: Kwargs, 
 
 
 def call_function(
+    machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
+) -> Value:
+    body = function.node
+    if forward and not syntax.has_yield(body):
+        return summaries.forward(
+            machine, function, args, kwargs, node, lambda: _run(machine, function, args, kwargs, node, forward=True)
+        )
+    return _run(machine, function, args, kwargs, node)
+
+
+def _run(
     machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
 ) -> Value:
     world = machine.world

@@ -110,7 +110,11 @@ def known_truth(machine: Engine, value: Value) -> bool | None:
         if value.truth is not None:
             return value.truth
         known = machine.world.truths.get(unknowns.expression(value)) if value.parts is not None else None
-        return consequences.consequence(machine, value) if known is None and value.node is None else known
+        if known is None and value.node is None:
+            known = consequences.consequence(machine, value)
+        if known is not None:
+            machine.world.deduced += 1
+        return known
     if isinstance(value, Queue):
         return True
     if isinstance(value, (List, Set)):
@@ -177,7 +181,9 @@ def compare(machine: Engine, op: ast.cmpop, left: Value, right: Value, node: ast
             seen = machine.world.operands.get(id(node))
             if seen is not None and seen != (left, right):
                 machine.world.varying += 1
+                machine.world.varied = node
             machine.world.operands[id(node)] = (left, right)
+            machine.world.numbers = hash((machine.world.numbers, id(node), left, right))
         try:
             return _COMPARE[type(op)](left, right)
         except TypeError:

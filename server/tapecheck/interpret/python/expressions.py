@@ -58,6 +58,8 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
             slot = scope.slots.get(name)
             if slot is not None and slot.clock < machine.world.clock:
                 carry.loaded(machine, slot)
+            if scope is not env and machine.reads is not None:
+                machine.reads.append((scope.vars, name, value))
             return value
         scope = scope.parent
     known = machine.library.builtins

@@ -87,11 +87,15 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
         if parameter.arg in kwargs:
             values[parameter.arg] = kwargs.pop(parameter.arg)
         elif index >= first_default:
-            values[parameter.arg] = function.defaults[index - first_default]
+            values[parameter.arg] = default = function.defaults[index - first_default]
+            if machine.reads is not None:
+                machine.reads.append(({parameter.arg: default}, parameter.arg, default))
         else:
             values[parameter.arg] = Unknown.named(parameter.arg)
     for parameter, default in zip(arguments.kwonlyargs, function.kw_defaults):
         values[parameter.arg] = kwargs.pop(parameter.arg) if parameter.arg in kwargs else default
+        if machine.reads is not None:
+            machine.reads.append(({parameter.arg: default}, parameter.arg, default))
     if arguments.kwarg is not None:
         values[arguments.kwarg.arg] = Dict(dict(kwargs), more=open_ended)
     for name, value in values.items():

@@ -35,6 +35,9 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         return
     apart = operands[0] - operands[1]
     guard = world.guards.get(id(test))
+    if world.varied is test and guard is not None and (_matters(guard) or not _stores(guard)):
+        world.varied = None
+        world.guarded += 1
     if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
         moving = guard is None or guard.apart != apart
         guard = world.guards[id(test)] = Guard(statement, test, apart, {answer}, world.iteration, moving=moving)
@@ -77,12 +80,14 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
 
 def at_hand(machine: Engine, loop: int) -> bool:
     """Whether a condition on which a graph can hang may come out otherwise in the next iteration of a loop."""
+    now = machine.world.iteration[-1]
     for guard in machine.world.guards.values():
         if guard.at[-1][0] == loop:
-            near = guard.moving or turns_after(guard) == 1
+            # One that this iteration did not ask, or not of numbers that are known, says nothing of the next.
+            near = guard.at[-1] == now and (guard.moving or turns_after(guard) == 1)
         else:
             # In a loop within: what it compares there may change with this one.
-            near = guard.moving and any(number == loop for number, _ in guard.at)
+            near = guard.moving and now in guard.at
         if near and (_matters(guard) or _stores(guard)):
             return True
     return False

@@ -24,15 +24,42 @@ from tapecheck.interpret.values import (
     Value,
     concrete,
 )
-from tapecheck.interpret.world import Guard
+from tapecheck.interpret.world import Guard, World
 from tapecheck.tape import Fact, Span
 
 MIN_ITERATIONS = 3
 MAX_ITERATIONS = 36
-ITERATION_WORK = 24_000
+ITERATION_WORK = 14_000
+_AFTER_REPEATING = 3
+"""Iterations of a loop that repeats itself, though numbers that it compares outside of an `if` change, before its last.
+"""
 _MAX_FED = 256
 _MOST_PARAMETERS = 256
 """Each part of a model is one of its own: a loop over them goes on to the end, as long as it does little."""
+
+
+class _Inner:
+    """A loop that may stand in another: numbers that it compares each time it is entered vary for itself alone."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.before = world.varying, world.guarded, world.first_graphs, world.numbers
+        self.numbers: list[int] = []
+        """What the numbers come to that were compared up to the end of each iteration."""
+        world.numbers = 0
+
+    def left(self, machine: Engine, key: tuple[int, tuple[Span, ...]]) -> None:
+        world = self.world
+        varying, guarded, first_graphs, numbers = self.before
+        world.guarded = guarded
+        known = machine.compared.get(key)
+        # It goes round less often the second time: that is the dry run's doing, not the program's.
+        same = known is not None and all(one == other for one, other in zip(known, self.numbers))
+        if same and first_graphs == world.first_graphs:
+            world.varying = varying
+        if not same or known is None or len(known) < len(self.numbers):
+            machine.compared[key] = known = self.numbers
+        world.numbers = hash((numbers, *known))
 
 
 def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
@@ -43,7 +70,8 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     feeding = env.sent is not None and syntax.has_yield(node)
     key = (id(node), world.call_stack)
     enough = _enough_iterations(machine, key)
-    varying = world.varying
+    varying, guarded = world.varying, world.guarded
+    inner = _Inner(world)
     loop = world.enter_loop(node)
     rounds = repeats.Rounds(machine, key, loop)
     signal: Any = None
@@ -67,8 +95,11 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         elif done >= enough and (length is None or length > index):
             short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_model(element)))
             short = short and not repeated
-            go_on = length is not None and (world.varying > varying or (short and work - world.work < ITERATION_WORK))
-            exhausted = (done >= MAX_ITERATIONS and not short) or work - world.work > ITERATION_WORK
+            # Where it repeats itself, its own guards say how far ahead another iteration is worth running.
+            moved = world.varying - varying - (world.guarded - guarded if repeated else 0)
+            go_on = length is not None and (moved > 0 or (short and work - world.work < ITERATION_WORK))
+            most = min(enough + _AFTER_REPEATING, MAX_ITERATIONS) if repeated else MAX_ITERATIONS
+            exhausted = (done >= most and not short) or work - world.work > ITERATION_WORK
             count = 0
             if not go_on or exhausted:
                 count, extra = guards.ahead(machine, loop, reached, math.inf if length is None else length - index)
@@ -83,7 +114,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
                 if length is None or index >= length - 1:
                     break
                 index = length - 1
-        varying = world.varying
+        varying, guarded = world.varying, world.guarded
         try:
             element = stream.item(index)
         except IndexError:
@@ -100,8 +131,10 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
             carry.end(machine, loop, done, started)
             break
         carry.end(machine, loop, done, started)
+        inner.numbers.append(world.numbers)
         signal = None
-        going_on = done < enough or (length is not None and length > index)
+        # The loop around goes by whether this one came to repeat itself.
+        going_on = done < enough or bool(outside) or (length is not None and length > index)
         if length is not None and length <= _MOST_PARAMETERS and carry.of_model(element):
             # What one layer shows says nothing of the next one.
             continue
@@ -119,6 +152,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         del world.counted[:]
     machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
     rounds.end(done)
+    inner.left(machine, key)
     world.leave_loop(loop, outside, done, more)
     if isinstance(signal, flow.Returned):
         return signal
@@ -134,7 +168,8 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     feeding = env.sent is not None and syntax.has_yield(node)
     key = (id(node), world.call_stack)
     enough = _enough_iterations(machine, key)
-    varying = world.varying
+    varying, guarded = world.varying, world.guarded
+    inner = _Inner(world)
     loop = world.enter_loop(node)
     rounds = repeats.Rounds(machine, key, loop)
     signal: Any = None
@@ -142,7 +177,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     reached: list[int] = []
     own: Guard | None = None
     left, work = world.work, world.work + machine.loop_work.get(key, 0)
-    known = False
+    known = repeated = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
         if env.sent is not None:
@@ -157,8 +192,10 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             break
         else:
             if always:
-                over = done >= MAX_ITERATIONS or work - world.work > ITERATION_WORK
-                enough_seen = done >= enough and (world.varying == varying or over)
+                most = enough + _AFTER_REPEATING if repeated else MAX_ITERATIONS
+                over = done >= most or work - world.work > ITERATION_WORK
+                moved = world.varying - varying - (world.guarded - guarded if repeated else 0)
+                enough_seen = done >= enough and (moved <= 0 or over)
             elif answer is None:
                 enough_seen = done >= enough
             else:
@@ -167,14 +204,14 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             if extra:
                 extra -= 1
             elif enough_seen:
-                most = (guards.turns_after(own) if own is not None else 0) or math.inf
-                count, extra = guards.ahead(machine, loop, reached, most)
+                left_over = (guards.turns_after(own) if own is not None else 0) or math.inf
+                count, extra = guards.ahead(machine, loop, reached, left_over)
                 if not count:
                     break
                 extra -= 1
                 guards.take_on(machine, counted, done, count - 1)
                 counted = len(world.counted)
-        varying = world.varying
+        varying, guarded = world.varying, world.guarded
         rounds.begin()
         started = carry.begin(machine, loop, done + 1)
         signal = yield from machine.block(node.body, env)
@@ -184,14 +221,17 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
-        if done < enough and not feeding and _repeats(machine, loop, done, rounds):
-            enough = done
+        inner.numbers.append(world.numbers)
+        going_on = done < enough or bool(outside) or always
+        if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
+            repeated, enough = True, min(enough, done)
     if not known and signal is None:
         _forget_counters(machine, node, env, counted, done, None)
     if not outside:
         del world.counted[:]
     machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
     rounds.end(done)
+    inner.left(machine, key)
     world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
     if isinstance(signal, flow.Returned):
         return signal
@@ -202,7 +242,10 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
 
 def _repeats(machine: Engine, loop: int, done: int, rounds: repeats.Rounds) -> bool:
     """Whether another iteration of a loop would show what is known: it repeats itself, and no guard is in sight."""
-    return not guards.at_hand(machine, loop) and rounds.again(done)
+    if guards.at_hand(machine, loop):
+        rounds.note(done)
+        return False
+    return rounds.again(done)
 
 
 def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:

@@ -76,6 +76,7 @@ def store_name(
     if env.names_global or env.names_outer:
         home = home_of(machine, name, env)
         if home is not env:
+            machine.world.attribute_stores += 1
             touched(machine, home)
     before = home.vars.get(name)
     home.vars[name] = value
@@ -115,6 +116,7 @@ def home_of(machine: Engine, name: str, env: Env) -> Env:
 
 
 def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: ast.AST) -> None:
+    machine.world.attribute_stores += 1
     if isinstance(owner, Instance):
         if owner.cls is not None and _set_by_class(machine, owner, owner.cls, name, value, node):
             return
@@ -124,6 +126,7 @@ def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: 
         owner.namespace[name] = value
         owner.plain = None
         machine.world.kept += 1
+        machine.world.class_stores += 1
         if isinstance(value, HOLDERS):
             carry.stored(machine, owner.slots, name, node)
     elif isinstance(owner, Tensor):

@@ -1,0 +1,232 @@
+"""Forwards that were run before are written again: the tape is the same as if each had been run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.interpret.python import summaries
+from tapecheck.source import from_text
+from tapecheck.tape import Tape
+from tests.interpret.truth import full
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.BatchNorm1d(4))
+        self.head = nn.Linear(4, 1)
+        self.calls = 0
+    def forward(self, x):
+        h = self.body(x)
+        return self.head(h + x.view(-1, 4)[:, :4])
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+WRITTEN = {
+    "training": """
+for step in range(int(input())):
+    optimizer.zero_grad()
+    net(torch.randn(3, 4)).mean().backward()
+    optimizer.step()
+""",
+    "called twice, at two places, in two functions": """
+def loss_of(x):
+    return net(x).mean() + net(x * 2).mean()
+loss_of(torch.randn(3, 4)).backward()
+loss_of(torch.randn(3, 4)).backward()
+""",
+    "a gradient of a gradient": """
+for step in range(3):
+    x = torch.randn(3, 4, requires_grad=True)
+    out = net(x).sum()
+    grad, = torch.autograd.grad(out, x, create_graph=True)
+    optimizer.zero_grad()
+    (out + grad.pow(2).sum()).backward()
+    optimizer.step()
+""",
+    "without recording": """
+total = 0
+for step in range(3):
+    with torch.no_grad():
+        total += net(torch.randn(3, 4)).mean()
+        for part in range(2):
+            total += net(torch.randn(3, 4)).sum()
+""",
+    "a backward through a graph that is gone": """
+kept = net(torch.randn(3, 4))
+for step in range(3):
+    out = net(torch.randn(3, 4)) + kept
+    out.mean().backward()
+""",
+    "weights that change between the forward and the backward": """
+first = net(torch.randn(3, 4)).mean()
+second = net(torch.randn(3, 4)).mean()
+second.backward()
+optimizer.step()
+first.backward()
+""",
+    "layers of one class": """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x, mask=None):
+        for layer in (self.one, self.other):
+            x = x + layer(x).relu()
+        return x, x.mean()
+class Tower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(5)])
+    def forward(self, x):
+        terms = 0
+        for block in self.blocks:
+            x, term = block(x)
+            terms = terms + term
+        return x, terms
+tower = Tower()
+for step in range(3):
+    x, terms = tower(torch.randn(3, 4))
+    (x.sum() + terms).backward()
+""",
+    "some layers are frozen": """
+nets = [Net(), Net(), Net()]
+for parameter in nets[1].parameters():
+    parameter.requires_grad = False
+for step in range(3):
+    for one in nets:
+        loss = one(torch.randn(3, 4)).mean()
+        if loss.requires_grad:
+            loss.backward()
+""",
+}
+RUN = {
+    "results that are changed in place": """
+for step in range(3):
+    out = net(torch.randn(3, 4))
+    out.sigmoid_()
+    out[0] = 0
+    out.mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "it counts its calls": """
+def forward(self, x):
+    self.calls += 1
+    return self.head(self.body(x)) * self.calls
+Net.forward = forward
+for step in range(4):
+    net(torch.randn(3, 4)).mean().backward()
+""",
+    "it keeps what it computed": """
+def forward(self, x):
+    self.kept = self.body(x)
+    return self.head(self.kept)
+Net.forward = forward
+for step in range(4):
+    out = net(torch.randn(3, 4)).mean()
+    out.backward()
+    if step > 1:
+        net.kept.sum().backward()
+""",
+    "it reads a name that changes": """
+scale = torch.ones(1, requires_grad=True)
+def forward(self, x):
+    return self.head(self.body(x)) * scale
+Net.forward = forward
+for step in range(4):
+    net(torch.randn(3, 4)).mean().backward()
+    scale = scale * 2
+""",
+    "a hook looks at what it computes": """
+seen = []
+net.head.register_forward_hook(lambda module, given, result: seen.append(result))
+for step in range(4):
+    net(torch.randn(3, 4)).mean().backward()
+""",
+    "it keeps a result in a name of the module's": """
+kept = None
+def forward(self, x):
+    global kept
+    kept = self.head(self.body(x))
+    return kept * 2
+Net.forward = forward
+for step in range(4):
+    net(torch.randn(3, 4)).mean().backward()
+kept.sum().backward()
+""",
+    "it fills what it is given": """
+def forward(self, x, into):
+    into.append(self.body(x))
+    return self.head(into[-1])
+Net.forward = forward
+for step in range(4):
+    parts = []
+    net(torch.randn(3, 4), parts).mean().backward()
+    if step > 1:
+        parts[0].sum().backward()
+""",
+    "it fills a default": """
+def forward(self, x, into=[]):
+    into.append(self.head(self.body(x)))
+    return sum(into)
+Net.forward = forward
+for step in range(4):
+    net(torch.randn(3, 4)).mean().backward()
+""",
+    "it switches recording off": """
+def forward(self, x):
+    h = self.body(x)
+    torch.set_grad_enabled(False)
+    return self.head(h)
+Net.forward = forward
+for step in range(4):
+    net(torch.randn(3, 4)).mean()
+""",
+    "it draws lots": """
+def forward(self, x):
+    x = self.body(x)
+    if float(input()) > 0.5:
+        x = x.detach()
+    return self.head(x)
+Net.forward = forward
+for step in range(4):
+    net(torch.randn(3, 4)).mean().backward()
+""",
+}
+
+
+def tapes(program: str) -> list[Tape]:
+    return check(from_text(full(program), "program.py")).interpretation.tapes
+
+
+def both(program: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Tape], list[Tape], int]:
+    """The tapes with and without summaries, and how many calls were written again."""
+    written = 0
+    write = summaries._Again.write
+
+    def counted(again: Any, function: Any) -> Any:
+        nonlocal written
+        written += 1
+        return write(again, function)
+
+    monkeypatch.setattr(summaries._Again, "write", counted)
+    found = tapes(program)
+    monkeypatch.setattr(summaries, "forward", lambda machine, function, args, kwargs, node, run: run())
+    return found, tapes(program), written
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_again_is_what_running_it_writes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, wanted, written = both(NET + WRITTEN[name], monkeypatch)
+    assert [tape.events for tape in found] == [tape.events for tape in wanted]
+    assert written
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_what_hangs_on_more_is_run_each_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, wanted, _ = both(NET + RUN[name], monkeypatch)
+    assert [tape.events for tape in found] == [tape.events for tape in wanted]
