@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tapecheck.source import configuration, environment
 from tests.record.harness import PYTHON
 from tests.record.warm import Warm, available
+
+# How long an example takes is for the benchmarks: on a busy machine any of them may be late.
+settings.register_profile("tapecheck", deadline=None)
+settings.load_profile("tapecheck")
+
 
 LONGEST = (
     "record/test_verdicts", "cli/test_run", "record/test_programs", "lsp/test_real", "lsp/test_protocol",
