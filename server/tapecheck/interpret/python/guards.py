@@ -84,7 +84,7 @@ def at_hand(machine: Engine, loop: int) -> bool:
     for guard in machine.world.guards.values():
         if guard.at[-1][0] == loop:
             # One that this iteration did not ask, or not of numbers that are known, says nothing of the next.
-            near = guard.at[-1] == now and (guard.moving or turns_after(guard) == 1)
+            near = guard.at[-1] == now and (guard.moving or _turns_next(guard))
         else:
             # In a loop within: what it compares there may change with this one.
             near = guard.moving and now in guard.at
@@ -133,6 +133,19 @@ def turns_after(guard: Guard, *, again: bool = False) -> int:
     nearest = max(math.floor(-guard.apart / guard.step), 0)
     near = (count for count in (nearest, nearest + 1) if count)
     return next((count for count in near if test(guard.apart + count * guard.step, 0) != now), 0)
+
+
+def _turns_next(guard: Guard) -> bool:
+    """Whether a guard comes out the other way in the next iteration."""
+    test = _TESTS.get(type(guard.test.ops[0]))
+    if test is None or not guard.step or not math.isfinite(guard.apart) or not math.isfinite(guard.step):
+        return False
+    following = guard.apart + guard.step
+    if guard.divisor > 0:
+        if not float(guard.step).is_integer():
+            return False
+        following %= guard.divisor
+    return test(following, 0) != test(guard.apart, 0)
 
 
 def _matters(guard: Guard) -> bool:
