@@ -147,7 +147,7 @@ def test_how_a_script_died_is_said(script: Path, ending: str, said: str) -> None
     done = run(script, "dies.py")
     assert f"tapecheck: {said}" in done.stderr
     left = "Nothing was trained: no backward ran.\n" if "SystemExit" in ending else CUT
-    assert (done.returncode, done.stdout) == (3, f"up\nNo problems found (1 file checked).\n{left}")
+    assert (done.returncode, done.stdout) == (3, f"up\nNothing found in what was seen (1 file checked).\n{left}")
 
 
 def test_a_page_that_cannot_be_written_costs_the_page_alone(script: Path) -> None:

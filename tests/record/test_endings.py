@@ -165,7 +165,7 @@ def test_a_module_that_does_not_exist(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 3
     assert "No module named nosuchmodule" in done.stderr.partition("tapecheck: ")[2]
-    assert "No problems found (0 files checked)." in done.stdout
+    assert "Nothing found in what was seen (0 files checked)." in done.stdout
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

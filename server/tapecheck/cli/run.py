@@ -96,6 +96,7 @@ def run_script(options: argparse.Namespace) -> int:
     if program.source is not None and program.source.cells is not None:
         checked = by_cell(checked, program.source.cells)
     cut_short = _cut_short(result)
+    checked.cut_short = bool(cut_short)
     # The page is written even where the report cannot be (a terminal that was closed).
     with contextlib.ExitStack() as last:
         if options.html is not None:

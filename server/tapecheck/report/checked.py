@@ -95,6 +95,8 @@ class Checked:
     rewrite: Rewrite | None = None
     known: int = 0
     checked: bool = True
+    cut_short: bool = False
+    """Whether a run of it did not come to its end, or trained nothing: what was not found may be there."""
     brought: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     gaps: list[tuple[str, Span]] = field(default_factory=list)

@@ -254,7 +254,8 @@ def summary(files: Sequence[Checked], paint: Paint) -> str:
         looked_at = sum(file.checked for file in files)
         if problems and problems >= looked_at:
             return f"{left_out.lstrip()}\n"
-        return f"No problems found ({count(looked_at, 'file')} checked).{left_out}\n"
+        found_none = "Nothing found in what was seen" if any(file.cut_short for file in files) else "No problems found"
+        return f"{found_none} ({count(looked_at, 'file')} checked).{left_out}\n"
     kinds = [
         paint(severity, count(number, severity))
         for severity in SEVERITIES
