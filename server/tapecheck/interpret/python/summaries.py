@@ -65,6 +65,8 @@ class _Given:
         self.tensors: list[Tensor] = []
         self.unknowns: list[Unknown] = []
         self.known: dict[int, int] = {}
+        self.held: list[Value] = []
+        """What tokens tell by its id, which stays its own as long as it is held."""
         self.inside = True
         """Whether the module is being looked through, and not the arguments."""
 
@@ -105,6 +107,7 @@ class _Given:
         elif kind is Lib:
             tokens.append(("lib", value.path))
         elif kind in (Function, Class, Module, Native):
+            self.held.append(value)
             tokens.append(("the", id(value)))
         elif kind is Bound:
             tokens.append(("bound",))
@@ -144,6 +147,8 @@ class _Given:
         if value.leaf is not None or value.trained or (self.inside and value.node is not None):
             raise _Unlike
         self.unknowns.append(value)
+        if self.inside:
+            self.held.append(value)
         concrete = value.concrete
         if type(concrete) not in INERT:
             raise _Unlike
@@ -167,6 +172,7 @@ class _Given:
         layer = value.layer
         if value.cls is None and layer is None:
             raise _Unlike
+        self.held.append(value.cls)
         self.tokens.append(("object", id(value.cls) if value.cls is not None else value.lib, len(value.attrs)))
         if layer is not None:
             if layer.parametrized:
@@ -249,6 +255,7 @@ class Summary:
     begun: _Mark
     ended: _Mark
     events: list[Any]
+    held: list[Value]
     numbers: _Numbers
     result: Callable[[_Again], Value]
     reads: list[Read]
@@ -390,8 +397,8 @@ class _Watch:
             for one, memory, before in zip(given.unknowns, held, then)
         ]
         return Summary(
-            self.begun, self.ended, events, self.numbers, made, reads, provisional, stored, call, world.call_stack,
-            world.iteration,
+            self.begun, self.ended, events, given.held, self.numbers, made, reads, provisional, stored, call,
+            world.call_stack, world.iteration,
         )  # fmt: skip
 
     def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
