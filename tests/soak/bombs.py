@@ -7,6 +7,7 @@ Each stands alone in a program with a finding behind it, checked under limits of
 
 from __future__ import annotations
 
+import argparse
 import resource
 import signal
 import sys
@@ -149,12 +150,15 @@ def late(_signal: int, _frame: FrameType | None) -> None:
 
 def main() -> int:
     """Check every program and print those that cost too much; the exit status says whether there are any."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("first", nargs="?", type=int, default=0, help="the number of the program to begin with")
+    options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGVTALRM, late)
     failed = 0
     slowest, most, found = 0.0, 0, 0
-    texts = programs()
-    for number, text in enumerate(texts[int(sys.argv[1]) if len(sys.argv) > 1 else 0 :]):
+    texts = programs()[options.first :]
+    for number, text in enumerate(texts, options.first):
         source = from_text(HEAD + text + TAIL, "bomb.py")
         before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
