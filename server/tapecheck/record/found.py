@@ -124,9 +124,7 @@ def _used_again(story: Story, found: Sequence[Finding]) -> list[Finding]:
             "clear the gradients for each step: `optimizer.zero_grad()` before this backward",
             facts={"parameters": names},
         )  # fmt: skip
-        evidence = DECIDE[StaleGradient.code](story, finding)
-        if evidence is not None and evidence.verdict == "confirmed":
-            finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
+        if _confirmed(story, finding):
             made.append(finding)
     return made
 
@@ -155,11 +153,18 @@ def _cleared(story: Story) -> list[Finding]:
             "clear before this backward, or step before clearing",
             facts={"parameters": names},
         )  # fmt: skip
-        evidence = DECIDE[GradientDiscarded.code](story, finding)
-        if evidence is not None and evidence.verdict == "confirmed":
-            finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
+        if _confirmed(story, finding):
             made.append(finding)
     return made
+
+
+def _confirmed(story: Story, finding: Finding) -> bool:
+    """Return whether the run confirms a finding that only it has; it then gets what the run showed."""
+    evidence = DECIDE[finding.code](story, finding)
+    if evidence is None or evidence.verdict != "confirmed":
+        return False
+    finding.evidence = Evidence("found-by-run", evidence.detail, evidence.iteration, evidence.measured)
+    return True
 
 
 def _calls_backward(story: Story, place: Span) -> bool:
