@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from tapecheck.interpret.engine import UNREAD, Engine
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
+    FROZEN_LEAF,
     Args,
     Class,
     Dict,
@@ -741,5 +742,5 @@ def _leaf_of(tensor: Tensor) -> int | None:
     """Return the leaf that a tensor is; one whose `requires_grad` is switched off for now keeps its gradient."""
     if tensor.node is not None:
         return tensor.node if tensor.is_leaf else None
-    frozen = (tensor.extra or {}).get("frozen leaf")
+    frozen = (tensor.extra or {}).get(FROZEN_LEAF)
     return frozen if isinstance(frozen, int) else None

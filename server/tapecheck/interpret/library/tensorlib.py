@@ -11,6 +11,7 @@ from tapecheck.interpret.library.operations import lies_across
 from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
+    FROZEN_LEAF,
     Args,
     Instance,
     Kwargs,
@@ -91,9 +92,9 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
     """`requires_grad_()` and assignments to `.requires_grad`."""
     wanted = concrete(wanted)
     if wanted is True:
-        if owner.graph == "no" and owner.extra is not None and "frozen leaf" in owner.extra:
+        if owner.graph == "no" and owner.extra is not None and FROZEN_LEAF in owner.extra:
             # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
-            owner.node = owner.of_leaf = owner.extra.pop("frozen leaf")
+            owner.node = owner.of_leaf = owner.extra.pop(FROZEN_LEAF)
             owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
         elif owner.graph == "no" and owner.dtype == "float":
             if owner.cuts:
@@ -108,7 +109,7 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             leaf = owner.node
             owner.graph, owner.node, owner.of_leaf = "no", None, None
             owner.cuts = torch.world.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
-            owner.extra = {**(owner.extra or {}), "frozen leaf": leaf}
+            owner.extra = {**(owner.extra or {}), FROZEN_LEAF: leaf}
     elif isinstance(wanted, Unknown) and owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
+    FROZEN_LEAF,
     INERT,
     Args,
     Bound,
@@ -45,7 +46,6 @@ MOST_TRIED = 4
 _FEWEST_EVENTS = 6
 _DEEP = 30
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
-FROZEN = "frozen leaf"
 _ITEM = re.compile(r"\[\d+\]")
 
 
@@ -204,7 +204,7 @@ def _worked_out(value: Tensor) -> list[Any]:
     found: list[Any] = []
     for name, item in (value.extra or {}).items():
         kind = type(item)
-        if kind is Tensor or name == FROZEN:
+        if kind is Tensor or name == FROZEN_LEAF:
             # It belongs to another tensor, or the program has switched it off.
             raise _Unlike
         if kind is Unknown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tapecheck.interpret.values.kinds import (
     CONSTANTS,
     COUNTED,
+    FROZEN_LEAF,
     HOLDERS,
     INERT,
     OPEN,
@@ -47,8 +48,8 @@ from tapecheck.interpret.values.kinds import (
 )  # fmt: skip
 
 __all__ = [
-    "CONSTANTS", "COUNTED", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context", "Dict", "Env", "Extent",
-    "Field", "Function", "Generator", "Instance", "Kind", "Kwargs", "Layer", "Lib", "List", "Module", "Native", "Queue",
-    "Range", "Record", "Run", "Set", "Signal", "Slot", "Storage", "Stream", "Super", "Tensor", "Unknown", "Value",
-    "View", "Wrapped", "concrete", "copied", "unwrapped",
+    "CONSTANTS", "COUNTED", "FROZEN_LEAF", "HOLDERS", "INERT", "OPEN", "Args", "Bound", "Class", "Context",
+    "Dict", "Env", "Extent", "Field", "Function", "Generator", "Instance", "Kind", "Kwargs", "Layer", "Lib",
+    "List", "Module", "Native", "Queue", "Range", "Record", "Run", "Set", "Signal", "Slot", "Storage", "Stream",
+    "Super", "Tensor", "Unknown", "Value", "View", "Wrapped", "concrete", "copied", "unwrapped",
 ]  # fmt: skip

@@ -46,6 +46,10 @@ class Storage:
         self.views: list[weakref.ref[Tensor]] | None = None
 
 
+FROZEN_LEAF = "frozen leaf"
+"""What `Tensor.extra` has the leaf under that a tensor was before the program switched `requires_grad` off."""
+
+
 class Tensor:
     """A tensor.
 
