@@ -109,7 +109,7 @@ export class Editor {
     const installed = spawnSync(
       tools.node24,
       [...base, ...extensions.flatMap((file) => ['--install-extension', file]), '--force'],
-      { encoding: 'utf8', env: environment },
+      { encoding: 'utf8', env: environment, timeout: 120_000, killSignal: 'SIGKILL' },
     );
     if (installed.status !== 0) throw new Error(`${installed.stdout}${installed.stderr}`);
 
@@ -135,10 +135,13 @@ export class Editor {
       const ended = new Promise((resolve) => server.once('exit', resolve));
       if (server.exitCode === null && server.signalCode === null) {
         server.kill('SIGTERM');
-        await ended;
+        if ((await within(ended, 10_000)) === LATE) server.kill('SIGKILL');
       }
     });
-    await poll(async () => (await fetch(`http://127.0.0.1:${port}/healthz`)).ok, 'code-server to answer');
+    await poll(async () => {
+      const answer = await fetch(`http://127.0.0.1:${port}/healthz`, { signal: AbortSignal.timeout(5000) });
+      return answer.ok;
+    }, 'code-server to answer');
 
     const context = await chromium.launchPersistentContext(path.join(this.root, 'chromium'), {
       executablePath: tools.chromium,
@@ -161,6 +164,10 @@ export class Editor {
     this.#driver = connection;
     this.#closers.push(() => void connection.destroy());
     connection.on('error', () => {});
+    connection.on('close', () => {
+      for (const { reject } of this.#waiting.values()) reject(new Error('the extension host is gone'));
+      this.#waiting.clear();
+    });
     readline.createInterface({ input: connection }).on('line', (line) => {
       const { id, value, error } = JSON.parse(line);
       const waiting = this.#waiting.get(id);
@@ -180,8 +187,12 @@ export class Editor {
   inside(call, argument) {
     const id = ++this.#last;
     return new Promise((resolve, reject) => {
+      if (this.#driver === undefined || this.#driver.destroyed) {
+        reject(new Error('the extension host is gone'));
+        return;
+      }
       this.#waiting.set(id, { resolve, reject });
-      this.#driver?.write(`${JSON.stringify({ id, source: call.toString(), argument: argument ?? null })}\n`);
+      this.#driver.write(`${JSON.stringify({ id, source: call.toString(), argument: argument ?? null })}\n`);
     });
   }
 
@@ -263,7 +274,14 @@ export class Editor {
   }
 
   async close() {
-    for (const closer of this.#closers.reverse()) await closer();
+    // What can't be closed must not keep the rest open, for the tests would never end.
+    for (const closer of this.#closers.reverse()) {
+      try {
+        await within(Promise.resolve(closer()), 15_000);
+      } catch (error) {
+        console.log(`not closed: ${error}`);
+      }
+    }
     this.#closers = [];
     if (process.env.KEEP) console.log(`kept ${this.root}`);
     else fs.rmSync(this.root, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
@@ -285,6 +303,28 @@ export function scenario(editor, name, body) {
       throw error;
     }
   });
+}
+
+const LATE = Symbol('late');
+
+/**
+ * What a promise gives, or LATE where it has not settled in time.
+ * @template T
+ * @param {Promise<T>} promise
+ * @param {number} timeoutMs
+ * @returns {Promise<T | typeof LATE>}
+ */
+async function within(promise, timeoutMs) {
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(() => resolve(LATE), timeoutMs);
+  });
+  try {
+    return /** @type {T | typeof LATE} */ (await Promise.race([promise, late]));
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /**
