@@ -58,9 +58,14 @@ dist.barrier()
 TORCHRUN = ("torchrun", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
 
 
+def _quiet(folder: Path) -> dict[str, str]:
+    # torchrun leaves a folder of logs with the temporary files, whatever it runs.
+    return {**QUIET, "TORCHELASTIC_ERROR_FILE": "", "TMPDIR": str(folder)}
+
+
 def _run(script: str, *args: str, folder: Path, launcher: tuple[str, ...] = TORCHRUN, **options: object) -> RunResult:
     request = RunRequest(
-        script, args, PYTHON, cwd=str(folder), env={**QUIET, "TORCHELASTIC_ERROR_FILE": ""}, launcher=launcher,
+        script, args, PYTHON, cwd=str(folder), env=_quiet(folder), launcher=launcher,
         **options,  # type: ignore[arg-type]
     )  # fmt: skip
     return run(request)
@@ -136,7 +141,7 @@ def test_nothing_of_any_rank_is_left_when_tapecheck_is_killed(write: Write, tmp_
         sys.executable, "-m", "tapecheck", "run", "--python", PYTHON, "--launcher", " ".join(TORCHRUN), write(TRAINING),
         "--hang",
     ]  # fmt: skip
-    env = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**os.environ, **_quiet(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         children: list[int] = []

@@ -308,7 +308,7 @@ def test_the_program_ends_when_tapecheck_is_killed(write: Write, tmp_path: Path)
     script = write(ENDLESS)
     process = subprocess.Popen(
         [sys.executable, "-c", ORPHAN, script, PYTHON], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **QUIET, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     with process:
         assert process.stdout is not None

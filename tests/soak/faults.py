@@ -220,7 +220,7 @@ def tried(fault: Fault, python: str = sys.executable) -> Seen:
         try:
             process = subprocess.Popen(
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=where, stderr=failed, start_new_session=True,
-                preexec_fn=begin, env={**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+                preexec_fn=begin, env={**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "TMPDIR": name},
             )  # type: ignore[call-overload]  # fmt: skip
         finally:
             said.close()

@@ -8,7 +8,6 @@ import inspect
 import logging
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from tapecheck.fixes import Fix
     from tapecheck.lsp.convert import Converter
     from tapecheck.lsp.session import Analysis, Session, Snapshot
+    from tapecheck.record.scratch import Scratch
     from tapecheck.rules.finding import Finding
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Server(LanguageServer):
         self._edited = float("-inf")
         self._importing: dict[str, asyncio.TimerHandle] = {}
         self._said: set[str] = set()
-        self._pages: tempfile.TemporaryDirectory[str] | None = None
+        self._pages: Scratch | None = None
 
     @cached_property
     def session(self) -> Session:
@@ -378,8 +378,10 @@ class Server(LanguageServer):
     def page(self, name: str, text: str) -> Path:
         """Return a file with the page of a rule, for clients that show files; it goes when the server does."""
         if self._pages is None:
-            self._pages = tempfile.TemporaryDirectory(prefix="tapecheck-")
-        file = Path(self._pages.name, name)
+            from tapecheck.record.scratch import Scratch
+
+            self._pages = Scratch()
+        file = self._pages.path / name
         file.write_text(text, encoding="utf-8")
         return file
 
@@ -416,7 +418,7 @@ class Server(LanguageServer):
         self.asking.shutdown(wait=False, cancel_futures=True)
         self.scanning.shutdown(wait=False, cancel_futures=True)
         if self._pages is not None:
-            self._pages.cleanup()
+            self._pages.close()
         super().shutdown()  # type: ignore[no-untyped-call]
 
 

@@ -10,7 +10,6 @@ import functools
 import linecache
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from tapecheck.record.probe.recorder import Limits, Recorder
 from tapecheck.record.probe.sources import Sources
 from tapecheck.record.probe.writer import Writer
 from tapecheck.record.run import whole_file
+from tapecheck.record.scratch import Scratch
 from tapecheck.rules.finding import Finding
 from tapecheck.tape import Tape, read_tape, write_tape
 
@@ -68,7 +68,7 @@ class Recording:
         self.gives_way = gives_way
         self.tape = RecordedTape()
         self._recorder: Recorder | None = None
-        self._path = ""
+        self._scratch: Scratch | None = None
         self._before: Any = None
 
     def __enter__(self) -> RecordedTape:
@@ -90,13 +90,13 @@ class Recording:
             _active.__exit__(None, None, None)
         import torch
 
-        handle, self._path = tempfile.mkstemp(prefix="tapecheck-", suffix=".jsonl")
-        os.close(handle)
+        scratch = Scratch()
         sources = Sources(filename, _shown(filename), foreign=_PACKAGE)
         if not Path(filename).is_file():
             # A cell of a notebook: its text is where tracebacks find it.
             sources.give(filename, linecache.getlines(filename))
-        recorder = Recorder(sources, Writer(self._path, PRODUCER), Limits(tape_bytes=_MAX_BYTES), {})
+        writer = Writer(str(scratch.path / "tape.jsonl"), PRODUCER)
+        recorder = Recorder(sources, writer, Limits(tape_bytes=_MAX_BYTES), {})
         self._before = sys.gettrace() if beside and not hasattr(sys, "monitoring") else None
         try:
             if self._before is not None:
@@ -107,9 +107,9 @@ class Recording:
             recorder.tracer.start(_user_frames(frame, sources))
         except BaseException:
             recorder.detach()
-            Path(self._path).unlink(missing_ok=True)
+            scratch.close()
             raise
-        self._recorder, _active = recorder, self
+        self._recorder, self._scratch, _active = recorder, scratch, self
         self.tape = RecordedTape()
         return self.tape
 
@@ -117,8 +117,9 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         global _active
-        recorder, self._recorder, _active = self._recorder, None, None
-        if recorder is None:
+        recorder, scratch = self._recorder, self._scratch
+        self._recorder, self._scratch, _active = None, None, None
+        if recorder is None or scratch is None:
             return
         recorder.tracer.stop()
         if self._before is not None:
@@ -129,10 +130,10 @@ class Recording:
         recorder.detach()
         recorder.writer.abandon()
         try:
-            with Path(self._path).open(encoding="utf-8", errors="replace") as file:
+            with (scratch.path / "tape.jsonl").open(encoding="utf-8", errors="replace") as file:
                 self.tape.events[:] = read_tape(file).events
         finally:
-            Path(self._path).unlink(missing_ok=True)
+            scratch.close()
         if self.save is not None:
             self.tape.save(self.save)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, TextIO, Union
 
 from tapecheck.record.ranks import merge
+from tapecheck.record.scratch import Scratch
 from tapecheck.tape import Backward, End, Measure, Raised, Tape, TapeError, read_tape, write_tape
 
 PROBE = Path(__file__).with_name("probe") / "__main__.py"
@@ -163,8 +164,9 @@ def run(
     python = _interpreter(request)
     options = _options(request)
     with contextlib.ExitStack() as cleanup:
+        scratch = cleanup.enter_context(Scratch())
         if request.tape is None:
-            tape = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-"))) / "tape.jsonl"
+            tape = scratch / "tape.jsonl"
         else:
             tape = Path(request.tape).absolute()
             try:
@@ -178,17 +180,16 @@ def run(
                 raise RunError(f"the tape cannot be written to {tape}: {error.strerror or error}") from error
         began = time.monotonic()
         if request.text is not None:
-            folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
-            (folder / "text.py").write_text(request.text, encoding="utf-8", newline="")
-            options[:0] = ["--text", str(folder / "text.py")]
+            (scratch / "text.py").write_text(request.text, encoding="utf-8", newline="")
+            options[:0] = ["--text", str(scratch / "text.py")]
         if request.instead:
-            folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
-            (folder / "instead.json").write_text(json.dumps(dict(request.instead)), encoding="utf-8")
-            options[:0] = ["--instead", str(folder / "instead.json")]
+            (scratch / "instead.json").write_text(json.dumps(dict(request.instead)), encoding="utf-8")
+            options[:0] = ["--instead", str(scratch / "instead.json")]
+        children = scratch / "ranks"
+        children.mkdir()
         if request.launcher:
-            return _launched(request, options, tape, began, on_event, cancelled, signalled)
+            return _launched(request, options, tape, children, began, on_event, cancelled, signalled)
         alive = cleanup.enter_context(_alive())
-        children = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tapecheck-")))
         own = ["--tape", str(tape), "--children", str(children), *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [python, str(PROBE), *own, *options], alive)
         follower = _Follower(process, tape, began, on_event)
@@ -260,14 +261,15 @@ def _launched(
     request: RunRequest,
     options: list[str],
     kept: Path,
+    folder: Path,
     began: float,
     on_event: Callable[[Union[Output, Progress]], None] | None,
     cancelled: Callable[[], bool] | None,
     signalled: Callable[[], int] | None,
 ) -> RunResult:
     """Run a program by its launcher; each of its processes writes a tape of its own into a folder."""
-    with tempfile.TemporaryDirectory(prefix="tapecheck-") as name, _named_pipe(Path(name)) as alive:
-        tape = Path(name) / "tape"
+    with _named_pipe(folder) as alive:
+        tape = folder / "tape"
         own = ["--tape", str(tape), "--rank", "1", *([] if alive is None else ["--alive", str(alive)])]
         process = _start(request, [*_launcher(request), str(PROBE), *own, *options], None)
         follower = _Follower(process, Path(f"{tape}.rank0"), began, on_event)
