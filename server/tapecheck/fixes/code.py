@@ -14,7 +14,7 @@ from typing import Union
 
 from tapecheck.fixes.edit import Change, TextIndex
 from tapecheck.source import Source
-from tapecheck.source.nodes import nodes_in, statements_at
+from tapecheck.source.nodes import statements_at
 from tapecheck.tape import Span
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module]
@@ -44,7 +44,7 @@ class Code:
                 continue
             self._listed.add(statement)
             self._parents[statement] = self.tree
-            for node in (statement, *nodes_in(statement)):
+            for node in self.source.nodes_in(statement):
                 for child in ast.iter_child_nodes(node):
                     self._parents[child] = node
                 if isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno is not None:
@@ -104,7 +104,7 @@ class Code:
         best: ast.stmt | None = None
         low, high = (span.line, span.column), (span.end_line, span.end_column)
         for statement in self._list(span.line, span.end_line):
-            for part in (statement, *nodes_in(statement)):
+            for part in self.source.nodes_in(statement):
                 if not isinstance(part, ast.stmt) or part.end_lineno is None or part.end_col_offset is None:
                     continue
                 first = (part.lineno, self.source.column(part.lineno, part.col_offset))

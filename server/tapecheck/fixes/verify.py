@@ -22,7 +22,6 @@ from tapecheck.rules import (
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
 from tapecheck.source import Source, from_text
-from tapecheck.source.nodes import nodes_of
 from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
         written.append((change.start + shift, change.start + shift + len(change.content)))
         shift += len(change.content) - (change.end - change.start)
     wanted: set[Span] = set()
-    for node in nodes_of(code.tree):
+    for node in edited.nodes():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
             if node.func.attr in _ACTING:
                 end = code.end(node.func)

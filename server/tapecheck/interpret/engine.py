@@ -65,6 +65,8 @@ class Engine(Protocol):
     """The functions being run: ids of their nodes."""
     handlers: int
     """How many blocks being run look out for exceptions."""
+    unread: set[ast.AST]
+    """The `p.grad` of the program's text that are only tested for being there, or cleared."""
     handling: list[Signal]
     """The exceptions whose handlers are being run."""
     gathering: list[tuple[ast.AST, List | Dict]]
@@ -138,10 +140,6 @@ class Engine(Protocol):
     def set_item(self, owner: Value, index: Value, value: Value, node: ast.AST) -> None: ...
     def name_tensor(self, target: ast.expr, value: Value) -> None: ...
     def escape(self, value: Value, node: ast.AST, to: str) -> None: ...
-
-
-UNREAD = "_tapecheck_unread"
-"""Set on the `p.grad` of a program's text that is only tested for being there, or cleared."""
 
 
 class Library(Protocol):

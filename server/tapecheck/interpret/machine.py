@@ -54,6 +54,7 @@ class Machine:
         self.reads: list[summaries.Read] | None = None
         self.running: list[int] = []
         self.handlers = 0
+        self.unread: set[ast.AST] = set()
         self.gathering: list[tuple[ast.AST, List | Dict]] = []
         """What comprehensions and calls that take in an iterable have worked out so far."""
         self.handling: list[Signal] = []
@@ -68,7 +69,7 @@ class Machine:
         for node in body:
             world.spend()
             if suspends:
-                for part in syntax.yields_of(node):
+                for part in world.notes.of(node, syntax.yields_of):
                     yield from self.suspend(part, env)
             simple = _SIMPLE.get(type(node))
             if simple is not None:
@@ -104,7 +105,7 @@ class Machine:
         env = module.env
         env.vars.update({"__name__": name, "__file__": module.path, "__doc__": None})
         self.envs.append(env)
-        self.world.push(Frame("<module>", module.path, module.lines))
+        self.world.push(Frame("<module>", module))
         try:
             for _ in self.block(tree.body, env):
                 pass
@@ -138,7 +139,7 @@ class Machine:
         """
         if self.handlers:
             raise Signal(kind)
-        self.world.mistake(kind, node, missed=syntax.missed(node, self.world.guesses))
+        self.world.mistake(kind, node, missed=syntax.missed(self, node))
 
     def module_of(self, env: Env) -> Module:
         module = env.globals.module

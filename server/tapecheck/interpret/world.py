@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tapecheck.interpret.values import Env, Storage, Tensor, Unknown, Value
+from tapecheck.interpret.values import Env, Module, Storage, Tensor, Unknown, Value
+from tapecheck.source.notes import Notes
 from tapecheck.source.text import column_in
 from tapecheck.tape import (
     Backward,
@@ -58,10 +59,13 @@ class Frame:
     """A function being run: where it was called from and what it is called in messages."""
 
     function: str
-    file: str
-    lines: list[str]
+    module: Module
     call: Span | None = None
     forward: bool = False
+    file: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.file = self.module.path
 
 
 @dataclass(slots=True)
@@ -250,19 +254,8 @@ class World:
         self._stack_spans.pop()
 
     def span(self, node: ast.AST) -> Span:
-        frame = self.frames[-1]
-        known: Span | None = getattr(node, "_tapecheck_span", None)
-        if known is not None and known.file == frame.file:
-            return known
-        line = getattr(node, "lineno", 1)
-        end_line = getattr(node, "end_lineno", None) or line
-        column = getattr(node, "col_offset", 0)
-        end = getattr(node, "end_col_offset", None) or column + 1
-        span = Span(
-            frame.file, line, column_in(frame.lines, line, column), end_line, column_in(frame.lines, end_line, end)
-        )
-        node._tapecheck_span = span  # type: ignore[attr-defined]
-        return span
+        module = self.frames[-1].module
+        return module.notes.of(node, _span, module)
 
     def site(self, node: ast.AST) -> Site:
         site = self._sites.get(id(node))
@@ -270,6 +263,11 @@ class World:
             site = Site(self.span(node), self.frames[-1].function, self._stack_spans[-1], self.iteration)
             self._sites[id(node)] = site
         return site
+
+    @property
+    def notes(self) -> Notes:
+        """What was worked out from the nodes of the file that is being run."""
+        return self.frames[-1].module.notes
 
     @property
     def call_stack(self) -> tuple[Span, ...]:
@@ -621,3 +619,13 @@ def cuts_of(*values: Value) -> tuple[int, ...]:
     """Return the cuts that tensors and unknown numbers came through."""
     groups = [value.cuts for value in values if isinstance(value, (Tensor, Unknown)) and value.cuts]
     return merge_cuts(*groups) if groups else ()
+
+
+def _span(node: ast.AST, module: Module) -> Span:
+    """Return where a node stands in the file of a module."""
+    line = getattr(node, "lineno", 1)
+    end_line = getattr(node, "end_lineno", None) or line
+    column = getattr(node, "col_offset", 0)
+    end = getattr(node, "end_col_offset", None) or column + 1
+    lines = module.lines
+    return Span(module.path, line, column_in(lines, line, column), end_line, column_in(lines, end_line, end))

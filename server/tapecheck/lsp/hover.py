@@ -15,7 +15,6 @@ from tapecheck.rules import NeedlessRetainGraph
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.reading import Reading
 from tapecheck.source import Source
-from tapecheck.source.nodes import nodes_of
 from tapecheck.tape import Cut, Optimizer, Span, Tape
 
 _HARMLESS = "torch's warning that none of the inputs have `requires_grad=True` is harmless here"
@@ -155,7 +154,7 @@ class Explainer(Telling):
         if not made:
             return {}
         names: dict[str, set[Span]] = {}
-        for node in nodes_of(self.source.tree):
+        for node in self.source.nodes():
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 span = self.outline.span(node.value)
                 targets = [target for target in node.targets if isinstance(target, (ast.Name, ast.Attribute))]

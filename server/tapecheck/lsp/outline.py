@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tapecheck.source import Source
-from tapecheck.source.nodes import nodes_in, nodes_of, statements_at
+from tapecheck.source.nodes import statements_at
 from tapecheck.tape import Span
 
 Word = ast.Name | ast.Attribute | ast.arg
@@ -44,8 +44,7 @@ class Outline:
     def _at(self, line: int) -> Iterator[ast.AST]:
         """Yield the nodes of the top-level statements on a line, outer ones before inner ones."""
         for statement in statements_at(self.source.tree, line, line):
-            yield statement
-            yield from nodes_in(statement)
+            yield from self.source.nodes_in(statement)
 
     @property
     def whole(self) -> Scope:
@@ -55,7 +54,7 @@ class Outline:
     def _functions(self) -> list[Scope]:
         return [
             (node.lineno, node.end_lineno or node.lineno)
-            for node in nodes_of(self.source.tree)
+            for node in self.source.nodes()
             if isinstance(node, _FUNCTIONS)
         ]
 
@@ -63,7 +62,7 @@ class Outline:
     def _classes(self) -> list[Scope]:
         return [
             (node.lineno, node.end_lineno or node.lineno)
-            for node in nodes_of(self.source.tree)
+            for node in self.source.nodes()
             if isinstance(node, ast.ClassDef)
         ]
 
@@ -107,7 +106,7 @@ class Outline:
     @cached_property
     def _stores_of_all(self) -> list[tuple[Word, str]]:
         found: list[tuple[Word, str]] = []
-        for node in nodes_of(self.source.tree):
+        for node in self.source.nodes():
             if isinstance(node, ast.arg):
                 found.append((node, node.arg))
             elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
@@ -131,7 +130,7 @@ class Outline:
     def loops(self) -> list[Scope]:
         return [
             (node.lineno, node.end_lineno or node.lineno)
-            for node in nodes_of(self.source.tree)
+            for node in self.source.nodes()
             if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         ]
 
@@ -151,7 +150,7 @@ class Outline:
 
     def exclusive(self, one: int, other: int) -> bool:
         """Return whether two lines are in branches of which only one is taken."""
-        for node in nodes_of(self.source.tree):
+        for node in self.source.nodes():
             if isinstance(node, ast.If) and node.orelse:
                 cut = node.orelse[0].lineno
                 inside_of = [node.lineno <= line <= (node.end_lineno or line) for line in (one, other)]
@@ -161,13 +160,13 @@ class Outline:
 
     @cached_property
     def calls(self) -> set[Span]:
-        return {self.span(node) for node in nodes_of(self.source.tree) if isinstance(node, ast.Call)}
+        return {self.span(node) for node in self.source.nodes() if isinstance(node, ast.Call)}
 
     @cached_property
     def assignments(self) -> list[tuple[Span, str]]:
         """Return the values that are assigned to one name or attribute each, with that."""
         found: list[tuple[Span, str]] = []
-        for node in nodes_of(self.source.tree):
+        for node in self.source.nodes():
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
                 continue
             pairs = [(node.targets[0], node.value)]
@@ -187,7 +186,7 @@ class Outline:
     @cached_property
     def _without_grad(self) -> list[Span]:
         found = []
-        for node in nodes_of(self.source.tree):
+        for node in self.source.nodes():
             if isinstance(node, (ast.With, ast.AsyncWith)):
                 switches = [item.context_expr for item in node.items]
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -205,7 +204,7 @@ class Outline:
 
     @cached_property
     def _returned(self) -> list[Span]:
-        tree = nodes_of(self.source.tree)
+        tree = self.source.nodes()
         return [self.span(node.value) for node in tree if isinstance(node, ast.Return) and node.value is not None]
 
     def called_name(self, call: Span) -> Span | None:

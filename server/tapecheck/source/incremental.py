@@ -94,6 +94,20 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
     raise found
 
 
+def replaced(before: Parsed, after: Parsed) -> tuple[int, int]:
+    """Return the first and last line of the statements that an earlier state has and a later one has not."""
+    old, new = before.tree.body, after.tree.body
+    most = min(len(old), len(new))
+    above = 0
+    while above < most and old[above] is new[above]:
+        above += 1
+    below = 0
+    while below < most - above and old[-1 - below] is new[-1 - below]:
+        below += 1
+    gone = range(above, len(old) - below)
+    return (before.firsts[gone[0]] + 1, before.ends[gone[-1]]) if gone else (0, 0)
+
+
 def _apart(parsed: Parsed, number: int) -> bool:
     """Whether a statement begins on a line of its own."""
     first = parsed.firsts[number]

@@ -1,4 +1,4 @@
-"""The nodes of a syntax tree, listed once for each top-level statement: these outlive the tree where text is edited."""
+"""The nodes of a syntax tree: those in a node, and the statements on a line."""
 
 from __future__ import annotations
 
@@ -52,22 +52,6 @@ def walk(node: ast.AST) -> list[ast.AST]:
             elif child is not None:
                 found.append(child)
     return found
-
-
-def nodes_of(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes of a module but operators and contexts, statement by statement, outer ones before inner ones."""
-    for statement in tree.body:
-        yield statement
-        yield from nodes_in(statement)
-
-
-def nodes_in(statement: ast.stmt) -> tuple[ast.AST, ...]:
-    """Return the nodes in a top-level statement, itself left out."""
-    known: tuple[ast.AST, ...] | None = getattr(statement, "_tapecheck_nodes", None)
-    if known is None:
-        # Without itself: what a node refers to shall not refer to the node.
-        known = statement._tapecheck_nodes = tuple(walk(statement)[1:])  # type: ignore[attr-defined]
-    return known
 
 
 def first_line(statement: ast.stmt) -> int:

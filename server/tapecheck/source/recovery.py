@@ -15,12 +15,12 @@ import itertools
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
 from tapecheck.source.incremental import Parsed, parse_lines
-from tapecheck.source.nodes import walk
+from tapecheck.source.nodes import statements_at, walk
 
 TOO_DEEP = "nested too deeply to be parsed"
 
@@ -84,8 +84,8 @@ class _Recovery:
         for _ in range(max(_LEAST, min(_MOST, _WORK // (len(self.lines) + 1)))):
             try:
                 parsed = parse_lines(self.lines, self.before)
-                if not self.joined and any("__future__" in line for line in self.lines):
-                    _check_future_imports(parsed.tree)
+                if not self.joined:
+                    _check_future_imports(parsed)
                 return self._result(parsed)
             except (RecursionError, MemoryError):
                 self._noted(TOO_DEEP, 1)
@@ -328,11 +328,15 @@ def _width(indent: str) -> int:
     return len(indent.expandtabs(8))
 
 
-def _check_future_imports(tree: ast.Module) -> None:
+def _check_future_imports(parsed: Parsed) -> None:
     """Raise SyntaxError for an import from `__future__` that Python's compiler, unlike its parser, refuses."""
+    found = _future_imports(parsed)
+    if not found:
+        return
+    tree = parsed.tree
     body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
     first = list(itertools.takewhile(_is_future_import, body))
-    for node in _future_imports(tree):
+    for node in found:
         message = ""
         if node not in first:
             message = "from __future__ imports must occur at the beginning of the file"
@@ -342,13 +346,11 @@ def _check_future_imports(tree: ast.Module) -> None:
             raise SyntaxError(message, ("", node.lineno, node.col_offset + 1, None))
 
 
-def _future_imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
-    for statement in tree.body:
-        known: tuple[ast.ImportFrom, ...] | None = getattr(statement, "_tapecheck_future", None)
-        if known is None:
-            known = tuple(node for node in walk(statement) if _is_future_import(node))
-            statement._tapecheck_future = known  # type: ignore[attr-defined]
-        yield from known
+def _future_imports(parsed: Parsed) -> list[ast.ImportFrom]:
+    """Return the imports from `__future__`, looked for in the statements whose text names it."""
+    lines = [number for number, line in enumerate(parsed.lines, 1) if "__future__" in line]
+    statements = dict.fromkeys(statement for line in lines for statement in statements_at(parsed.tree, line, line))
+    return [node for statement in statements for node in walk(statement) if _is_future_import(node)]
 
 
 def _is_future_import(node: ast.AST) -> TypeGuard[ast.ImportFrom]:

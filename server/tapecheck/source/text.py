@@ -6,12 +6,15 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.source.disk import read_regular
-from tapecheck.source.incremental import Parsed
+from tapecheck.source.incremental import Parsed, replaced
+from tapecheck.source.nodes import walk
+from tapecheck.source.notes import Notes
 from tapecheck.source.recovery import TOO_DEEP, recover
 
 if TYPE_CHECKING:
@@ -34,7 +37,8 @@ class Source:
     `path` is the name used in findings, `module` the dotted name of the file as imports see it. `error` is the
     first syntax error ("line 3: invalid syntax"), `error_line` its line, `error_column` its first character, from 1,
     None where Python names none; `blanked` are the lines that were left out of `tree` because of syntax errors. `cells`
-    are those of a notebook, whose program `text` is. `parsed` are the lines that `tree` was made of.
+    are those of a notebook, whose program `text` is. `parsed` are the lines that `tree` was made of, `notes` what was
+    worked out from its nodes.
     """
 
     path: str
@@ -47,6 +51,16 @@ class Source:
     lines: list[str] = field(default_factory=list)
     cells: Cells | None = None
     parsed: Parsed | None = None
+    notes: Notes = field(default_factory=Notes)
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Yield the nodes of the file but operators and contexts, statement by statement, outer ones first."""
+        for statement in self.tree.body:
+            yield from self.nodes_in(statement)
+
+    def nodes_in(self, statement: ast.stmt) -> list[ast.AST]:
+        """Return a top-level statement and the nodes in it."""
+        return self.notes.of(statement, walk)
 
     def column(self, line: int, byte_offset: int) -> int:
         """Return the column in characters, from 1, of a UTF-8 byte offset as `ast` counts them."""
@@ -116,4 +130,7 @@ def from_text(text: str, path: str, *, joined: bool = False, before: Source | No
         error = f"line {found.error_line}: {error}"
     parsed = found.parsed
     place = found.error_line, found.error_column
-    return Source(path, text, parsed.tree, error, *place, found.blanked, lines, parsed=parsed)
+    notes = Notes()
+    if before is not None and before.parsed is not None and before.path == path:
+        notes = before.notes.without(*replaced(before.parsed, parsed))
+    return Source(path, text, parsed.tree, error, *place, found.blanked, lines, parsed=parsed, notes=notes)

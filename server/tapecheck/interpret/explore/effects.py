@@ -365,11 +365,18 @@ def _all_numbers(args: list[ast.expr]) -> bool:
 
 def class_facts(node: ast.ClassDef) -> Facts:
     """Return the facts of a class without its methods."""
-    known: Facts | None = getattr(node, "_tapecheck_facts", None)
+    others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
+
+
+def _body_facts(node: FunctionNode, lines: list[str]) -> Facts:
+    """Return the facts of a function: by its text, as that of an earlier state of the file may be the same."""
+    text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+    known = _FACTS.get(text)
     if known is None:
-        others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        known = facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
-        node._tapecheck_facts = known  # type: ignore[attr-defined]
+        if len(_FACTS) >= _MOST_FACTS:
+            _FACTS.clear()
+        known = _FACTS[text] = facts_of((node,), making=node.name == "__init__")
     return known
 
 
@@ -378,6 +385,7 @@ class Index:
 
     def __init__(self, source: Source) -> None:
         tree = source.tree
+        self.notes = source.notes
         self._lines = source.parsed.lines if source.parsed is not None else source.lines
         self.class_facts: dict[str, Facts] = {}
         """What stands in the classes besides their methods."""
@@ -419,20 +427,10 @@ class Index:
         """The shapes of its conditions, see `watch`."""
 
     def _facts(self, node: FunctionNode) -> Facts:
-        """Return the facts of a function: by its text, as that of an earlier state of the file may be the same."""
-        known: Facts | None = getattr(node, "_tapecheck_facts", None)
-        if known is None:
-            text = "\n".join(self._lines[node.lineno - 1 : node.end_lineno])
-            known = _FACTS.get(text)
-            if known is None:
-                if len(_FACTS) >= _MOST_FACTS:
-                    _FACTS.clear()
-                known = _FACTS[text] = facts_of((node,), making=node.name == "__init__")
-            node._tapecheck_facts = known  # type: ignore[union-attr]
-        return known
+        return self.notes.of(node, _body_facts, self._lines)
 
     def _class(self, node: ast.ClassDef) -> None:
-        self.class_facts[node.name] = class_facts(node)
+        self.class_facts[node.name] = self.notes.of(node, class_facts)
         members = self.classes[node.name] = {}
         self.class_nodes[node.name] = node
         for member in node.body:
@@ -707,9 +705,8 @@ _MOST_FACTS = 1_000
 
 def index_of(source: Source) -> Index:
     """Return the index of a parsed file, made once for each tree."""
-    # Kept on the tree: an index and its shapes refer to nodes, and would keep the tree alive from anywhere else.
-    known: Index | None = getattr(source.tree, "_tapecheck_index", None)
-    if known is None:
-        known = Index(source)
-        source.tree._tapecheck_index = known  # type: ignore[attr-defined]
-    return known
+    return source.notes.of(source.tree, _indexed, source)
+
+
+def _indexed(_: ast.Module, source: Source) -> Index:
+    return Index(source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.values import (
@@ -26,7 +26,9 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.interpret.values.vocabulary import STARTS
+from tapecheck.source import Source
 from tapecheck.source.nodes import walk
+from tapecheck.source.notes import Notes
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
 _FILLS = frozenset((
@@ -51,12 +53,12 @@ class _Uses:
     starts: bool = False
 
 
-def lived(owner: Instance, tree: ast.Module | None = None) -> None:
+def lived(owner: Instance, source: Source | None = None) -> None:
     """Join the attributes of an object, and of those it refers to, with what they may have become since it was made.
 
     Args:
         owner: the object, as its constructor left it.
-        tree: the module that its class stands in; flags that nobody in it gives a value are taken as undecided.
+        source: the file that its class stands in; flags that nobody in it gives a value are taken as undecided.
     """
     seen: set[int] = set()
     stack = [owner]
@@ -67,7 +69,7 @@ def lived(owner: Instance, tree: ast.Module | None = None) -> None:
         seen.add(id(current))
         _join(current, current.cls)
         stack.extend(value for value in current.attrs.values() if isinstance(value, Instance))
-    if owner.cls is not None and tree is not None and owner.cls.name not in called_names(tree):
+    if owner.cls is not None and source is not None and owner.cls.name not in called_names(source):
         _open_flags(owner, owner.cls)
 
 
@@ -82,8 +84,7 @@ def outlives(owner: Instance, called: set[int], entry: ast.AST) -> list[Value]:
     if owner.cls is None:
         return []
     wanted: set[str] = set()
-    for method in _methods(owner.cls):
-        uses = _uses(method)
+    for method, uses in _methods(owner.cls):
         if uses.starts and (method is entry or id(method) not in called):
             wanted |= uses.wanted
     return [owner.attrs[name] for name in sorted(wanted) if name in owner.attrs]
@@ -91,8 +92,7 @@ def outlives(owner: Instance, called: set[int], entry: ast.AST) -> list[Value]:
 
 def _join(owner: Instance, cls: Class) -> None:
     total = _Uses()
-    for method in _methods(cls):
-        uses = _uses(method)
+    for _, uses in _methods(cls):
         total.added |= uses.added
         total.changed |= uses.changed
         total.filled |= uses.filled
@@ -127,14 +127,14 @@ def _joined(name: str, value: Value, changed: bool) -> Value:
     return value
 
 
-def called_names(tree: ast.Module) -> frozenset[str]:
+def called_names(source: Source) -> frozenset[str]:
     """Return what a module calls by name: which of its classes it makes objects of is among it."""
-    return _names_of(tree).called
+    return source.notes.of(source.tree, _names_of, source.notes).called
 
 
-def changed_globals(tree: ast.Module) -> frozenset[str]:
+def changed_globals(source: Source) -> frozenset[str]:
     """Return the globals of a module that its functions set anew."""
-    return _names_of(tree).globals
+    return source.notes.of(source.tree, _names_of, source.notes).globals
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,39 +145,33 @@ class _Names:
     globals: frozenset[str]
 
 
-def _names_of(tree: ast.Module) -> _Names:
-    names: _Names | None = getattr(tree, "_tapecheck_names", None)
-    if names is None:
-        # Statements outlive their tree where a text is edited.
-        parts = [_names_in(statement) for statement in tree.body]
-        names = tree._tapecheck_names = _Names(  # type: ignore[attr-defined]
-            frozenset().union(*(part.called for part in parts)), frozenset().union(*(part.globals for part in parts))
-        )
-    return names
+def _names_of(tree: ast.Module, notes: Notes) -> _Names:
+    # Statements outlive their tree where a text is edited.
+    parts = [notes.of(statement, _names_in) for statement in tree.body]
+    return _Names(
+        frozenset().union(*(part.called for part in parts)), frozenset().union(*(part.globals for part in parts))
+    )
 
 
 def _names_in(statement: ast.stmt) -> _Names:
-    names: _Names | None = getattr(statement, "_tapecheck_names", None)
-    if names is None:
-        called: set[str] = set()
-        changed: set[str] = set()
-        for node in walk(statement):
-            if isinstance(node, ast.Call):
-                if isinstance(node.func, (ast.Name, ast.Attribute)):
-                    called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                parts = list(walk(node))
-                said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
-                if said:
-                    stores = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
-                    changed |= said & {part.id for part in stores}
-        names = statement._tapecheck_names = _Names(frozenset(called), frozenset(changed))  # type: ignore[attr-defined]
-    return names
+    called: set[str] = set()
+    changed: set[str] = set()
+    for node in walk(statement):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, (ast.Name, ast.Attribute)):
+                called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            parts = list(walk(node))
+            said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
+            if said:
+                stores = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+                changed |= said & {part.id for part in stores}
+    return _Names(frozenset(called), frozenset(changed))
 
 
-def lived_globals(variables: dict[str, Value], tree: ast.Module) -> dict[str, Value]:
+def lived_globals(variables: dict[str, Value], source: Source) -> dict[str, Value]:
     """Join the globals that functions of a module set anew with what they may have become; return what they were."""
-    before = {name: variables[name] for name in changed_globals(tree) if name in variables}
+    before = {name: variables[name] for name in changed_globals(source) if name in variables}
     plain = {name: value for name, value in before.items() if isinstance(value, (bool, int, float, str))}
     variables.update({name: _joined(name, value, True) for name, value in plain.items()})
     return plain
@@ -188,8 +182,8 @@ def _open_flags(owner: Instance, cls: Class) -> None:
 
     What it would have assigned under the other answer is an attribute that nobody knows.
     """
-    tested = {name for method in _methods(cls) for name in _uses(method).tested}
-    for maker in _functions(cls):
+    tested = {name for _, uses in _methods(cls) for name in uses.tested}
+    for maker, _ in _functions(cls):
         if maker.name != "__init__":
             continue
         parameters = [*maker.args.posonlyargs, *maker.args.args]
@@ -224,19 +218,19 @@ def _mentioned(test: ast.expr) -> set[str]:
     return names | {part.attr for part in parts if isinstance(part, ast.Attribute)}
 
 
-def _functions(cls: Class) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions that a class and those it is made from define."""
+def _functions(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Notes]]:
+    """Yield the functions that a class and those it is made from define, with the notes of their files."""
     for base in cls.mro():
         for value in base.namespace.values():
             while isinstance(value, Wrapped):
                 value = value.function
             if isinstance(value, Function) and not isinstance(value.node, ast.Lambda):
-                yield value.node
+                yield value.node, value.module.notes
 
 
-def _methods(cls: Class) -> Iterable[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the methods of a class but its constructors."""
-    return (node for node in _functions(cls) if node.name not in _MAKERS)
+def _methods(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, _Uses]]:
+    """Yield the methods of a class but its constructors, with what they do to their object."""
+    return ((node, notes.of(node, _survey)) for node, notes in _functions(cls) if node.name not in _MAKERS)
 
 
 def _own(node: ast.AST) -> str | None:
@@ -244,13 +238,6 @@ def _own(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return node.attr
     return None
-
-
-def _uses(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
-    known: _Uses | None = getattr(method, "_tapecheck_uses", None)
-    if known is None:
-        known = method._tapecheck_uses = _survey(method)  # type: ignore[union-attr]
-    return known
 
 
 def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.source.nodes import children, walk
+from tapecheck.source.notes import Notes
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
 _TELLING = frozenset(("float", "format", "int", "isinstance", "print", "repr", "str", "type"))
@@ -26,9 +27,11 @@ class Liveness:
 
     Args:
         home: the function or the module; of the functions in it only the names that they read from it count.
+        notes: those of its file.
     """
 
-    def __init__(self, home: ast.AST) -> None:
+    def __init__(self, home: ast.AST, notes: Notes) -> None:
+        self._notes = notes
         self._behind: dict[int, set[str]] = {}
         self._always: set[str] = set()
         self._loops = 0
@@ -42,7 +45,7 @@ class Liveness:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 self._always.update(node.names)
             elif node is not home and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                self._always |= free_names(node)
+                self._always |= notes.of(node, free_names)
         if isinstance(body, list):
             self.entry = frozenset(self._block(body, set(self._always)))
 
@@ -105,7 +108,7 @@ class Liveness:
             live = out - {node.name}
             for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
                 live |= _reads(part)
-            return live | free_names(node)
+            return live | self._notes.of(node, free_names)
         if kind is ast.ClassDef:
             return (out - {node.name}) | _reads(node)  # type: ignore[attr-defined]
         if kind is ast.Match:
@@ -152,7 +155,7 @@ class Liveness:
         return body
 
 
-def exposed(nodes: Iterable[ast.AST]) -> Names:
+def exposed(nodes: Iterable[ast.AST], notes: Notes) -> Names:
     """Return the names that a piece of code reads before it stores them."""
     nodes = list(nodes)
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
@@ -161,19 +164,12 @@ def exposed(nodes: Iterable[ast.AST]) -> Names:
         if not isinstance(node, ast.stmt):
             found |= _reads(node)
     if statements:
-        found |= Liveness(ast.Module(statements, [])).entry
+        found |= Liveness(ast.Module(statements, []), notes).entry
     return frozenset(found)
 
 
 def free_names(node: ast.AST) -> frozenset[str]:
-    """Return the names that a function reads and does not store itself; worked out once for each."""
-    known: frozenset[str] | None = getattr(node, "_tapecheck_free", None)
-    if known is None:
-        known = node._tapecheck_free = _free_names(node)  # type: ignore[attr-defined]
-    return known
-
-
-def _free_names(node: ast.AST) -> frozenset[str]:
+    """Return the names that a function reads and does not store itself."""
     given = node.args if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else None
     own: set[str] = set()
     if given is not None:

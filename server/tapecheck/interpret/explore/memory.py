@@ -58,34 +58,21 @@ class Reach:
         imported = _imported(source.tree)
         known = imported | _BUILTINS | {node.name for node in source.tree.body if isinstance(node, _DEFINITIONS)}
         for node in source.tree.body:
-            statement = self._statement(node)
+            statement = source.notes.of(node, _statement, index, self._lines)
             if isinstance(node, _DEFINITIONS):
                 self._defined.setdefault(node.name, []).append(statement)
                 # Of a definition that nobody comes to, what stands in its class, its decorators and defaults is run.
                 self._always += [
-                    self._piece(part) for part in _run_when_defined(node) if not _plain(part, imported, known)
+                    self._piece(part)
+                    for part in source.notes.of(node, _run_when_defined)
+                    if not _plain(part, imported, known)
                 ]
             else:
                 # A function that is started finds the module imported, not run.
                 (self._main if _asks_for_main(node) else self._always).append(statement)
         self._tested = hash((index.tested, index.steering))
         # Which classes the file makes objects of, and which globals its functions change: see `entries`.
-        self._lived = entries.called_names(source.tree) | entries.changed_globals(source.tree)
-
-    def _statement(self, node: ast.stmt) -> _Statement:
-        known: _Statement | None = getattr(node, "_tapecheck_reach", None)
-        if known is None:
-            names: set[str] = set()
-            if isinstance(node, ast.ClassDef):
-                members = [self._index.body_of(member) for member in node.body]
-                for facts in (class_facts(node), *(body.facts for body in members if body is not None)):
-                    names |= _mentioned(facts)
-            else:
-                body = self._index.body_of(node)
-                names |= _mentioned(body.facts if body is not None else facts_of((node,)))
-            known = _Statement(frozenset(names), _written(node, self._lines))
-            node._tapecheck_reach = known  # type: ignore[attr-defined]
-        return known
+        self._lived = entries.called_names(source) | entries.changed_globals(source)
 
     def _piece(self, node: ast.stmt | ast.expr) -> _Statement:
         return _Statement(frozenset(_mentioned(facts_of((node,)))), _written(node, self._lines))
@@ -117,6 +104,18 @@ class Reach:
         return (tuple(sorted(parts)), effects, self._tested, lived)
 
 
+def _statement(node: ast.stmt, index: Index, lines: list[str]) -> _Statement:
+    names: set[str] = set()
+    if isinstance(node, ast.ClassDef):
+        members = [index.body_of(member) for member in node.body]
+        for facts in (index.notes.of(node, class_facts), *(body.facts for body in members if body is not None)):
+            names |= _mentioned(facts)
+    else:
+        body = index.body_of(node)
+        names |= _mentioned(body.facts if body is not None else facts_of((node,)))
+    return _Statement(frozenset(names), _written(node, lines))
+
+
 def _written(node: ast.stmt | ast.expr, lines: list[str]) -> tuple[int, str]:
     """Return where a piece of the module begins, and what Python reads of its lines."""
     first = first_line(node) if isinstance(node, ast.stmt) else node.lineno
@@ -125,17 +124,14 @@ def _written(node: ast.stmt | ast.expr, lines: list[str]) -> tuple[int, str]:
 
 def _run_when_defined(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.stmt | ast.expr]:
     """Return what is run when a definition of the module is come to, the functions in it left out."""
-    known: list[ast.stmt | ast.expr] | None = getattr(node, "_tapecheck_when_defined", None)
-    if known is None:
-        known = list(node.decorator_list)
-        for part in node.body if isinstance(node, ast.ClassDef) else ():
-            known += _run_when_defined(part) if isinstance(part, _DEFINITIONS) else [part]
-        if isinstance(node, ast.ClassDef):
-            known += [*node.bases, *(keyword.value for keyword in node.keywords)]
-        else:
-            known += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
-        node._tapecheck_when_defined = known  # type: ignore[union-attr]
-    return known
+    found: list[ast.stmt | ast.expr] = list(node.decorator_list)
+    for part in node.body if isinstance(node, ast.ClassDef) else ():
+        found += _run_when_defined(part) if isinstance(part, _DEFINITIONS) else [part]
+    if isinstance(node, ast.ClassDef):
+        found += [*node.bases, *(keyword.value for keyword in node.keywords)]
+    else:
+        found += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
+    return found
 
 
 def _imported(tree: ast.Module) -> frozenset[str]:

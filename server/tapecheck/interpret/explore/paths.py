@@ -30,6 +30,7 @@ from tapecheck.interpret.world import Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.source.modules import SOURCES, Project, Question
 from tapecheck.source.nodes import walk
+from tapecheck.source.notes import Notes
 from tapecheck.source.search import Found
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Node, Raised, Span, Step, Tape
 
@@ -605,7 +606,7 @@ def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], name
     turned = {heads.get(place, place) for place in patterns}
     if len(turned) <= MAX_TURNED:
         for place, asked in world.asked.items():
-            if place in patterns or place in dull or not _relevant(asked.statement, names):
+            if place in patterns or place in dull or not _relevant(asked.statement, names, watcher.notes_of(place[0])):
                 continue
             chosen = heads.get(place, place) in turned
             if len(turned) == MAX_TURNED and not chosen:
@@ -671,32 +672,36 @@ def _names_that_matter(machine: Machine) -> set[str]:
     return names | machine.called_names | TOUCHES
 
 
-def _relevant(statement: ast.AST | None, names: set[str]) -> bool:
+def _relevant(statement: ast.AST | None, names: set[str], notes: Notes) -> bool:
     """Whether a graph can hang on what a condition decides about."""
     if not isinstance(statement, ast.If):
         return True
-    used = getattr(statement, "_tapecheck_used", None)
-    if used is None:
-        used = set()
-        for part in (*statement.body, *statement.orelse):
-            if isinstance(part, ast.Raise):
-                # An exception can carry a tensor to whoever catches it.
-                given = part.exc.args if isinstance(part.exc, ast.Call) else ()
-                used.update(arg.id for arg in given if isinstance(arg, ast.Name))
-                continue
-            if isinstance(part, ast.Expr) and _only_says(part.value):
-                continue
-            for child in walk(part):
-                if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
-                    used.add("return")
-                elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                    used.add(child.id)
-                elif isinstance(child, ast.Attribute):
-                    used.add(child.attr)
-                elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
-                    used.add(child.func.id)
-        statement._tapecheck_used = used  # type: ignore[attr-defined]
-    return "return" in used or bool(used & names)
+    used, leaves = notes.of(statement, _used)
+    return leaves or bool(used & names)
+
+
+def _used(statement: ast.If) -> tuple[set[str], bool]:
+    """Return the names and attributes that a condition decides about, and whether it leaves a loop or function."""
+    used: set[str] = set()
+    leaves = False
+    for part in (*statement.body, *statement.orelse):
+        if isinstance(part, ast.Raise):
+            # An exception can carry a tensor to whoever catches it.
+            given = part.exc.args if isinstance(part.exc, ast.Call) else ()
+            used.update(arg.id for arg in given if isinstance(arg, ast.Name))
+            continue
+        if isinstance(part, ast.Expr) and _only_says(part.value):
+            continue
+        for child in walk(part):
+            if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+                leaves = True
+            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                used.add(child.id)
+            elif isinstance(child, ast.Attribute):
+                used.add(child.attr)
+            elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
+                used.add(child.func.id)
+    return used, leaves
 
 
 def _only_says(node: ast.expr) -> bool:
@@ -758,7 +763,7 @@ def _run(
     module = project.settled_module(source.path) if entry is not None else None
     try:
         if module is None:
-            module = Module("__main__", source.path, Env(None, None), source.lines, source)
+            module = Module("__main__", source.path, Env(None, None), source)
             machine.modules[source.path] = module
             machine.run_module(module, source.tree, "__main__" if entry is None else "module")
             if entry is not None and not world.tape.events:
@@ -787,8 +792,8 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
     from tapecheck.interpret.world import Frame
 
     machine.envs.append(env)
-    machine.world.push(Frame("<module>", module.path, module.lines))
-    before = entries.lived_globals(env.vars, module.source.tree) if module.source is not None else {}
+    machine.world.push(Frame("<module>", module))
+    before = entries.lived_globals(env.vars, module.source) if module.source is not None else {}
     try:
         if entry.owner is None:
             function = env.vars.get(node.name)
@@ -806,7 +811,7 @@ def _start(machine: Machine, module: Module, entry: _Entry) -> None:
                     owner.open = True
                 args.append(owner)
                 if isinstance(owner, Instance) and node.name != "training_step":
-                    entries.lived(owner, module.source.tree if module.source is not None else None)
+                    entries.lived(owner, module.source)
                 if node.name == "training_step" and isinstance(owner, Instance) and owner.cls is not None:
                     if any(base.endswith("LightningModule") for base in owner.cls.library_bases()):
                         lightning.fit(machine.torch.nn, owner)

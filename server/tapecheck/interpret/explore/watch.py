@@ -47,6 +47,7 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.world import Place, World
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, walk
+from tapecheck.source.notes import Notes
 from tapecheck.tape import (
     Backward,
     Escape,
@@ -204,7 +205,7 @@ class Shapes:
         nodes = [node for node in nodes if not isinstance(node, ast.Pass)]
         facts = facts_of(nodes, looping=looping, making=making)
         effects, attributes = self.index.reach(facts, owner)
-        first = exposed(nodes)
+        first = exposed(nodes, self.index.notes)
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
         return Side(facts, read, plain, unknowable, int(effects), attributes, jumps_of(nodes), not nodes)
@@ -222,7 +223,7 @@ class Shapes:
         home = self._home(node)[0]
         known = self._liveness.get(id(home))
         if known is None:
-            known = self._liveness[id(home)] = Liveness(home)
+            known = self._liveness[id(home)] = Liveness(home, self.index.notes)
         return known.behind(node)
 
     def at_top(self, node: ast.AST) -> bool:
@@ -360,6 +361,10 @@ class Watcher:
             self._graphs_at = (work, first)
             self._graphs = {}
         return self._graphs
+
+    def notes_of(self, path: str) -> Notes:
+        """Return the notes of a file that the way has run."""
+        return self.modules[path].notes if path in self.modules else Notes()
 
     def _shapes_of(self, world: World) -> Shapes | None:
         module = self.modules.get(world.frames[-1].file) if world.frames else None
@@ -792,7 +797,7 @@ def _builds_nothing(function: Function, seen: set[int]) -> bool:
     seen.add(id(function.node))
     if len(seen) > _MOST_CALLEES:
         return False
-    for name in free_names(function.node):
+    for name in function.module.notes.of(function.node, free_names):
         value = _lookup(function.env, name)
         if isinstance(value, Function):
             if not _builds_nothing(value, seen):

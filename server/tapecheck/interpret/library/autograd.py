@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from tapecheck.interpret.engine import UNREAD, Engine
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
     FROZEN_LEAF,
@@ -544,7 +544,7 @@ class Autograd:
 
     def gradient_of(self, tensor: Tensor, node: ast.AST) -> Value:
         """Read `.grad`."""
-        if not getattr(node, UNREAD, False):
+        if node not in self.machine.unread:
             self.read(tensor, node)
         grad = tensor.grad
         if isinstance(grad, _Gradient):

@@ -80,7 +80,7 @@ class _Steps:
         env = Env(None, self.cls.module.env)
         env.vars["self"] = self.model
         self.machine.envs.append(env)
-        self.machine.world.push(Frame(f"{self.cls.name}.fit", self.cls.module.path, self.cls.module.lines))
+        self.machine.world.push(Frame(f"{self.cls.name}.fit", self.cls.module))
         return self
 
     def __exit__(self, *raised: object) -> None:

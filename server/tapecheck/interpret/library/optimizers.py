@@ -114,7 +114,7 @@ class Optimizers:
             frozen += off
             if off and len(off) == len(tensors):
                 idle += off
-        if idle and any(_UNFREEZING.search(line) for line in self.world.frames[-1].lines):
+        if idle and any(_UNFREEZING.search(line) for line in self.world.frames[-1].module.lines):
             idle = []
         return tuple(frozen), tuple(idle)
 

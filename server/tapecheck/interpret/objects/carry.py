@@ -181,7 +181,7 @@ class _Scan:
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
         """Return what a comprehension or call that is still running has taken in so far."""
-        target = syntax.target_of(self.machine, node)
+        target = self.machine.world.notes.of(node, syntax.target_of, self.machine)
         if not target:
             # What no variable gets is gone once it is computed.
             return

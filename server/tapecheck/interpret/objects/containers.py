@@ -423,7 +423,7 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     asked = machine.unknown_test(ast.In(), index, owner)
     answer = machine.known_truth(asked)
     if answer is None:
-        text = f"the key of {syntax.text_of(node)}" if isinstance(node, ast.expr) else "the key"
+        text = f"the key of {machine.world.notes.of(node, syntax.text_of)}" if isinstance(node, ast.expr) else "the key"
         answer = machine.world.choose(node, True, f"{text} was stored under before")
         machine.settle(asked, answer)
     if not answer:

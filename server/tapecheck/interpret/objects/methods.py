@@ -111,7 +111,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
     """Return a tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
     if name in _OF_TENSORS:
-        machine.world.mistake("AttributeError", node, missed=syntax.missed(node, machine.world.guesses))
+        machine.world.mistake("AttributeError", node, missed=syntax.missed(machine, node))
         if name == "backward":
             # It goes through some graph that was lost on the way to it.
             machine.world.escape_newest(node)

@@ -1,9 +1,11 @@
-"""What the text of a program says without being run: names, yields, likely branches. Each is looked up once a node."""
+"""What the text of a program says without being run: names, yields, likely branches.
+
+What is asked of a node often is asked of the notes of its file (`world.notes.of(node, has_yield)`).
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
@@ -29,31 +31,20 @@ def default_branch(node: ast.AST) -> bool:
 
 def counted_names(node: ast.AST) -> set[str]:
     """Return the names that a loop's body counts up (`k += 1`, `k = k + 1`)."""
-    known: set[str] | None = getattr(node, "_tapecheck_counted", None)
-    if known is None:
-        known = set()
-        for child in walk(node):
-            if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
-                known.add(child.target.id)
-            elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
-                used = {part.id for part in walk(child.value) if isinstance(part, ast.Name)}
-                known |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
-        node._tapecheck_counted = known  # type: ignore[attr-defined]
-    return known
+    found: set[str] = set()
+    for child in walk(node):
+        if isinstance(child, ast.AugAssign) and isinstance(child.target, ast.Name):
+            found.add(child.target.id)
+        elif isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp):
+            used = {part.id for part in walk(child.value) if isinstance(part, ast.Name)}
+            found |= {target.id for target in child.targets if isinstance(target, ast.Name)} & used
+    return found
 
 
-def target_of(machine: Engine, node: ast.AST) -> str:
+def target_of(node: ast.AST, machine: Engine) -> str:
     """Return what the program calls the value of an expression: the target of its assignment, or
     the list that it extends.
     """
-    known: str | None = getattr(node, "_tapecheck_target", None)
-    if known is None:
-        known = _target_of(machine, node)
-        node._tapecheck_target = known  # type: ignore[attr-defined]
-    return known
-
-
-def _target_of(machine: Engine, node: ast.AST) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend":
         return text_of(node.func.value)
     module = machine.module_of(machine.envs[-1])
@@ -74,25 +65,12 @@ def _operands(value: ast.expr | None) -> list[ast.AST]:
 
 
 def text_of(node: ast.expr) -> str:
-    """Return the source of an expression, worked out once; without backticks, which would end quotes in messages."""
-    text = getattr(node, "_tapecheck_text", None)
-    if text is None:
-        text = ast.unparse(node).replace("`", "'")
-        node._tapecheck_text = text  # type: ignore[attr-defined]
-    return str(text)
+    """Return the source of an expression without backticks, which would end quotes in messages."""
+    return ast.unparse(node).replace("`", "'")
 
 
 def has_yield(node: ast.AST) -> bool:
     """Whether a function's own body yields (nested functions aside); a lambda's does not."""
-    known = getattr(node, "_has_yield", None)
-    if known is None:
-        # Every run of a program makes its functions anew, and there are many runs: looked up once a node.
-        known = _looks_for_yield(node)
-        node._has_yield = known  # type: ignore[attr-defined]
-    return bool(known)
-
-
-def _looks_for_yield(node: ast.AST) -> bool:
     if isinstance(node, ast.Lambda):
         return False
     stack: list[ast.AST] = list(getattr(node, "body", []))
@@ -107,47 +85,35 @@ def _looks_for_yield(node: ast.AST) -> bool:
 
 def is_abstract(node: ast.AST) -> bool:
     """Whether a method is there to be written by subclasses: it says so, or does nothing but raise."""
-    known = getattr(node, "_is_abstract", None)
-    if known is None:
-        body = [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
-        if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-            body = body[1:]
-        named = {text_of(decorator).rpartition(".")[2] for decorator in getattr(node, "decorator_list", [])}
-        raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
-        known = "abstractmethod" in named and all(
-            isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-            for one in body
-        )
-        known = known or (raised is not None and text_of(raised).partition("(")[0] == "NotImplementedError")
-        node._is_abstract = known  # type: ignore[attr-defined]
-    return bool(known)
+    body = [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
+    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
+    if raised is not None and text_of(raised).partition("(")[0] == "NotImplementedError":
+        return True
+    named = {text_of(decorator).rpartition(".")[2] for decorator in getattr(node, "decorator_list", [])}
+    return "abstractmethod" in named and all(
+        isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)) for one in body
+    )
 
 
 def yields_guarded(node: ast.AST) -> bool:
     """Whether a generator function yields inside of a `with` or a `try`."""
-    known = getattr(node, "_yields_guarded", None)
-    if known is None:
-        known = not isinstance(node, ast.Lambda) and any(
-            isinstance(inner, (ast.With, ast.AsyncWith, ast.Try)) and _looks_for_yield(inner) for inner in walk(node)
-        )
-        node._yields_guarded = known  # type: ignore[attr-defined]
-    return bool(known)
+    return not isinstance(node, ast.Lambda) and any(
+        isinstance(inner, (ast.With, ast.AsyncWith, ast.Try)) and has_yield(inner) for inner in walk(node)
+    )
 
 
 def yields_of(node: ast.stmt) -> tuple[ast.Yield | ast.YieldFrom, ...]:
     """Return the yields that a statement comes to before its blocks, in the order in which they are evaluated."""
-    known: tuple[ast.Yield | ast.YieldFrom, ...] | None = getattr(node, "_tapecheck_yields", None)
-    if known is None:
-        heads: list[ast.AST]
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.While)):
-            heads = []
-        elif isinstance(node, ast.Match):
-            heads = [node.subject]
-        else:
-            heads = [child for child in children(node) if not isinstance(child, ast.stmt)]
-        known = tuple(found for head in heads for found in yields_in(head))
-        node._tapecheck_yields = known  # type: ignore[attr-defined]
-    return known
+    heads: list[ast.AST]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.While)):
+        heads = []
+    elif isinstance(node, ast.Match):
+        heads = [node.subject]
+    else:
+        heads = [child for child in children(node) if not isinstance(child, ast.stmt)]
+    return tuple(found for head in heads for found in yields_in(head))
 
 
 def yields_in(node: ast.AST) -> list[ast.Yield | ast.YieldFrom]:
@@ -173,40 +139,38 @@ _FILLING = frozenset(("fromkeys", "setdefault", "update"))
 
 
 def makes(statement: ast.AST) -> Makes:
-    """Return what a statement may bring into being, looked up once."""
-    known: Makes | None = getattr(statement, "_tapecheck_makes", None)
-    if known is None:
-        known = Makes()
-        for node in walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                known.names.add(node.id)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                known.names.add(node.name)
-            elif isinstance(node, ast.alias):
-                known.names.add((node.asname or node.name).split(".")[0])
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                known.attributes.add(node.attr)
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                if isinstance(node.slice, ast.Constant):
-                    known.keys.add(node.slice.value)
-                else:
-                    known.any_key = True
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                known.any_key = known.any_key or node.func.attr in _FILLING
-            elif isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
-                known.leaves = True
-        statement._tapecheck_makes = known  # type: ignore[attr-defined]
-    return known
+    """Return what a statement may bring into being."""
+    found = Makes()
+    for node in walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.names.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.names.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.names.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.attributes.add(node.attr)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.slice, ast.Constant):
+                found.keys.add(node.slice.value)
+            else:
+                found.any_key = True
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            found.any_key = found.any_key or node.func.attr in _FILLING
+        elif isinstance(node, (ast.Break, ast.Continue, ast.Return, ast.Raise)):
+            found.leaves = True
+    return found
 
 
-def missed(node: ast.AST, guesses: Iterable[ast.AST]) -> bool:
+def missed(machine: Engine, node: ast.AST) -> bool:
     """Return whether what an expression lacks may have been made on the side of a condition that was not taken.
 
     Args:
+        machine: the program being run, which knows the statements whose conditions nobody could decide.
         node: the name, attribute or subscript that an exception is about.
-        guesses: the statements whose conditions nobody could decide.
     """
-    told = [makes(statement) for statement in guesses]
+    world = machine.world
+    told = [world.notes.of(statement, makes) for statement in world.guesses]
     if isinstance(node, ast.Name):
         return any(node.id in one.names or one.leaves for one in told)
     if isinstance(node, ast.Attribute):

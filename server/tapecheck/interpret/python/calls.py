@@ -94,7 +94,7 @@ def call_function(
     machine: Engine, function: Function, args: Args, kwargs: Kwargs, node: ast.AST, *, forward: bool = False
 ) -> Value:
     body = function.node
-    if forward and not syntax.has_yield(body):
+    if forward and not function.module.notes.of(body, syntax.has_yield):
         return summaries.forward(
             machine, function, args, kwargs, node, lambda: _run(machine, function, args, kwargs, node, forward=True)
         )
@@ -108,7 +108,8 @@ def _run(
     body = function.node
     if machine.depth >= MAX_DEPTH or _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
-    if not machine.handlers and syntax.is_abstract(body):
+    notes = function.module.notes
+    if not machine.handlers and notes.of(body, syntax.is_abstract):
         # A subclass gives what this one leaves out, with parameters that nobody knows.
         result = machine.library.opaque_result(function.name, args, kwargs, node)
         if isinstance(result, Unknown):
@@ -120,18 +121,11 @@ def _run(
     functions.bind_arguments(machine, function, args, kwargs, env, node)
     if function.owner is not None:
         env.cell = (function.owner, args[0] if args else None)
-    frame = Frame(
-        function.name,
-        function.module.path,
-        function.module.lines,
-        world.span(node) if world.frames else None,
-        forward,
-    )
-    if syntax.has_yield(body):
+    frame = Frame(function.name, function.module, world.span(node) if world.frames else None, forward)
+    if notes.of(body, syntax.has_yield):
         env.sent = {}
-        return Generator(
-            _run_generator(machine, function, env, frame), env, guarded=syntax.yields_guarded(function.node)
-        )
+        guarded = notes.of(body, syntax.yields_guarded)
+        return Generator(_run_generator(machine, function, env, frame), env, guarded=guarded)
     machine.depth += 1
     machine.running.append(id(body))
     machine.envs.append(env)

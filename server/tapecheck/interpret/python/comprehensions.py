@@ -149,7 +149,7 @@ def _lazily(machine: Engine, element: ast.expr, rounds: Run, env: Env) -> Run:
     while True:
         away = machine.world.frames[-1] is not home
         if away:
-            machine.world.push(Frame(home.function, home.file, home.lines))
+            machine.world.push(Frame(home.function, home.module))
         try:
             next(rounds)
             value = machine.eval(element, env)

@@ -72,7 +72,8 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= _DEEP
         if deep and isinstance(node, ast.If):
             default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
-        answer = machine.world.choose(expression, default, syntax.text_of(expression), node, likelier=deep)
+        text = machine.world.notes.of(expression, syntax.text_of)
+        answer = machine.world.choose(expression, default, text, node, likelier=deep)
         settle(machine, value, answer)
     return answer
 
@@ -92,7 +93,8 @@ def _test_chain(machine: Engine, expression: ast.Compare, env: Env, node: ast.AS
         answer = known_truth(machine, value)
         if answer is None:
             # The place of a pair is that of its right side: each pair is a condition of its own.
-            answer = machine.world.choose(comparator, default, syntax.text_of(expression), node)
+            text = machine.world.notes.of(expression, syntax.text_of)
+            answer = machine.world.choose(comparator, default, text, node)
             settle(machine, value, answer)
         if not answer:
             return False

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tapecheck.interpret.engine import UNREAD, Engine
+from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
 from tapecheck.interpret.python import comprehensions, conditions
 from tapecheck.interpret.values import (
@@ -102,7 +102,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
         return _super(machine, node, env)
     if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:
-        _not_read(node.func.value)
+        _not_read(machine, node.func.value)
     function = machine.eval(node.func, env)
     args: Args = []
     open_ended = False
@@ -143,12 +143,12 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
 _CLEARING = frozenset(("zero_", "detach_", "requires_grad_"))
 
 
-def _not_read(expression: ast.expr) -> None:
+def _not_read(machine: Engine, expression: ast.expr) -> None:
     """Mark `p.grad` where it is only tested for being there or cleared."""
     if isinstance(expression, ast.Attribute) and expression.attr == "data":
         expression = expression.value
     if isinstance(expression, ast.Attribute) and expression.attr == "grad":
-        setattr(expression, UNREAD, True)
+        machine.unread.add(expression)
 
 
 def _super(machine: Engine, node: ast.Call, env: Env) -> Value:
@@ -256,7 +256,8 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
         if truth is None:
             if index == len(node.values) - 1:
                 break
-            truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, syntax.text_of(part))
+            text = machine.world.notes.of(part, syntax.text_of)
+            truth = machine.world.choose(part, not wanted if isinstance(value, Tensor) else True, text)
             machine.settle(value, truth)
             places.append(machine.world.answered[-1])
             other = node.values[index + 1 :] if truth == wanted else [part]
@@ -270,7 +271,7 @@ def _bool_op(machine: Engine, node: ast.BoolOp, env: Env) -> Value:
 def _compare(machine: Engine, node: ast.Compare, env: Env) -> Value:
     if len(node.ops) == 1:
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-            _not_read(node.left)
+            _not_read(machine, node.left)
         return machine.compare(node.ops[0], machine.eval(node.left, env), machine.eval(node.comparators[0], env), node)
     result: Value = True
     undecided: list[Value] = []

@@ -35,7 +35,7 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         return
     apart = operands[0] - operands[1]
     guard = world.guards.get(id(test))
-    if world.varied is test and guard is not None and (_matters(guard) or not _stores(guard)):
+    if world.varied is test and guard is not None and (_matters(machine, guard) or not _stores(guard)):
         world.varied = None
         world.guarded += 1
     if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
@@ -66,7 +66,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     for key, guard in world.guards.items():
         if guard.at[-1] != world.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
             continue
-        if (len(guard.answers) > 1 and key not in reached) or not _matters(guard):
+        if (len(guard.answers) > 1 and key not in reached) or not _matters(machine, guard):
             continue
         count = turns_after(guard, again=key in reached)
         if 0 < count <= most and (not best or count < best):
@@ -88,7 +88,7 @@ def at_hand(machine: Engine, loop: int) -> bool:
         else:
             # In a loop within: what it compares there may change with this one.
             near = guard.moving and now in guard.at
-        if near and (_matters(guard) or _stores(guard)):
+        if near and (_matters(machine, guard) or _stores(guard)):
             return True
     return False
 
@@ -148,23 +148,22 @@ def _turns_next(guard: Guard) -> bool:
     return test(following, 0) != test(guard.apart, 0)
 
 
-def _matters(guard: Guard) -> bool:
+def _matters(machine: Engine, guard: Guard) -> bool:
     """Whether a graph can hang on which way a guard goes: not where it only reports, or only ends the loop."""
-    known: bool | None = getattr(guard.statement, "_tapecheck_guards", None)
-    if known is None:
-        body = [*guard.statement.body, *guard.statement.orelse]
-        if all(isinstance(part, (ast.Break, ast.Raise, ast.Pass)) for part in body):
-            known = False
-        else:
-            known = any(
-                isinstance(child, (ast.Continue, ast.Return))
-                or (isinstance(child, ast.Attribute) and child.attr in TOUCHES)
-                or (isinstance(child, ast.keyword) and child.arg in STARTS)
-                for part in body
-                for child in walk(part)
-            )
-        guard.statement._tapecheck_guards = known  # type: ignore[attr-defined]
-    return known
+    return machine.world.notes.of(guard.statement, _decides)
+
+
+def _decides(statement: ast.If) -> bool:
+    body = [*statement.body, *statement.orelse]
+    if all(isinstance(part, (ast.Break, ast.Raise, ast.Pass)) for part in body):
+        return False
+    return any(
+        isinstance(child, (ast.Continue, ast.Return))
+        or (isinstance(child, ast.Attribute) and child.attr in TOUCHES)
+        or (isinstance(child, ast.keyword) and child.arg in STARTS)
+        for part in body
+        for child in walk(part)
+    )
 
 
 def take_on(machine: Engine, first: int, done: int, count: int) -> None:

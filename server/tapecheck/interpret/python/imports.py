@@ -67,13 +67,13 @@ class Imports:
             machine.modules[path] = loaded
             return loaded
         if found.file is None:
-            module = machine.modules[path] = Module(name, path, Env(None, None), [], None, found.folders)
+            module = machine.modules[path] = Module(name, path, Env(None, None), None, found.folders)
             return module
         source = self.project.source(path)
         if source is None:
             return Lib(name)
         env = Env(None, None)
-        module = Module(name, path, env, source.lines, source, found.folders)
+        module = Module(name, path, env, source, found.folders)
         machine.modules[path] = module
         before = len(machine.world.tape.events)
         machine.run_module(module, source.tree, name)

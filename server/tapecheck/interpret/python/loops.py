@@ -67,7 +67,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     stream = machine.stream(machine.eval(node.iter, env), node.iter)
     outside = world.iteration
     counted = len(world.counted)
-    feeding = env.sent is not None and syntax.has_yield(node)
+    feeding = env.sent is not None and world.notes.of(node, syntax.has_yield)
     key = (id(node), world.call_stack)
     enough = _enough_iterations(machine, key)
     varying, guarded = world.varying, world.guarded
@@ -165,7 +165,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     world = machine.world
     outside = world.iteration
     counted = len(world.counted)
-    feeding = env.sent is not None and syntax.has_yield(node)
+    feeding = env.sent is not None and world.notes.of(node, syntax.has_yield)
     key = (id(node), world.call_stack)
     enough = _enough_iterations(machine, key)
     varying, guarded = world.varying, world.guarded
@@ -325,7 +325,7 @@ def _forget_counters(
         held = owner.attrs if kind == "attribute" else (owner.vars if kind == "name" else owner.items)
         if isinstance(held.get(key), (int, float)) and not isinstance(held[key], bool):
             held[key] = _extrapolated(values, done, left)
-    for name in syntax.counted_names(node):
+    for name in machine.world.notes.of(node, syntax.counted_names):
         value = env.vars.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and ("name", id(env), name) not in rows:
             env.vars[name] = Unknown.number()

@@ -211,9 +211,10 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
 def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
     """Note what the user calls a tensor that an attribute or item was set to."""
     if isinstance(value, (Tensor, Unknown)) and value.node is not None:
-        machine.world.emit(Bind(machine.world.site(target), syntax.text_of(target), value.node, value.cuts))
+        name = machine.world.notes.of(target, syntax.text_of)
+        machine.world.emit(Bind(machine.world.site(target), name, value.node, value.cuts))
     elif isinstance(value, tuple):
-        _name_elements(machine, machine.world.site(target), syntax.text_of(target), value)
+        _name_elements(machine, machine.world.site(target), machine.world.notes.of(target, syntax.text_of), value)
 
 
 def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Any, ...]) -> None:

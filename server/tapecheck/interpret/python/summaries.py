@@ -532,15 +532,7 @@ class _Again:
         world, summary = self.world, self.summary
         # An event that is written again costs what a statement does.
         world.spend(3 + len(summary.events))
-        world.push(
-            Frame(
-                function.name,
-                function.module.path,
-                function.module.lines,
-                world.span(self.call) if world.frames else None,
-                True,
-            )
-        )
+        world.push(Frame(function.name, function.module, world.span(self.call) if world.frames else None, True))
         try:
             self._write()
         finally:

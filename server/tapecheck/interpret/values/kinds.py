@@ -16,6 +16,8 @@ from enum import Enum
 from typing import Any
 
 from tapecheck.interpret.values.vocabulary import PLAIN_NAMES
+from tapecheck.source import Source
+from tapecheck.source.notes import Notes
 from tapecheck.tape import Fact, Site
 from tapecheck.torchfacts import ModuleFact
 
@@ -454,12 +456,15 @@ class Module:
     name: str
     path: str
     env: Env
-    lines: list[str]
-    source: Any = None
+    source: Source | None = None
     folders: tuple[str, ...] = ()
+    lines: list[str] = field(init=False)
+    notes: Notes = field(init=False)
 
     def __post_init__(self) -> None:
         self.env.module = self
+        self.lines = self.source.lines if self.source is not None else []
+        self.notes = self.source.notes if self.source is not None else Notes()
 
 
 @dataclass(eq=False, slots=True)

@@ -1,0 +1,52 @@
+"""What was worked out from the nodes of a parsed file: the tree itself is data, and stays as the parser made it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+_UNKNOWN = object()
+
+Node = TypeVar("Node", bound=ast.AST)
+Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
+
+
+class Notes:
+    """Answers about the nodes of one file, each worked out once; a later state of the text takes over what still holds.
+
+    What is asked is a function of a node, which hangs on nothing that changes while the file stays as it is.
+    """
+
+    __slots__ = ("_answers",)
+
+    def __init__(self) -> None:
+        self._answers: dict[Callable[..., Any], dict[ast.AST, Any]] = {}
+
+    def of(
+        self, node: Node, work: Callable[Concatenate[Node, Given], Answer], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Answer:
+        """Return what `work` makes of a node, and of the other arguments where it is not known yet."""
+        known = self._answers.get(work)
+        if known is None:
+            known = self._answers.setdefault(work, {})
+        answer: Answer = known.get(node, _UNKNOWN)
+        if answer is _UNKNOWN:
+            answer = known[node] = work(node, *args, **kwargs)
+        return answer
+
+    def without(self, first: int, last: int) -> Notes:
+        """Return notes with the answers about nodes that begin on none of the lines from `first` to `last`."""
+        left = Notes()
+        for work, known in self._answers.copy().items():
+            # Of what has no line the statements around it are not known.
+            left._answers[work] = {
+                node: answer
+                for node, answer in known.copy().items()
+                if not first <= getattr(node, "lineno", first) <= last
+            }
+        return left
+
+
+__all__ = ["Notes"]
