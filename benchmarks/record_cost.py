@@ -4,11 +4,13 @@
     python benchmarks/record_cost.py                    # all programs, five interleaved rounds
     python benchmarks/record_cost.py --rounds 3 --only lstm --python path/to/python
     python benchmarks/record_cost.py --times 10         # ten times the iterations: what a longer run costs
+    python benchmarks/record_cost.py --together         # on a machine that has other work to do (Linux)
 
 Every round runs each way once, each in a process of its own; the figure is the median of the rounds' ratios to the
-plain run of the same round. Time is counted from the second iteration on, so that what is loaded at the first one is
-not part of it; nor is the full garbage collection that torch's 300,000 objects bring about sooner or later. On a
-machine with CUDA the programs are run on it, too (wall time, synchronised at the end).
+plain run of the same round. With `--together` the ways of a round run at once and share one core, so that whatever else
+the machine does slows all of them alike. Time is counted from the second iteration on, so that what is loaded at the
+first one is not part of it; nor is the full garbage collection that torch's 300,000 objects bring about sooner or
+later. On a machine with CUDA the programs are run on it, too (wall time, synchronised at the end).
 """
 
 from __future__ import annotations
@@ -425,8 +427,8 @@ with around:
 WAYS = ("recorder", "anomaly mode", "profiler")
 
 
-def seconds(python: str, folder: Path, name: str, way: str, device: str, times: int) -> float:
-    """The time of a program's iterations but the first."""
+def start(python: str, folder: Path, name: str, way: str, device: str, times: int, core: int) -> subprocess.Popen[str]:
+    """Start a program in a process of its own, on one core unless that is negative."""
     script = folder / f"{name}.py"
     steps, body = PROGRAMS[name]
     script.write_text(COMMON + body.replace("STEPS", str(steps * times)))
@@ -434,10 +436,28 @@ def seconds(python: str, folder: Path, name: str, way: str, device: str, times: 
     if way == "recorder":
         command = [python, str(PROBE), "--tape", str(folder / "tape.jsonl"), str(script)]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "BENCH_WAY": way, "BENCH_DEVICE": device}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{name}, {way}: {done.stderr.strip()[-1000:]}")
-    return float(next(line for line in done.stderr.splitlines() if line.startswith("took ")).split()[1])
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if core >= 0:
+        os.sched_setaffinity(process.pid, {core})
+    return process
+
+
+def seconds(process: subprocess.Popen[str], what: str) -> float:
+    """The time of a program's iterations but the first."""
+    _, told = process.communicate()
+    if process.returncode:
+        sys.exit(f"{what}: {told.strip()[-1000:]}")
+    return float(next(line for line in told.splitlines() if line.startswith("took ")).split()[1])
+
+
+def measured(
+    python: str, folder: Path, name: str, ways: list[str], device: str, times: int, core: int
+) -> dict[str, float]:
+    """The seconds of each way, all at once on one core or, where that is negative, one after the other."""
+    if core < 0:
+        return {way: seconds(start(python, folder, name, way, device, times, core), f"{name}, {way}") for way in ways}
+    running = {way: start(python, folder, name, way, device, times, core) for way in ways}
+    return {way: seconds(process, f"{name}, {way}") for way, process in running.items()}
 
 
 def main() -> None:
@@ -448,23 +468,27 @@ def main() -> None:
     parser.add_argument("--only", choices=PROGRAMS, help="one program")
     parser.add_argument("--ways", default=",".join(WAYS), help="parted by commas")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch")
+    parser.add_argument("--together", action="store_true", help="the ways at once, on one core")
     options = parser.parse_args()
     ask = "import sys, torch; print(sys.version.split()[0], torch.__version__, torch.cuda.is_available())"
     version, torch, cuda = subprocess.check_output([options.python, "-c", ask], text=True).split()
     print(f"Python {version}, torch {torch}; ratios to the plain run, median of {options.rounds} rounds", end="")
     print(f", {options.times} times the iterations" if options.times > 1 else "")
     ways = options.ways.split(",")
+    cores = sorted(os.sched_getaffinity(0)) if options.together else []
     print(f"{'program':<14}{'device':<8}{'plain, ms an iteration':>24}" + "".join(f"{way:>16}" for way in ways))
     with tempfile.TemporaryDirectory() as scratch:
         for device in ("cpu", "cuda") if cuda == "True" else ("cpu",):
             for name in [options.only] if options.only else PROGRAMS:
                 plain: list[float] = []
                 ratios: dict[str, list[float]] = {way: [] for way in ways}
-                for _ in range(options.rounds):
+                for number in range(options.rounds):
+                    core = cores[number % len(cores)] if options.together else -1
                     where = options.python, Path(scratch), name
-                    plain.append(seconds(*where, "plain", device, options.times))
+                    took = measured(*where, ["plain", *ways], device, options.times, core)
+                    plain.append(took["plain"])
                     for way in ways:
-                        ratios[way].append(seconds(*where, way, device, options.times) / plain[-1])
+                        ratios[way].append(took[way] / took["plain"])
                 each = statistics.median(plain) / (PROGRAMS[name][0] * options.times - 1) * 1000
                 row = "".join(f"{statistics.median(ratios[way]):>16.2f}" for way in ways)
                 print(f"{name:<14}{device:<8}{each:>24.3f}{row}", flush=True)
