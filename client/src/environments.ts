@@ -25,10 +25,12 @@ export function environments(places: Places): Candidate[] {
     }
   };
   for (const prefix of condaPrefixes(places)) add(condaPython(prefix, places), 'conda');
-  for (const prefix of inFolders(pyenvFolders(places), places)) add(pyenvPython(prefix, places), 'pyenv');
+  for (const prefix of newestFirst(inFolders(pyenvFolders(places), places)))
+    add(pyenvPython(prefix, places), 'pyenv');
   for (const prefix of inFolders(poetryFolders(places), places))
     add(venvPython(prefix, places.platform), 'poetry');
-  for (const prefix of inFolders(uvFolders(places), places)) add(condaPython(prefix, places), 'uv');
+  for (const prefix of newestFirst(inFolders(uvFolders(places), places)))
+    add(condaPython(prefix, places), 'uv');
   for (const prefix of inFolders(virtualenvFolders(places), places)) {
     add(venvPython(prefix, places.platform), 'virtualenv');
   }
@@ -39,6 +41,18 @@ function inFolders(folders: (string | undefined)[], { list }: Places): string[] 
   return folders.flatMap((folder) =>
     folder ? [...list(folder)].sort().map((name) => path.join(folder, name)) : [],
   );
+}
+
+/** The oldest Python that a recorded run can use. */
+const OLDEST_MINOR = 9;
+
+/** Folders that are named by their Python's version (`3.12.1`, `cpython-3.12.1-linux`), without those of no use. */
+function newestFirst(prefixes: string[]): string[] {
+  const usable = prefixes.filter((prefix) => {
+    const [, major, minor] = /^(?:cpython-)?(\d+)\.(\d+)\b/.exec(path.basename(prefix)) ?? [];
+    return major === undefined || (major === '3' && Number(minor) >= OLDEST_MINOR);
+  });
+  return usable.sort((one, other) => other.localeCompare(one, 'en', { numeric: true }));
 }
 
 /** On Windows conda and uv have the program at the top of the environment. */

@@ -82,3 +82,14 @@ test('conda tells of its environments in a file, and nothing comes twice', () =>
 test('where nothing is, nothing is offered', () => {
   assert.deepEqual(told(places([])), []);
 });
+
+test('versions of Python come newest first, without those that no run can use', () => {
+  const versions = ['2.7.18', '3.10.13', '3.8.18', '3.9.18', '3.12.1', 'pypy3.10-7.3', 'train'];
+  const files = versions.map((version) => `/h/.pyenv/versions/${version}/bin/python`);
+  files.push(
+    '/h/.local/share/uv/python/cpython-3.8.19-linux/bin/python',
+    '/h/.local/share/uv/python/cpython-3.13.0-linux/bin/python',
+  );
+  const names = told(places(files)).map((line) => line.split('/').at(-3));
+  assert.deepEqual(names, ['train', 'pypy3.10-7.3', '3.12.1', '3.10.13', '3.9.18', 'cpython-3.13.0-linux']);
+});
