@@ -33,7 +33,9 @@ def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert prefix_for(str(inner), str(project)) == sys.prefix
     write(tmp_path, {"p/.venv/pyvenv.cfg": ""})
     assert prefix_for(str(inner), str(project)) == str(project / ".venv")
-    assert prefix_for(str(inner), None) == sys.prefix
+    # A folder that has no more than an environment and scripts is a project, too, though nothing says where it ends.
+    assert prefix_for(str(inner), None) == str(project / ".venv")
+    assert prefix_for(str(inner), str(inner)) == prefix_for(str(tmp_path), None) == sys.prefix
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "gone"))
     assert prefix_for(str(inner), str(project)) == str(project / ".venv")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "active"))

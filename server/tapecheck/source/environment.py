@@ -80,8 +80,8 @@ def prefix_for(folder: str, root: str | None) -> str:
     """Return the prefix of the environment that programs of a folder run in.
 
     It is the one of the interpreter that was chosen for the folder, else the active one (`VIRTUAL_ENV`,
-    `CONDA_PREFIX`), else a virtual environment in the folder or above it as far as the project's root, else the one
-    that runs this process.
+    `CONDA_PREFIX`), else a virtual environment in the folder or the nearest above it, as far as the project's root
+    where it has one, else the one that runs this process.
 
     Args:
         folder: where the program lies.
@@ -95,7 +95,7 @@ def prefix_for(folder: str, root: str | None) -> str:
         if active and os.path.isdir(active):
             return os.path.abspath(active)
     inside = folder
-    while root is not None:
+    while True:
         for name in _IN_PROJECT:
             candidate = os.path.join(inside, name)
             if os.path.isfile(os.path.join(candidate, "pyvenv.cfg")):
