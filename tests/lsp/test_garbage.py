@@ -62,3 +62,19 @@ def test_a_full_collection_waits_until_nobody_types(
 
     garbage.hold()
     assert (asyncio.run(analyse())() is not None) is typing
+
+
+def test_behind_files_that_are_not_open_garbage_goes_at_once(thresholds: None) -> None:
+    garbage.hold()
+    ring = Ring()
+    old = weakref.ref(ring)
+    gc.collect()
+    del ring
+    held = garbage.Garbage()
+    young = weakref.ref(Ring())
+    held.closed()
+    assert young() is None
+    assert old() is not None
+    for _ in range(garbage.FULL_AFTER):
+        held.closed()
+    assert old() is None

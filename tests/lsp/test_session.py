@@ -16,7 +16,7 @@ from tapecheck.lsp.runs import Recording
 from tapecheck.lsp.session import Analysis, Session, apply_edits
 from tapecheck.lsp.settings import Settings, read_settings
 from tapecheck.rules.finding import Evidence, Finding
-from tapecheck.source import environment
+from tapecheck.source import environment, from_text
 from tapecheck.tape import Span
 from tests.lsp import fake_server
 
@@ -515,3 +515,19 @@ def test_imports_are_looked_for_in_the_environment_of_the_folder(
 
     assert imports("one") == {str(tmp_path / "far" / "editable.py")}
     assert imports("two") == frozenset()
+
+
+def test_files_that_are_not_open_leave_what_is_remembered_of_open_ones(tmp_path: Path) -> None:
+    session = Session()
+    analysis = analysed(session, TWICE_IN_A_LOOP)
+    assert session._memory is not None
+    known = len(session._memory.starts)
+    assert known
+    for number in range(5):
+        other = from_text(TWICE_IN_A_LOOP, str(tmp_path / f"other{number}.py"))
+        report = session.check_closed(other, Settings(), lambda: False)
+        assert len(report.findings) == len(analysis.report.findings)
+    assert len(session._memory.starts) == known
+    # What is remembered of the open one is read for it as well.
+    closed = session.check_closed(analysis.report.source, Settings(), lambda: False)
+    assert closed.interpretation.tapes[0] is analysis.report.interpretation.tapes[0]

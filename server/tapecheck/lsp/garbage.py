@@ -41,6 +41,15 @@ class Garbage:
         if self._since_full >= FULL_AFTER:
             self._idle = loop.call_later(IDLE, self._collect_all)
 
+    def closed(self) -> None:
+        """Collect behind the analysis of a file that is not open: nobody types, and the next one wants its memory."""
+        self._since_full += 1
+        if self._since_full < FULL_AFTER:
+            gc.collect(1)
+        else:
+            self._since_full = 0
+            gc.collect()
+
     def put_off(self) -> None:
         """Note that somebody is typing."""
         if self._idle is not None:

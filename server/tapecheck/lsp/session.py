@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tapecheck.check import Limit, limits_of, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
@@ -379,22 +379,25 @@ class Session:
         settings: Settings,
         cancelled: Callable[[], bool],
         open_files: Mapping[str, Source] | None = None,
+        *,
+        closed: bool = False,
     ) -> Report:
         if self._check is None:
             from tapecheck import check as checking
 
             self._memory = checking.Memory()
             self._check = partial(checking.check, memory=self._memory)
-        check, select, ignore = self._check, settings.select, settings.ignore
-        if open_files:
-            return check(source, select=select, ignore=ignore, cancelled=cancelled, open_files=open_files)
-        return check(source, select=select, ignore=ignore, cancelled=cancelled)
+        given: dict[str, Any] = {"open_files": open_files} if open_files else {}
+        if closed and self._memory is not None:
+            # What was found for thousands of closed files would push out what is known of the open ones.
+            given["memory"] = self._memory.beside()
+        return self._check(source, select=settings.select, ignore=settings.ignore, cancelled=cancelled, **given)
 
     def check_closed(
         self, source: Source, settings: Settings, cancelled: Callable[[], bool], unsaved: Unsaved = ()
     ) -> Report:
         """Return the report on a file that is not open, beside unsaved ones; raises where it is cancelled."""
-        return self._run_check(source, settings, cancelled, self._parse(unsaved))
+        return self._run_check(source, settings, cancelled, self._parse(unsaved), closed=True)
 
     # What is shown
 

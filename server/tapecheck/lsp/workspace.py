@@ -149,9 +149,14 @@ def _diagnostics(ls: Server, uri: str, path: str, unsaved: Unsaved) -> tuple[lis
     settings = ls.session.settings_for(path)
     if not settings.enable:
         return [], frozenset()
-    report = ls.session.check_closed(source, settings, lambda: not ls.quiet(QUIET), unsaved)
-    analysis = Analysis(Snapshot(uri, path, source.text, "", 0, settings), report)
-    return ls.converter.diagnostics(analysis), analysis.imports
+    try:
+        report = ls.session.check_closed(source, settings, lambda: not ls.quiet(QUIET), unsaved)
+        analysis = Analysis(Snapshot(uri, path, source.text, "", 0, settings), report)
+        found, imports = ls.converter.diagnostics(analysis), analysis.imports
+        del report, analysis
+    finally:
+        ls.garbage.closed()
+    return found, imports
 
 
 def _python_files(folder: str) -> list[str]:

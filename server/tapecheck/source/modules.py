@@ -22,6 +22,17 @@ class Question:
 
 
 @dataclass(slots=True)
+class Basis:
+    """What an analysis has asked of the files of its project, with the answers: one for all of its results.
+
+    `asked` are its questions for modules, `texts` tells the texts that it has read, by path, from others.
+    """
+
+    asked: dict[Question, Found | None] = field(default_factory=dict)
+    texts: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Project:
     """Find and parse the modules that a file imports; one for each analysed file.
 
@@ -32,12 +43,12 @@ class Project:
     root_file: str
     sources: Sources
     found: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    asked: dict[Question, Found | None] = field(default_factory=dict)
-    """Every question for a module that was asked, with its answer."""
+    basis: Basis = field(default_factory=Basis)
     read: dict[str, Source | None] = field(default_factory=dict)
     open_files: Mapping[str, Source] = field(default_factory=dict)
     _search: Search | None = None
     _answers: dict[tuple[str, str], Found | None] = field(default_factory=dict)
+    _same: dict[int, tuple[Basis, bool]] = field(default_factory=dict)
 
     def find(self, name: str, level: int, from_file: str) -> str | None:
         """Return the file of a module, None where the project has none of that name."""
@@ -53,14 +64,28 @@ class Project:
             from_file: the file with the import.
         """
         found = self._remembered(from_file, "." * level + name, lambda: self.search.find(name, level, from_file))
-        self.asked[Question(name, level, (from_file,))] = found
+        self.basis.asked[Question(name, level, (from_file,))] = found
         return found
 
     def inside(self, folders: tuple[str, ...], name: str) -> Found | None:
         """Return a submodule of the package with those folders; None where there is none of that name."""
         found = self._remembered(folders[0], f"/{name}", lambda: self.search.inside(folders, name))
-        self.asked[Question(name, -1, folders)] = found
+        self.basis.asked[Question(name, -1, folders)] = found
         return found
+
+    def same(self, basis: Basis) -> bool:
+        """Return whether what an earlier analysis asked has the same answers now."""
+        known = self._same.get(id(basis))
+        if known is None:
+            # In another thread that analysis may still go on.
+            same = all(self.ask(question) == found for question, found in basis.asked.copy().items())
+            same = same and all(self._told(path) == told for path, told in basis.texts.copy().items())
+            known = self._same[id(basis)] = (basis, same)
+        return known[1]
+
+    def _told(self, path: str) -> tuple[int, int] | None:
+        self.source(path)
+        return self.basis.texts[path]
 
     def ask(self, question: Question) -> Found | None:
         """Return the answer to a question of an earlier analysis as the files are now."""
@@ -86,7 +111,8 @@ class Project:
         """Return the source of a file, None where it cannot be read."""
         if path not in self.read:
             shown = self.open_files.get(str(Path(path).absolute())) if self.open_files else None
-            self.read[path] = shown if shown is not None else self.sources.get(path)
+            source = self.read[path] = shown if shown is not None else self.sources.get(path)
+            self.basis.texts[path] = (len(source.text), hash(source.text)) if source is not None else None
         return self.read[path]
 
 

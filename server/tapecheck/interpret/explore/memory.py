@@ -12,16 +12,15 @@ import builtins
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_of
-from tapecheck.source.modules import Project, Question
+from tapecheck.source.modules import Basis, Project
 from tapecheck.source.nodes import first_line
-from tapecheck.source.search import Found
 
 MAX_EVENTS = 350_000
 """How many events the tapes of a memory may hold, about 310 bytes each; what else is kept counts as so many events."""
@@ -188,25 +187,13 @@ class Kept(Generic[Part]):
     key: Hashable
     part: Part
     weight: int
-    imports: dict[Question, Found | None] = field(default_factory=dict)
-    texts: dict[str, str | None] = field(default_factory=dict)
-
-    def holds(self, project: Project) -> bool:
-        """Whether the imports lead to the same files as they did, and these say the same."""
-        if any(project.ask(question) != found for question, found in self.imports.items()):
-            return False
-        return all(_text(project, path) == text for path, text in self.texts.items())
-
-
-def _text(project: Project, path: str) -> str | None:
-    source = project.source(path)
-    return source.text if source is not None else None
+    basis: Basis
 
 
 def kept(key: Hashable, part: Part, events: int, source: Source, project: Project) -> Kept[Part]:
     """Return a result with what it was worked out from."""
     weight = events + _START + len(source.text) // _CHARACTERS
-    return Kept(key, part, weight, dict(project.asked), {path: _text(project, path) for path in project.read})
+    return Kept(key, part, weight, project.basis)
 
 
 class Starts(Generic[Part]):
@@ -222,6 +209,10 @@ class Starts(Generic[Part]):
         self._kept: OrderedDict[tuple[str, str | None, Hashable], Kept[Part]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        """Return how many results are kept."""
+        return len(self._kept)
+
     def find(self, path: str, start: str | None, asked: Hashable, key: Hashable, project: Project) -> Part | None:
         """Return the result kept for a start under this key, None where what it came from has changed."""
         place = (path, start, asked)
@@ -229,7 +220,7 @@ class Starts(Generic[Part]):
             known = self._kept.get(place)
             if known is not None and known.key == key:
                 self._kept.move_to_end(place)
-        if known is not None and known.key == key and known.holds(project):
+        if known is not None and known.key == key and project.same(known.basis):
             return known.part
         return self._under.find(path, start, asked, key, project) if self._under is not None else None
 

@@ -289,7 +289,7 @@ def interpret(
 
 def _note_files(result: Interpretation, project: Project) -> None:
     """Note what a result hangs on besides its own file."""
-    result.imports = dict(project.asked)
+    result.imports = dict(project.basis.asked)
     result.read = {path: one.text if one is not None else None for path, one in project.read.items()}
 
 
