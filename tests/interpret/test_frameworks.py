@@ -201,6 +201,55 @@ for i in range(3):
 """,
         [],
     ),
+    "configurations: numbers and texts of the command line have no graph": (
+        """\
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Optional
+
+import torch
+import tyro
+from transformers import HfArgumentParser, TrainingArguments
+
+
+@dataclass
+class Sizes:
+    width: int = 4
+    scale: float = 0.5
+
+
+@dataclass
+class Args:
+    name: str
+    sizes: Sizes = field(default_factory=Sizes)
+    mode: Literal["tanh", "relu"] = "tanh"
+    folder: Optional[Path] = None
+    weights: list[float] = field(default_factory=list)
+    loss: object = field(default_factory=lambda: torch.ones(1, requires_grad=True))
+    offset = 1.0
+
+    def __post_init__(self):
+        self.total = self.sizes.width * 2
+
+
+args = tyro.cli(Args)
+x = torch.ones(3)
+try:
+    (args.sizes.scale * args.total * x).sum().backward()
+except RuntimeError:
+    pass
+(args.loss * args.sizes.scale).sum().backward()
+if args.mode == "tanh":
+    x = x.tanh()
+sizes, training = HfArgumentParser((Sizes, TrainingArguments)).parse_args_into_dataclasses()
+(training.weight * x).sum().backward()
+(sizes.scale * args.weights[0] * x).sum().backward()
+""",
+        [
+            ("TAPE103", "(args.sizes.scale * args.total * x).sum().backward()"),
+            ("TAPE103", "(sizes.scale * args.weights[0] * x).sum().backward()"),
+        ],
+    ),
     "wrappers, scalers, metrics, loggers and transformers": (
         """\
 import torch

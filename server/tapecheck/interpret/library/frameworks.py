@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from tapecheck.interpret.library import builtin, deepspeed, ignite, lightning, scalers
+from tapecheck.interpret.library import builtin, configurations, deepspeed, ignite, lightning, scalers
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import HandleState
 from tapecheck.interpret.values import (
@@ -114,6 +114,10 @@ _WRAPPERS = (
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm", "apex.parallel.DistributedDataParallel",
     "apex.parallel.convert_syncbn_model", "fairscale.nn.FullyShardedDataParallel", "accelerate.utils.compile_regions",
 )  # fmt: skip
+_CONFIGURED = (
+    "tyro.cli", "simple_parsing.parse", "simple_parsing.helpers.parse", "draccus.parse", "pyrallis.parse",
+    "jsonargparse.CLI", "jsonargparse.auto_cli", "chz.entrypoint",
+)  # fmt: skip
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning.pytorch")
 _FABRIC = ("lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric")
 
@@ -123,6 +127,7 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     **{f"{name}.trainer.Trainer": lightning.trainer for name in _LIGHTNING},
     **{name: lambda torch, args, kwargs, node: Instance(None, "lightning.Fabric") for name in _FABRIC},
     "deepspeed.initialize": deepspeed.initialize, "ignite.engine.Engine": ignite.engine,
+    **dict.fromkeys(_CONFIGURED, configurations.parsed), "transformers.HfArgumentParser": configurations.parser,
     "apex.amp.scale_loss": scaled_loss, "apex.amp.initialize": lambda torch, args, kwargs, node: tuple(args),
 }  # fmt: skip
 """Functions and classes of frameworks by their dotted paths."""
@@ -166,6 +171,10 @@ OBJECTS: dict[str, dict[str, Handler]] = {
     "torchmetrics.Metric": {
         "update": _nothing, "reset": _nothing, "compute": _ignore, "to": _self, "cuda": _self, "cpu": _self,
         "clone": _self, "eval": _self, "train": _self,
+    },
+    "transformers.HfArgumentParser": {
+        "parse_args_into_dataclasses": configurations.parse, "parse_dict": configurations.parse,
+        "parse_json_file": configurations.parse, "parse_yaml_file": configurations.parse,
     },
     "torch.utils.hooks.RemovableHandle": {"remove": _remove},
     "torch.utils.data.DataLoader": {"__len__": _length},

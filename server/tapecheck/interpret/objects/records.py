@@ -82,7 +82,7 @@ def _annotated(machine: Engine, cls: Class, node: ast.ClassDef, namespace: Env) 
             keyword = True
             continue
         name = statement.target.id
-        field = Field(name, keyword=keyword)
+        field = Field(name, keyword=keyword, annotation=annotation)
         if statement.value is not None:
             default = namespace.vars.get(name)
             if isinstance(default, Instance) and default.lib == "dataclasses.field":

@@ -469,7 +469,10 @@ class Module:
 
 @dataclass(eq=False, slots=True)
 class Field:
-    """A field of a dataclass or named tuple; `given` says whether it has a default."""
+    """A field of a dataclass or named tuple.
+
+    `given` says whether it has a default, `annotation` is its type as it is written.
+    """
 
     name: str
     default: Value = None
@@ -479,6 +482,7 @@ class Field:
     keyword: bool = False
     compare: bool = True
     spec: Value = None
+    annotation: str = ""
 
 
 @dataclass(eq=False, slots=True)

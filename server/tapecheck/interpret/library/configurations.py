@@ -1,0 +1,98 @@
+"""What the command line or a file fills: `tyro.cli(Args)` and its like give an object of the dataclass they are given.
+
+Each field may have got another value than its default, so that it is unknown; its annotation says of what kind.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.values import CONSTANTS, Args, Class, Field, Instance, Kind, Kwargs, List, Unknown, Value
+
+_KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "bool": Kind.PLAIN}
+_PLAIN = frozenset((
+    "int", "float", "str", "bool", "None", "bytes", "Optional", "Union", "Literal", "Path", "list", "List", "tuple",
+    "Tuple", "set", "Set", "dict", "Dict", "Sequence", "Mapping",
+))  # fmt: skip
+_GIVEN = ("config_class", "f", "components")
+_MOST_NESTED = 8
+
+
+def parsed(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return what `tyro.cli(Args)` gives; NotImplemented where it is given no dataclass."""
+    cls = args[0] if args else next((kwargs[name] for name in _GIVEN if name in kwargs), None)
+    return _made(torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else NotImplemented
+
+
+def parser(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return `HfArgumentParser((ModelArguments, TrainingArguments))`."""
+    made = Instance(None, "transformers.HfArgumentParser")
+    made.args = [args[0] if args else kwargs.get("dataclass_types")]
+    return made
+
+
+def parse(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return what its methods give: an object of each class, and what is left of the arguments where that is asked."""
+    given = owner.args[0] if owner.args else None
+    classes = list(given) if isinstance(given, tuple) else given.items if isinstance(given, List) else [given]
+    made = [
+        _made(modules.torch, cls, node) if isinstance(cls, Class) and cls.kind == "dataclass" else Unknown("arguments")
+        for cls in classes
+    ]
+    if kwargs.get("return_remaining_strings"):
+        made.append(Unknown.plain("arguments"))
+    return tuple(made)
+
+
+def _made(torch: Torch, cls: Class, node: ast.AST, depth: int = 0) -> Value:
+    values: Kwargs = {}
+    for field in cls.fields or ():
+        if field.init:
+            value = _value(torch, cls, field, node, depth)
+            if value is not None:
+                values[field.name] = value
+    return torch.machine.call(cls, [], values, node)
+
+
+def _value(torch: Torch, cls: Class, field: Field, node: ast.AST, depth: int) -> Value | None:
+    """Return what a field holds; None where it is left to its default."""
+    nested = cls.module.env.vars.get(field.annotation)
+    if isinstance(nested, Class):
+        return _made(torch, nested, node, depth + 1) if nested.kind == "dataclass" and depth < _MOST_NESTED else None
+    parts = set(_words(field.annotation))
+    constant = field.given and isinstance(field.default, CONSTANTS)
+    if not constant and not (parts and parts <= _PLAIN):
+        return None
+    made = Unknown(field.name, None, (), _KINDS.get(field.annotation, Kind.PLAIN))
+    if constant:
+        made.usual, made.likely = (field.default,), bool(field.default)
+    return made
+
+
+def _words(annotation: str) -> list[str]:
+    """Return the names of types in an annotation, without their modules; nothing of what a Literal lists."""
+    try:
+        tree = ast.parse(annotation, mode="eval")
+    except SyntaxError:
+        return []
+    found: list[str] = []
+    queue: list[ast.AST] = [tree.body]
+    for part in queue:
+        if isinstance(part, ast.Name):
+            found.append(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.append(part.attr)
+        elif isinstance(part, ast.Constant):
+            found.append("None" if part.value is None else str(part.value))
+        elif isinstance(part, ast.Subscript):
+            queue.append(part.value)
+            if not ast.unparse(part.value).endswith("Literal"):
+                queue.append(part.slice)
+        elif isinstance(part, ast.BinOp):
+            queue += [part.left, part.right]
+        elif isinstance(part, ast.Tuple):
+            queue += part.elts
+        else:
+            found.append("?")
+    return found
