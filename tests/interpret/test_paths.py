@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -309,3 +310,43 @@ def test_an_argument_whose_default_says_nothing_stays_undecided(condition: str) 
     # As for any unknown value, the side of an `if` with an `else` that comes first.
     assert first_answers(condition) == [True]
     assert first_answers(f"not ({condition})") == [False]
+
+
+EVALUATE = (
+    "def evaluate(model, batches):\n"
+    "    total = 0\n"
+    "    for batch in batches:\n"
+    "        total += model(batch).mean()\n"
+    "    return total\n"
+)
+BEHIND_A_FLAG = (
+    "def main():\n"
+    "    parser = argparse.ArgumentParser()\n"
+    "    parser.add_argument('--eval', action='store_true')\n"
+    "    args = parser.parse_args()\n"
+    "    model = nn.Linear(2, 1)\n"
+    "    model(torch.randn(3, 2)).mean().backward()\n"
+    "    if args.eval:\n"
+    "        {branch}print(evaluate(model, [torch.randn(3, 2) for _ in range(20)]))\n"
+    "main()\n"
+)
+
+
+def test_a_function_that_only_another_answer_calls() -> None:
+    (found,) = findings(HEAD + EVALUATE + BEHIND_A_FLAG.format(branch=""))
+    assert (found.code, found.span.line) == ("TAPE201", 7)
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_a_function_of_another_file_that_only_another_answer_calls(tmp_path: Path, above: bool) -> None:
+    (tmp_path / "util.py").write_text(EVALUATE)
+    bring = "from util import evaluate"
+    program = HEAD + (bring if above else "") + "\n" + BEHIND_A_FLAG.format(branch="" if above else f"{bring}; ")
+    report = check(from_text(program, str(tmp_path / "train.py")))
+    (found,) = [*report.findings, *report.elsewhere]
+    assert (found.code, Path(found.span.file).name, found.span.line) == ("TAPE201", "util.py", 4)
+
+
+def test_what_only_another_answer_prints_is_no_function_of_the_program() -> None:
+    program = HEAD + BEHIND_A_FLAG.format(branch="").replace("evaluate(model, ", "len(")
+    assert findings(program) == []

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
 from tapecheck.interpret.explore.memory import Reach, Starts, kept
-from tapecheck.interpret.explore.watch import Stake, Watched, Watcher
+from tapecheck.interpret.explore.watch import Stake, Watched, Watcher, imports_of_project
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import LIBRARIES, Imports
@@ -667,8 +667,11 @@ def _heads(world: World) -> dict[Place, Place]:
 
 
 def _names_that_matter(machine: Machine) -> set[str]:
-    """Names of tensors and of functions that were run."""
+    """Names of tensors, of functions that were run, and of the user's that other answers may run."""
     names = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    for module in machine.modules.values():
+        if module.source is not None:
+            names |= index_of(module.source).callable()
     return names | machine.called_names | TOUCHES
 
 
@@ -691,7 +694,11 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
             used.update(arg.id for arg in given if isinstance(arg, ast.Name))
             continue
         if isinstance(part, ast.Expr) and _only_says(part.value):
+            # What it says may be worked out by a function of the user's.
+            used.update(_called_in(part.value))
             continue
+        # What another file of the project has is not known before it is imported.
+        leaves = leaves or imports_of_project(part)
         for child in walk(part):
             if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
                 leaves = True
@@ -702,6 +709,16 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
             elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
                 used.add(child.func.id)
     return used, leaves
+
+
+def _called_in(node: ast.expr) -> Iterator[str]:
+    """Give the names of the functions that are called for the arguments of a call."""
+    for child in walk(node):
+        if isinstance(child, ast.Call) and child is not node:
+            if isinstance(child.func, ast.Name):
+                yield child.func.id
+            elif isinstance(child.func, ast.Attribute):
+                yield child.func.attr
 
 
 def _only_says(node: ast.expr) -> bool:

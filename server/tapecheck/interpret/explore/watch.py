@@ -27,6 +27,7 @@ from tapecheck.interpret.explore.effects import (
 )
 from tapecheck.interpret.explore.liveness import Liveness, Names, exposed, free_names
 from tapecheck.interpret.objects import carry
+from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.interpret.values import (
     CONSTANTS,
     Bound,
@@ -91,7 +92,8 @@ class Side:
     """One side of a condition: its code with the effects of all it calls.
 
     `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
-    `unknowable` those whose numbers no condition can be decided by.
+    `unknowable` those whose numbers no condition can be decided by. `imports` says that it imports what may be the
+    project's own.
     """
 
     facts: Facts
@@ -102,6 +104,7 @@ class Side:
     attributes: frozenset[str]
     jumps: frozenset[str]
     empty: bool
+    imports: bool
 
 
 @dataclass(slots=True)
@@ -208,7 +211,8 @@ class Shapes:
         first = exposed(nodes, self.index.notes)
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
-        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps_of(nodes), not nodes)
+        imports = any(map(imports_of_project, nodes))
+        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps_of(nodes), not nodes, imports)
 
     def left(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
         """Return the parts of an expression that were not evaluated, as a side."""
@@ -422,8 +426,12 @@ class Watcher:
         self, world: World, shapes: Shapes, shape: Shape, here: Side, other: Side, env: Env, first: int
     ) -> Stake:
         stake = Stake.NOTHING
+        if other.imports:
+            # What another file of the project has is not known before it is imported.
+            return Stake.VERDICT
         inert = other.empty or _inert(world, other, env, first)
-        if other.effects & (_SETTLING if inert else _MATTERING):
+        effects = other.effects if inert else other.effects | _elsewhere(other, env, shapes)
+        if effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
         if other.effects & _CLEAR and world.optimizers:
             # Whether a gradient is cleared between two steps decides what the second one uses.
@@ -782,6 +790,41 @@ def _inert(world: World, side: Side, env: Env, first: int, *, bound: bool = Fals
         if isinstance(value, Tensor) and value.is_leaf and value.node is not None:
             return False
     return True
+
+
+def imports_of_project(node: ast.AST) -> bool:
+    """Whether a statement imports names out of a file that may be the project's own."""
+    return any(
+        isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES
+        for child in walk(node)
+    )
+
+
+def _elsewhere(side: Side, env: Env, shapes: Shapes) -> int:
+    """Return the effects of the functions of other files, and of methods of their objects, that a side calls."""
+    effects = 0
+    for name in side.read if side.facts.called else ():
+        value = _lookup(env, name)
+        while isinstance(value, Wrapped):
+            value = value.function
+        if isinstance(value, Function):
+            effects |= _closure(value, shapes)
+        elif isinstance(value, Instance) and value.cls is not None:
+            for cls in value.cls.mro():
+                for method in side.facts.attributes & cls.namespace.keys():
+                    effects |= _closure(cls.namespace[method], shapes)
+    return effects
+
+
+def _closure(function: Value, shapes: Shapes) -> int:
+    while isinstance(function, Wrapped):
+        function = function.function
+    if not isinstance(function, Function) or function.module.source is None:
+        return 0
+    index = index_of(function.module.source)
+    # What stands in the same file is in the effects of the side itself.
+    body = index.body_of(function.node) if index is not shapes.index else None
+    return int(index.closure(body)) if body is not None else 0
 
 
 def _calls_layer(side: Side, env: Env) -> bool:
