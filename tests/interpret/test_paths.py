@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tapecheck.check import check
-from tapecheck.interpret import Cancelled, interpret
+from tapecheck.interpret import Cancelled, Explored, interpret
 from tapecheck.rules import Finding
 from tapecheck.source import from_text
-from tapecheck.tape import Decision
+from tapecheck.tape import Backward, Decision
 from tapecheck.tape.ledger import replay
 
 
@@ -350,3 +350,19 @@ def test_a_function_of_another_file_that_only_another_answer_calls(tmp_path: Pat
 def test_what_only_another_answer_prints_is_no_function_of_the_program() -> None:
     program = HEAD + BEHIND_A_FLAG.format(branch="").replace("evaluate(model, ", "len(")
     assert findings(program) == []
+
+
+def test_a_count_that_an_option_stops_is_taken_beyond_it_first() -> None:
+    program = HEAD + (
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--starts', type=int, default=10_000)\n"
+        "args = parser.parse_args()\n"
+        "model = nn.Linear(2, 1)\n"
+        "for step in range(1_000_000):\n"
+        "    if step > args.starts:\n"
+        "        loss = model(torch.randn(3, 2)).mean()\n"
+        "        loss.backward()\n"
+    )
+    log: list[Explored] = []
+    check(from_text(program, "program.py"), log=log)
+    assert any(isinstance(event, Backward) for event in log[0].tape.events)

@@ -66,7 +66,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
     if answer is not None and type(expression) is ast.Compare and machine.world.iteration and type(node) is ast.If:
         guards.note_guard(machine, node, expression, answer, env)
     if answer is None:
-        if isinstance(value, Unknown) and value.likely is not None:
+        if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
             default = value.likely
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
         deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= _DEEP
@@ -76,6 +76,17 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         answer = machine.world.choose(expression, default, text, node, likelier=deep)
         settle(machine, value, answer)
     return answer
+
+
+def _counted(machine: Engine, expression: ast.expr) -> bool:
+    """Whether a test puts a number of the program in order with an option, in a loop that may count it up to there.
+
+    What comes out in the first iterations (`step > args.warm_up`) says little of the loop.
+    """
+    if not isinstance(expression, ast.Compare) or not machine.world.iteration:
+        return False
+    ordered = isinstance(expression.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+    return ordered and not any(isinstance(side, ast.Constant) for side in (expression.left, *expression.comparators))
 
 
 def _recurses(node: ast.If, name: str) -> bool:
