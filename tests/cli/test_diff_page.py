@@ -44,3 +44,17 @@ def test_the_page_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     out = capsys.readouterr().out
     assert out.startswith("<!DOCTYPE html>") and "The runs show the same." in out
     assert out.rstrip().endswith("</html>")
+
+
+def test_what_a_holder_keeps_counts_as_alive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = Site(Span("train.py", 2, 1, 2, 9), iteration=((1, 21),))
+    measured = [
+        Measure(at, "live-nodes", 78, "nodes"), Measure(at, "live-saved-bytes", 2_143_232, "bytes"),
+        Measure(at, "held-nodes:history", 120, "nodes"), Measure(at, "held-bytes:history", 3_297_280, "bytes"),
+    ]  # fmt: skip
+    for name, events in (("a.tape", measured), ("b.tape", [])):
+        with (tmp_path / name).open("w") as file:
+            write_tape(Tape("test", [*events, End("finished")]), file)
+    main(["diff", str(tmp_path / "a.tape"), str(tmp_path / "b.tape")])
+    out = capsys.readouterr().out
+    assert "* most nodes alive: 120 | 0\n* most saved bytes alive: 3.3 MB | 0 bytes\n" in out

@@ -563,3 +563,49 @@ def test_a_chain_names_what_carries_it_and_how_to_cut_that(record: Callable[...,
     assert carried == {9: "`memory.kept` carries its graph into the next iteration"}
     assert "`.detach()` each tensor in `memory.kept`" in inside.help
     assert "`state = state.detach()`" in itself.help
+
+
+ON_ONE_LINE = """\
+import sys
+import torch
+from torch import nn
+
+mode = sys.argv[1] if len(sys.argv) > 1 else "clean"
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = 0
+for epoch in range(4):
+    for step in range(10):
+        optimizer.zero_grad()
+        loss = model(torch.randn(5, 4)).pow(2).mean()
+        loss.backward()
+        if mode == "often": loss.backward()
+        shown = loss if epoch == 0 and step > 4 else None
+        if mode == "keep": total = total + loss
+        optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def on_one_line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
+    """The findings of a program whose conditions stand on the line of what they guard, in a run where none held."""
+    script = tmp_path_factory.mktemp("one_line") / "train.py"
+    script.write_text(ON_ONE_LINE)
+    found = list(check(read_source(str(script))).findings)
+    result, findings = confirm(str(script), RunRequest(str(script), python=PYTHON, env=QUIET), found)
+    assert result.how_ended == "finished", result.stderr
+    return {finding.code: finding for finding in findings}
+
+
+def test_a_backward_whose_line_ran_without_it_was_not_reached(on_one_line: dict[str, Finding]) -> None:
+    evidence = on_one_line["TAPE101"].evidence
+    assert evidence is not None
+    assert (evidence.verdict, evidence.detail) == (
+        "not-reached", "the line ran 40 times, its backward did not (the program ran to its end)"
+    )  # fmt: skip
+
+
+def test_what_is_alive_may_rise_once_and_be_gone_again(on_one_line: dict[str, Finding]) -> None:
+    evidence = on_one_line["TAPE201"].evidence
+    assert evidence is not None and evidence.verdict == "refuted", evidence
+    assert "what is alive stayed the same" in evidence.detail

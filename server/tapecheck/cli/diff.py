@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from tapecheck.cli.shared import FOUND, NOTHING_FOUND, UsageError, write, write_file
-from tapecheck.record.compare import Comparison, compare
+from tapecheck.record.compare import Comparison, Summary, compare
+from tapecheck.record.words import bytes_text
 from tapecheck.report.comparison import Side, render
 from tapecheck.report.excerpt import printable
 from tapecheck.rules.finding import Finding
@@ -25,9 +26,7 @@ def diff_tapes(options: argparse.Namespace) -> int:
     a, b = load(options.a), load(options.b)
     comparison = compare(a, b)
     if options.html is not None or options.output_format == "html":
-        shown = [
-            (title, _shown(getattr(comparison.a, name)), _shown(getattr(comparison.b, name))) for title, name in _ROWS
-        ]
+        shown = [(title, _shown(comparison.a, name), _shown(comparison.b, name)) for title, name in _ROWS]
         sides = (Side(options.a, a, comparison.only_a), Side(options.b, b, comparison.only_b))
         page = render(*sides, shown, same=comparison.same)
         if options.html is not None:
@@ -68,7 +67,7 @@ def _row(finding: Finding) -> dict[str, object]:
 def _text(comparison: Comparison, a: str, b: str) -> str:
     lines = [f"a: {a}", f"b: {b}"]
     for title, name in _ROWS:
-        left, right = (_shown(getattr(side, name)) for side in (comparison.a, comparison.b))
+        left, right = _shown(comparison.a, name), _shown(comparison.b, name)
         lines.append(f"  {title}: {left}" if left == right else f"* {title}: {left} | {right}")
     for where, findings in (("a", comparison.only_a), ("b", comparison.only_b)):
         for finding in findings:
@@ -80,7 +79,10 @@ def _text(comparison: Comparison, a: str, b: str) -> str:
     return "\n".join(map(printable, lines)) + "\n"
 
 
-def _shown(value: object) -> str:
+def _shown(side: Summary, name: str) -> str:
+    value = getattr(side, name)
+    if name == "saved_bytes_alive":
+        return bytes_text(value)
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     return str(value)

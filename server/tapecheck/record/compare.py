@@ -65,9 +65,11 @@ def summary(tape: Tape, directory: str | None = None) -> Summary:
         elif isinstance(event, Hold):
             holders[event.holder] = None
         elif isinstance(event, Measure):
-            if event.name == "live-nodes":
+            # All that lives is looked at less often than what a holder keeps of it.
+            what = event.name.partition(":")[0]
+            if what in ("live-nodes", "held-nodes"):
                 alive = max(alive, int(event.value))
-            elif event.name == "live-saved-bytes":
+            elif what in ("live-saved-bytes", "held-bytes"):
                 size = max(size, int(event.value))
             elif event.name == "passed-calls":
                 passed = int(event.value)

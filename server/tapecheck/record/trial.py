@@ -214,7 +214,10 @@ def side_of(result: RunResult, directory: str | None, findings: Sequence[Finding
     measures = {event.name: event.value for event in result.tape.events if isinstance(event, Measure)}
     learned = next((name.partition(":")[2] for name in measures if name.startswith("learned:")), "")
     events = (event for event in result.tape.events if isinstance(event, Measure))
-    saved = [int(event.value) for event in events if event.name == "live-saved-bytes"]
+    # All that lives is looked at less often than what a holder keeps of it.
+    saved = [
+        int(event.value) for event in events if event.name.partition(":")[0] in ("live-saved-bytes", "held-bytes")
+    ]  # fmt: skip
     found = judge([], result.tape, directory=directory)
     last = next((event for event in reversed(result.tape.events) if isinstance(event, Raised)), None)
     return Side(

@@ -9,6 +9,7 @@ from typing import Any
 from tapecheck.record.story import (
     MIN_RUNS,
     Kept,
+    Series,
     Story,
     end_text,
     iteration,
@@ -22,6 +23,8 @@ from tapecheck.record.story import (
 from tapecheck.record.words import bytes_text, names_text, steps_text, times
 from tapecheck.rules import (
     RAISING,
+    BackwardTwice,
+    BackwardWithoutGraph,
     CheckpointWithoutGradient,
     CreateGraphCycle,
     Evidence,
@@ -35,6 +38,7 @@ from tapecheck.rules import (
     NeedlessRetainGraph,
     ScaledGradientRead,
     StaleGradient,
+    StaleSavedTensor,
     TermWithoutEffect,
     UntrainedParameter,
 )
@@ -43,6 +47,10 @@ from tapecheck.rules.reading import Run, plain
 from tapecheck.rules.term_without_effect import MERGES, Term, terms_of
 from tapecheck.rules.words import line
 from tapecheck.source import SourceError, read_source
+from tapecheck.tape import Span
+
+_OF_CALLS = frozenset((BackwardTwice.code, StaleSavedTensor.code, BackwardWithoutGraph.code))
+"""The rules whose findings stand at the backward call that raises."""
 
 
 def _by_exception(story: Story, finding: Finding) -> Evidence | None:
@@ -53,6 +61,16 @@ def _by_exception(story: Story, finding: Finding) -> Evidence | None:
     for raised in story.raised:
         if finding.code in story.codes(raised) and any(story.at(finding.span, caller) for caller in raised.at.stack):
             return Evidence("confirmed", raised_text(story, raised), iteration(raised.at), raised_measure(raised))
+    ran = story.count(finding.span)
+    if ran and finding.code in _OF_CALLS and not any(story.at(finding.span, one.at.span) for one in story.raised):
+        places = [place for item in story.reading.runs for place in (item.at.span, *item.at.stack)]
+        unknown = any(item.at.function == "<unknown>" for item in story.reading.runs)
+        if not unknown and not any(story.at(finding.span, place) for place in places):
+            # `if again: loss.backward()` is one line. The first calls of every line are on the tape.
+            return Evidence(
+                "not-reached", f"the line ran {times(ran)}, its backward did not ({end_text(story)})", None,
+                {"runs": ran},
+            )  # fmt: skip
     return _it_did_not_happen(story, finding, "raised nothing")
 
 
@@ -111,8 +129,8 @@ def _kept(story: Story, finding: Finding) -> Evidence | None:
         return _not_reached(story, finding)
     loops = story.loops_of(finding.span)
     levels = [series for loop, series in story.live.items() if loop in loops and len(series.samples) >= 2]
-    if levels and all(series.flat for series in levels) and ran >= MIN_RUNS:
-        series = levels[0]
+    if levels and ran >= MIN_RUNS and _level(story, levels):
+        series = next((series for series in levels if series.flat), levels[0])
         return Evidence(
             "refuted",
             f"the line ran {times(ran)} and what is alive stayed the same: {series.text()} graph nodes after "
@@ -120,6 +138,23 @@ def _kept(story: Story, finding: Finding) -> Evidence | None:
             None, {"nodes": [sample.nodes for sample in series.samples]},
         )  # fmt: skip
     return None
+
+
+def _level(story: Story, levels: Sequence[Series]) -> bool:
+    """Return whether what is alive is no more at the end of loops that run again and again than at their beginning."""
+    if all(series.flat for series in levels):
+        return True
+    if any(series.grows or series.grows_in_steps for series in levels):
+        return False
+    runs: dict[Span | None, list[Series]] = {}
+    for series in levels:
+        known = story.reading.loops.get(series.loop)
+        runs.setdefault(known.event.at.span if known is not None else None, []).append(series)
+    return all(
+        all(series.flat for series in of_loop)
+        or (len(of_loop) > 1 and of_loop[-1].flat and of_loop[-1].samples[-1].nodes <= of_loop[0].samples[0].nodes)
+        for of_loop in runs.values()
+    )
 
 
 def _chain(story: Story, finding: Finding) -> Evidence | None:
