@@ -130,12 +130,15 @@ class _Scan:
         while env is not None and id(env) not in self.seen:
             self.seen.add(id(env))
             names = env.vars
+            before = self.before
             changing = env.parent is not None or id(env) in self.running
             for name in list(names) if changing else _watched(env):
                 value = names[name]
                 kind = type(value)
                 if kind is Tensor:
-                    if value.node is None or value.is_leaf:
+                    node = value.node
+                    # Of one that is itself all there is: what is older than the loop is kept by none of its iterations.
+                    if node is None or value.is_leaf or (value.given is None and node <= before):
                         continue
                 elif kind in _SILENT or (value.plain if kind is Class else kind is Function and _keeps_nothing(value)):
                     continue

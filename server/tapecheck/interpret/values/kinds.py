@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -509,7 +510,10 @@ class Class:
         """Return the user classes in lookup order (C3, as Python has it), this class first."""
         if self.order is None:
             bases = [base for base in self.bases if isinstance(base, Class) and base is not self]
-            self.order = (self, *_merged([*(list(base.mro()) for base in bases), bases]))
+            self.order = (
+                self,
+                *(_merged([*(base.mro() for base in bases), bases]) if len(bases) != 1 else bases[0].mro()),
+            )
         return self.order
 
     def library_bases(self) -> list[str]:
@@ -528,22 +532,23 @@ class Class:
         return any(not isinstance(base, (Class, Lib)) for cls in self.mro() for base in cls.bases)
 
 
-def _merged(orders: list[list[Class]]) -> list[Class]:
+def _merged(orders: Sequence[Sequence[Class]]) -> list[Class]:
     """Return the C3 merge: the first class that is in no other order's tail comes next."""
-    result: list[Class] = []
-    orders = [order for order in orders if order]
-    while orders:
-        for order in orders:
-            if not any(order[0] in other[1:] for other in orders):
-                chosen = order[0]
-                break
-        else:
-            # Python refuses such bases; any order will do.
-            chosen = orders[0][0]
-        result.append(chosen)
-        orders = [[cls for cls in order if cls is not chosen] for order in orders]
-        orders = [order for order in orders if order]
-    return result
+    result: dict[Class, None] = {}
+    heads = [0] * len(orders)
+    behind = Counter(cls for order in orders for cls in order[1:])
+    while left := [order[head] for order, head in zip(orders, heads) if head < len(order)]:
+        # Bases of which each comes after another one Python refuses; any order will do.
+        chosen = next((cls for cls in left if not behind[cls]), left[0])
+        result[chosen] = None
+        for number, order in enumerate(orders):
+            head = heads[number]
+            while head < len(order) and order[head] in result:
+                head += 1
+                if head < len(order):
+                    behind[order[head]] -= 1
+            heads[number] = head
+    return list(result)
 
 
 class Record(tuple[Any, ...]):
