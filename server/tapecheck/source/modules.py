@@ -125,7 +125,7 @@ class Sources:
         most: the most characters of source text that are kept; a tree takes about ninety bytes for each of them.
     """
 
-    def __init__(self, most: int = 1_000_000) -> None:
+    def __init__(self, most: int = 800_000) -> None:
         self._most = most
         self._characters = 0
         self._kept: OrderedDict[str, tuple[tuple[int, int], Source]] = OrderedDict()
