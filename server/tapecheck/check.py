@@ -62,14 +62,14 @@ INCOMPLETE = "incomplete-analysis"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What was not analysed because the work limit was reached, and the line of the file where that begins."""
+    """What was not analysed because a limit was reached, and the line of the file where that begins."""
 
     message: str
     line: int
 
 
 def limits_of(report: Report) -> list[Limit]:
-    """Return what the work limit left out of a file's analysis, in one line each."""
+    """Return what the limits left out of a file's analysis, in one line each."""
     found: list[Limit] = []
     cut = report.interpretation.cut_short
     for one in cut:
@@ -81,6 +81,9 @@ def limits_of(report: Report) -> list[Limit]:
         elif one.kind == "paths":
             conditions = "condition was" if one.count == 1 else "conditions were"
             found.append(Limit(f"work limit reached: {one.count} {conditions} not tried both ways in {inside}", line))
+        elif one.kind == "calls":
+            found.append(Limit(f"calls too deep in other calls in {inside}: what they do is unknown", line))
+    found = list(dict.fromkeys(found))
     started = [one for one in cut if one.kind == "start"]
     if started:
         names = ", ".join(f"`{one.name}`" for one in started[:3])

@@ -44,6 +44,30 @@ def test_a_program_that_is_not_followed_to_its_end_says_where() -> None:
     assert 1 < limit.line <= len(report.source.lines)
 
 
+def call_chain(depth: int) -> str:
+    functions = "def f0(x):\n    return net(x).tanh().mean()\n" + "".join(
+        f"def f{level}(x):\n    return f{level - 1}(x)\n" for level in range(1, depth)
+    )
+    return f"{HEAD}{functions}loss = f{depth - 1}(x)\nloss.backward()\nloss.backward()\n"
+
+
+def test_calls_too_deep_in_other_calls_are_told() -> None:
+    report = check(from_text(call_chain(40), "chain.py"))
+    assert ([finding.code for finding in report.findings], limits_of(report)) == (["TAPE101"], [])
+    report = check(from_text(call_chain(400), "chain.py"))
+    assert report.findings == []
+    (limit,) = limits_of(report)
+    assert limit.message == "calls too deep in other calls in the module: what they do is unknown"
+    assert report.source.lines[limit.line - 1].strip().startswith("return f")
+
+
+def test_a_tree_that_is_gone_through_is_not_cut_short() -> None:
+    """How deep a structure of the user's lies nobody knows; a few steps down show what there is to see."""
+    program = "def walk(tree, x):\n    for child in tree.children:\n        x = walk(child, net(x))\n    return x\n"
+    report = check(from_text(f"{HEAD}{program}loss = walk(root, x).mean()\nloss.backward()\n", "tree.py"))
+    assert limits_of(report) == []
+
+
 def test_functions_that_were_not_started_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "TOTAL_BUDGET", 100)
     functions = "".join(

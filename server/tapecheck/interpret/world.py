@@ -218,6 +218,8 @@ class World:
         self.lines_run: set[tuple[str, int]] = set()
         self.branches: dict[Place, set[bool]] = {}
         self.mistakes: set[tuple[str, Span]] = set()
+        self.not_followed: dict[Span, None] = {}
+        """Calls that lie too deep in other calls, in order."""
         self.gaps: set[tuple[str, Span]] = set()
         """Exceptions of Python's own that nobody looks out for, and that the dry run went on past."""
 

@@ -62,11 +62,12 @@ class CutShort:
     """Where the work limit ended an analysis before everything was looked at.
 
     `kind` is "way" where the program itself was not followed to its end (`line` is the last line that was), "paths"
-    where conditions were not tried both ways, "start" where a function was not started. `name` is the function that was
-    started, empty for the module. `count` says how many conditions were left.
+    where conditions were not tried both ways, "start" where a function was not started, "calls" where calls lie too
+    deep in other calls. `name` is the function that was started, empty for the module. `count` says how many
+    conditions, or calls of the text, were left.
     """
 
-    kind: Literal["way", "paths", "start"]
+    kind: Literal["way", "paths", "start", "calls"]
     name: str = ""
     file: str = ""
     line: int = 0
@@ -273,8 +274,9 @@ def interpret(
                 if before is not None:
                     # What was made of a tape stays right for its like: of two the older is kept.
                     part.found.tapes = _as_before(part.found.tapes, before.found.tapes)
-                # What a limit has cut short hangs on what other starts had left.
-                if memory is not None and not part.found.exhausted and not part.found.cut_short:
+                # What the work limit has cut short hangs on what other starts had left.
+                whole = not part.found.exhausted and all(one.kind == "calls" for one in part.found.cut_short)
+                if memory is not None and whole:
                     events = sum(len(way.events) for tape in part.found.tapes for way in (tape, *tape.beyond))
                     memory.keep(source.path, name, asked, kept(key, part, events, source, project.project))
             left -= part.work
@@ -481,6 +483,10 @@ def _explore(
             if way.turned is None and not passes_failures:
                 file, line = _last_place(world.tape)
                 result.cut_short.append(CutShort("way", entry.name if entry is not None else "", file, line))
+        if way.turned is None and not passes_failures and world.not_followed:
+            deep = next(iter(world.not_followed))
+            name = entry.name if entry is not None else ""
+            result.cut_short.append(CutShort("calls", name, deep.file, deep.line, len(world.not_followed)))
         watcher.settle(world)
         names = _names_that_matter(machine) if world.asked else set()
         following = _following(way, world, watcher, dull, names)

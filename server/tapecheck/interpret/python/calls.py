@@ -30,6 +30,7 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.world import Frame
 
 MAX_DEPTH = 48
+"""Calls within calls that are followed; what lies deeper is unknown, and the user is told."""
 MAX_RECURSION = 3
 MAX_COUNTED_RECURSION = 12
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
@@ -106,7 +107,10 @@ def _run(
 ) -> Value:
     world = machine.world
     body = function.node
-    if machine.depth >= MAX_DEPTH or _too_deep(machine, body, args):
+    if machine.depth >= MAX_DEPTH:
+        world.not_followed.setdefault(world.span(node))
+        return machine.library.opaque_result(function.name, args, kwargs, node)
+    if _too_deep(machine, body, args):
         return machine.library.opaque_result(function.name, args, kwargs, node)
     notes = function.module.notes
     if not machine.handlers and notes.of(body, syntax.is_abstract):
