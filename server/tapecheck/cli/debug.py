@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Iterator
 
-from tapecheck.check import check, limits_of
+from tapecheck.check import Report, check, limits_of
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, say, write
 from tapecheck.interpret import Condition, Explored
 from tapecheck.report.excerpt import printable
 from tapecheck.rules import Reading, judge
 from tapecheck.rules.reading import Run
 from tapecheck.source import SourceError, read_source
-from tapecheck.tape import Cut, Hold
+from tapecheck.tape import Cut, Hold, Node, Raised
+from tapecheck.tape.ledger import GRAPH_OF, Problem
 
 _STAKES = (
     "nothing hangs on it",
@@ -32,9 +35,16 @@ def trace(options: argparse.Namespace) -> int:
     if report.error is not None:
         say(f"{options.file}: {report.error}: the rest is traced")
     rows: list[str] = []
+    alone: dict[tuple[str, str, int], list[int]] = {}
     for number, way in enumerate(log, 1):
+        found = judge([way.tape]) if way.kept else []
+        for finding in found:
+            ways = alone.setdefault((finding.code, finding.span.file, finding.span.line), [])
+            if number not in ways:
+                ways.append(number)
         if options.line is None or _touches(way, source.path, options.line):
             rows += _way(number, way, source.path)
+            rows += [f"  alone  {finding.code} line {finding.span.line}: {finding.message}" for finding in found]
     if not log:
         rows.append("No way was tried: nothing in this file can start a backward or keep a graph.")
     rows += [f"limit: line {limit.line}: {limit.message}" for limit in limits_of(report)]
@@ -46,6 +56,7 @@ def trace(options: argparse.Namespace) -> int:
         rows.append(f"reported: {finding.code} line {finding.span.line} ({kind}): {finding.message}")
     for finding in report.suppressed:
         rows.append(f"switched off by a comment: {finding.code} line {finding.span.line}: {finding.message}")
+    rows += _disproved(report, alone)
     write("\n".join(map(printable, rows)) + "\n")
     return NOTHING_FOUND
 
@@ -58,18 +69,19 @@ def _way(number: int, way: Explored, path: str) -> list[str]:
         head += ", going on past backward calls that fail"
     reading = Reading(way.tape)
     kept = "" if way.kept else ", shows nothing that an earlier way did not"
-    rows = [head, f"  {len(way.tape.events)} events, {way.work} units of work, ends: {reading.ended}{kept}"]
+    rows = [head, f"  {len(way.tape.events)} events, {way.work} units of work, ends: {_end(reading)}{kept}"]
+    if reading.ended == "budget":
+        rows.append(f"  limit  most of what was seen is {_busiest(way)}")
     rows += [_condition(condition, path) for condition in way.conditions]
-    rows += [_backward(run) for run in reading.runs]
+    rows += dict.fromkeys(_unknown(way))
+    for run in reading.runs:
+        rows += _backward(run, reading)
     for event in way.tape.events:
         if isinstance(event, Hold):
             held = f"`{event.holder}` keeps {len(event.nodes)} nodes at the end of iteration {event.index}"
             rows.append(f"  keep   line {event.at.line}: {held}")
         elif isinstance(event, Cut):
             rows.append(f"  cut    line {event.at.line}: {event.how} {event.name}".rstrip())
-    if way.kept:
-        for finding in judge([way.tape]):
-            rows.append(f"  alone  {finding.code} line {finding.span.line}: {finding.message}")
     return rows
 
 
@@ -81,12 +93,89 @@ def _condition(condition: Condition, path: str) -> str:
     return f"  if     {where}: `{condition.text}` taken as {answer}: {_STAKES[condition.stake]}, {tried}"
 
 
-def _backward(run: Run) -> str:
+def _end(reading: Reading) -> str:
+    """Return how a way ends, with the exception that ends it."""
+    raised = [event for event in reading.tape.events if isinstance(event, Raised) and not event.caught]
+    if reading.ended == "raised" and raised:
+        return f"raised {raised[-1].exception} on line {raised[-1].at.line}"
+    return reading.ended
+
+
+def _busiest(way: Explored) -> str:
+    """Name the functions that most events of a way come from."""
+    sites = (getattr(event, "at", None) for event in way.tape.events)
+    events = Counter(site.function or "<module>" for site in sites if site is not None)
+    return ", ".join(f"`{name}` ({count} events)" for name, count in events.most_common(3)) or "no event"
+
+
+def _unknown(way: Explored) -> Iterator[str]:
+    """Tell which graphs come from code that nobody could look into, at the lines that are first to need them."""
+    for event in way.tape.events:
+        if isinstance(event, Node) and event.op.startswith(GRAPH_OF):
+            said = "is made by unknown code: there may be none, and it may keep nothing"
+            yield f"  code   line {event.at.line}: the graph of `{event.op.removeprefix(GRAPH_OF)}` {said}"
+
+
+def _backward(run: Run, reading: Reading) -> list[str]:
+    """Tell what a backward does and, where it fails or may, why."""
     problem = run.traversal.problem
-    executed = len(run.traversal.executed)
-    outcome = f"walks {executed} nodes" if problem is None else f"{problem.kind}, certain: {problem.certain}"
+    of = ", ".join(f"`{root.name}`" for root in run.backward.roots if root.name)
+    head = f"  {run.backward.call:8} line {run.at.line}" + (f" of {of}" if of else "")
     flags = f"retain_graph {run.backward.retain}, create_graph {run.backward.create}"
-    return f"  {run.backward.call:8} line {run.at.line}: {outcome}, {flags}"
+    if problem is None:
+        rows = [f"{head}: walks {len(run.traversal.executed)} nodes, {flags}"]
+        if any(root.graph == "may" and root.node is None for root in run.backward.roots):
+            rows.append("    what graph it walks nobody knows: unknown code returned it")
+        return rows
+    fails = "fails" if problem.certain == "yes" else "may fail"
+    rows = [f"{head}: {fails}, {_reason(problem, run)}, {flags}"]
+    if problem.certain != "yes":
+        rows += [f"    no error is reported for a may: {doubt}" for doubt in _doubts(problem, run, reading)]
+    return rows
+
+
+def _reason(problem: Problem, run: Run) -> str:
+    node = f"`{problem.node.op}` of line {problem.node.at.line}" if problem.node is not None else "a node"
+    if problem.kind == "freed" and problem.freed_by is not None:
+        return f"{node} was freed by line {problem.freed_by.at.line}"
+    if problem.kind == "stale" and problem.saved is not None and problem.changed_by is not None:
+        return f"{node} saved `{problem.saved.name}`, which line {problem.changed_by.at.line} changes in place"
+    if problem.kind == "no-graph":
+        return f"`{run.backward.roots[problem.root].name or 'its tensor'}` has no graph"
+    return f"its input number {problem.root + 1} is no part of the graph"
+
+
+def _doubts(problem: Problem, run: Run, reading: Reading) -> Iterator[str]:
+    """Say of what is not certain about a failure where the doubt comes from."""
+    for root in run.backward.roots:
+        if root.graph == "may":
+            yield f"whether `{root.name or 'its tensor'}` has a graph is not known"
+    freed, node, change = problem.freed_by, problem.node, problem.changed_by
+    if freed is not None and freed.retain == "may":
+        yield f"whether line {freed.at.line} retains the graph is not known"
+    if node is not None and node.keeps == "may":
+        yield f"whether `{node.op}` of line {node.at.line} keeps anything that can be freed is not known"
+    if problem.saved is not None and problem.saved.fact == "may":
+        yield f"whether `{problem.saved.name}` is saved is not known"
+    if change is not None and change.bumps == "may":
+        yield f"whether line {change.at.line} changes the tensor is not known"
+    reached = reading.ledger.ancestry([root.node for root in run.backward.roots if root.node is not None])
+    for number in sorted(reached):
+        part = reading.ledger.nodes.get(number)
+        if part is not None and part.linked == "may":
+            yield f"whether `{part.op}` of line {part.at.line} hangs on what it was given is not known"
+            return
+
+
+def _disproved(report: Report, alone: dict[tuple[str, str, int], list[int]]) -> Iterator[str]:
+    """Say of what some ways show by themselves that all of them together do not."""
+    said = [*report.findings, *report.suppressed, *report.elsewhere]
+    places = {(one.code, one.span.file, one.span.line) for one in said}
+    for (code, file, line), ways in alone.items():
+        if (code, file, line) not in places:
+            where = f"line {line}" if file == report.source.path else f"{file}:{line}"
+            shown = ", ".join(map(str, ways[:8])) + (", ..." if len(ways) > 8 else "")
+            yield f"not reported: {code} {where}: way {shown} alone shows it, all ways together disprove it"
 
 
 def _touches(way: Explored, path: str, line: int) -> bool:
