@@ -260,6 +260,8 @@ def test_what_makes_nothing_require_grad_starts_nothing(flag: str, started: bool
 
 ARGUMENTS = """\
 import argparse
+import os
+
 import torch
 
 parser = argparse.ArgumentParser()
@@ -303,6 +305,53 @@ def first_answers(condition: str) -> list[bool]:
 )
 def test_the_default_of_an_argument_is_the_likelier_answer(condition: str, likelier: bool) -> None:
     assert first_answers(condition) == [likelier]
+
+
+@pytest.mark.parametrize(
+    ("condition", "likelier"),
+    [
+        ("bool(os.environ.get('KEEP', ''))", False),
+        ("int(os.environ.get('TIMES', '3'))", True),
+        ("int(os.getenv('TIMES', '3')) > 3", False),
+        ("os.environ.get('MODE', 'fast') == 'fast'", True),
+        ("os.environ.get('MODE') is None", True),
+        ("not os.getenv('DEBUG')", False),  # what is asked is the variable
+    ],
+)
+def test_the_default_of_a_variable_of_the_environment_is_the_likelier_answer(condition: str, likelier: bool) -> None:
+    assert first_answers(condition) == [likelier]
+
+
+STORED_BY_CHANCE = """\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self):
+        self.net = nn.Linear(4, 4)
+        self.memory = {"seen": torch.randn(4)}
+        self.seen = torch.randn(4)
+
+    def run(self):
+        scale = torch.ones(4)
+        for step in range(2):
+            if step == 0 and torch.rand(()) > 0.5:
+                STORED = self.net(torch.ones(4)) * scale
+            out = (STORED * self.net(torch.ones(4))).sum()
+            scale += 1
+            out.backward()
+            STORED = STORED.detach()
+
+
+Trainer().run()
+"""
+
+
+@pytest.mark.parametrize("stored", ["self.memory['seen']", "self.seen"])
+def test_a_graph_that_a_condition_stores_in_an_object_makes_a_may(stored: str) -> None:
+    (found,) = findings(STORED_BY_CHANCE.replace("STORED", stored))
+    assert (found.code, found.certain) == ("TAPE102", False)
 
 
 @pytest.mark.parametrize("condition", ["args.steps > 2", "args.folder == 'small'", "args.unknown"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import sys
 import threading
 from collections import deque
@@ -55,6 +56,7 @@ one at most can hold count as one.
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 _SCRIPT = "__main__"
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -673,8 +675,11 @@ def _heads(world: World) -> dict[Place, Place]:
 
 
 def _names_that_matter(machine: Machine) -> set[str]:
-    """Names of tensors, of functions that were run, and of the user's that other answers may run."""
-    names = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    """Names of tensors, of what holds them as an attribute or element, of functions that were run, and of the user's
+    that other answers may run.
+    """
+    bound = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
     for module in machine.modules.values():
         if module.source is not None:
             names |= index_of(module.source).callable()

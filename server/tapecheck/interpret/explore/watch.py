@@ -51,6 +51,7 @@ from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import (
     Backward,
+    Bind,
     Escape,
     GradientCleared,
     GradientSet,
@@ -502,6 +503,9 @@ class Watcher:
                 lasting = True
                 if isinstance(event, GradientCleared):
                     creates = True
+            elif isinstance(event, Bind) and event.node is not None and "[" in event.name:
+                # An element of what is there on both sides.
+                lasting = True
             at = getattr(event, "at", None)
             if at is not None:
                 lines.add((at.span.file, at.span.line))

@@ -78,9 +78,7 @@ def method(torch: Torch, owner: Parser, name: str, args: Args, kwargs: Kwargs, n
         given = cast(Unknown, unknowns.attribute_of_unknown(owner, "parse_args()"))
         given.data = True
         for option, value in _defaults(owner).items():
-            flag = cast(Unknown, unknowns.attribute_of_unknown(given, option))
-            if flag.usual is None:
-                flag.usual, flag.likely = (value,), bool(value)
+            unknowns.usually(cast(Unknown, unknowns.attribute_of_unknown(given, option)), value)
         return given
     elif name not in ("parse_args", "print_help", "format_help"):
         owner.arguments.append(None)

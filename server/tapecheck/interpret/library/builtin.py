@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
@@ -22,6 +23,7 @@ from tapecheck.interpret.objects.unknowns import (
     remembered,
     resolved,
     settle_on,
+    usually,
 )
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -356,6 +358,9 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
         name = getattr(kind, "__name__", "number")
         result = derived(Kind.WHOLE if kind is int else Kind.NUMBER, "number", name, value)
         result.cuts = cuts_of(value)
+        if isinstance(value, Unknown) and value.usual is not None and isinstance(value.usual[0], (str, int, float)):
+            with suppress(ValueError, OverflowError):
+                usually(result, kind(value.usual[0]))
         return result
 
     return convert

@@ -125,6 +125,8 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
             key = (unknowns.expression(function.owner), function.attr, *args)
             result = unknowns.remembered(torch.world, key, f"{function.name}()")
             result.parts = (function.attr, function.owner, *args)
+            if function.attr == "get" and function.owner is torch.world.known.get("os.environ"):
+                unknowns.usually(result, args[1] if len(args) > 1 else None)
             return result
     if args or kwargs:
         leaves.escape(torch, (*args, *kwargs.values()), node, function.attr or function.name)

@@ -16,8 +16,9 @@ from tapecheck.interpret.objects import queues, records
 from tapecheck.interpret.objects.constants import NotPlain, computed, plain
 from tapecheck.interpret.objects.containers import known_items
 from tapecheck.interpret.objects.methods import counter, nothing
-from tapecheck.interpret.objects.unknowns import expression, remembered
+from tapecheck.interpret.objects.unknowns import expression, remembered, usually
 from tapecheck.interpret.values import (
+    CONSTANTS,
     Args,
     Bound,
     Dict,
@@ -199,7 +200,11 @@ def _copy(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _environment(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    return remembered(m.world, ("os.getenv", expression(args[0]) if args else None), "os.getenv()")
+    default = args[1] if len(args) > 1 else kwargs.get("default")
+    found = remembered(m.world, ("os.getenv", *(expression(part) for part in (*args[:1], default))), "os.getenv()")
+    if isinstance(default, CONSTANTS):
+        usually(found, default)
+    return found
 
 
 def _chain(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -153,6 +153,12 @@ def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) 
     return value
 
 
+def usually(value: Unknown, default: Value) -> None:
+    """Note what an unknown setting is where nobody has set it: tests of it come out so, as likely as not."""
+    if value.usual is None:
+        value.usual, value.likely = (default,), bool(default)
+
+
 def settled(value: Unknown, answer: bool) -> None:
     """Note how a test came out: what is known of the unknown that was tested from now on."""
     if value.compared is None:
