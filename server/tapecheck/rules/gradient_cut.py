@@ -344,6 +344,7 @@ for step in range(3):
         causes += _without_a_cut(reading, owner.keys() - set().union(*(cause.lost for cause in causes)), copies)
         if rest := owner.keys() - copies - set().union(*(cause.lost for cause in causes)):
             causes += _before_their_own_step(reading, list(_causes(reading, rest, within=True)))
+        causes = _not_of_a_rollout(reading, causes, trained)
         cleared = _cleared(reading, fed)
         for cause in cleared:
             owner.update((leaf, _owner_of(reading, leaf)) for leaf in cause.lost - owner.keys())
@@ -734,6 +735,25 @@ def _rolled_out(reading: Reading, cause: _Cause, trained: set[_Identity]) -> boo
         )
         for cut in reading.ledger.cuts.values()
     )
+
+
+def _not_of_a_rollout(reading: Reading, causes: list[_Cause], trained: set[_Identity]) -> list[_Cause]:
+    """Return the causes without evaluations under `no_grad` of parameters whose like, made by the same line, is cut off
+    elsewhere: what cuts the one layer of a kind in training cuts the others, too.
+    """
+    rolled = [cause for cause in causes if _rolled_out(reading, cause, trained)]
+    others = [cause for cause in causes if cause not in rolled]
+    made = {_made_at(reading, leaf) for cause in others for leaf in cause.lost}
+    return [
+        cause
+        for cause in causes
+        if cause not in rolled or any(_made_at(reading, leaf) not in made for leaf in cause.lost)
+    ]
+
+
+def _made_at(reading: Reading, leaf: int) -> tuple[str, int, int]:
+    at = reading.ledger.leaves[leaf].at
+    return at.file, at.span.line, at.span.column
 
 
 def _before_their_own_step(reading: Reading, causes: list[_Cause]) -> list[_Cause]:
