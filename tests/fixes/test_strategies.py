@@ -623,6 +623,46 @@ def test_an_evaluation_runs_under_no_grad() -> None:
     ) in fixed(text, fixes[0])
 
 
+def test_a_loop_whose_graphs_something_walks_is_not_put_under_no_grad() -> None:
+    body = """
+        net = nn.Linear(3, 3)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        trace = []
+        for epoch in range(3):
+            total = 0.0
+            for x in torch.randn(4, 2, 3):
+                out = net(x)
+                trace.append(out.sin())
+                total = total + out.pow(2).mean()
+            LAST
+        """
+    _, fixes = _fixes(body.replace("LAST", "opt.zero_grad(); total.backward(); opt.step()"), "TAPE201")
+    assert [fix.title for fix in fixes] == ["Store `out.sin()` detached"]
+    _, fixes = _fixes(body.replace("LAST", "print(total)"), "TAPE201")
+    assert [fix.title for fix in fixes] == ["Store `out.sin()` detached", "Run the loop under `torch.no_grad()`"]
+
+
+def test_a_loop_that_returns_no_graph_to_an_unknown_caller_runs_under_no_grad() -> None:
+    body = """
+        class Decoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = nn.GRUCell(3, 3)
+
+            def decode(self, xs, h):
+                kept = []
+                for x in xs:
+                    h = self.cell(x, h)
+                    kept.append(h.sin())
+                print(len(kept))
+                return RESULT
+        """
+    _, fixes = _fixes(body.replace("RESULT", "h.detach()"), "TAPE201")
+    assert [(fix.title, fix.applicability) for fix in fixes] == [("Run the loop under `torch.no_grad()`", "safe")]
+    # The caller may train on what it gets.
+    assert not report_of(SETUP + dedent(body.replace("RESULT", "h"))).findings
+
+
 def test_what_the_exception_hid_is_no_reason_against_a_fix() -> None:
     body = CARRIED["a name"][0].replace("for t", "seen = []\nfor t") + "    seen.append(loss)\n"
     text, fixes = _fixes(body, "TAPE101")

@@ -145,11 +145,19 @@ class Collision:
         """Return whether an optimizer of these leaves, and of none that the second backward alone reaches, steps
         between
         the two backwards: what they get from the second one is then not for that optimizer.
+
+        Leaves of another optimizer among them learn from the second backward, whatever has stepped.
         """
         own = self.leaves(root.node for root in self.second.roots if root.node is not None) - shared
+        stepped = self.stepped_between()
+        if not any(shared & known and not own & known for known in stepped):
+            return False
+        return shared & self.learned() <= set().union(*stepped)
+
+    def stepped_between(self) -> list[set[int]]:
+        """Return what each optimizer that steps between the two backwards updates."""
         params = {event.id: set(event.params) for event in self.tape.events if isinstance(event, Optimizer)}
-        stepped = [params.get(event.optimizer, set()) for event in self.between() if isinstance(event, Step)]
-        return any(shared & known and not own & known for known in stepped)
+        return [params.get(event.optimizer, set()) for event in self.between() if isinstance(event, Step)]
 
     def built_after_change(self) -> bool:
         """Return whether the forward pass of the second backward goes on behind the in-place change, and may read

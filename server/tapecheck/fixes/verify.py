@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from tapecheck.fixes.candidate import Candidate
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.edit import Change, Edit, Fix, LineMap, TextIndex, apply, settle
+from tapecheck.fixes.story import touches
 from tapecheck.rules import (
     ALL,
     RAISING,
@@ -18,11 +19,12 @@ from tapecheck.rules import (
     NeedlessGraph,
     NeedlessRetainGraph,
     TermWithoutEffect,
+    judge,
 )
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
 from tapecheck.source import Source, from_text
-from tapecheck.tape import Cut, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
+from tapecheck.tape import Cut, Decision, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -114,17 +116,19 @@ class Verifier:
             return None
         title = candidate.title
         names = [Path(path).name for path, own in tried if own and path != self.finding.span.file]
+        effect = candidate.effect
         if names:
             title = f"{title} (in {join(names)})"
+            effect = f"{effect} Other programs that use {join(names)} change with it."
         edits = tuple(
             Edit(TextIndex(sources[path].text).span(path, change.start, change.end), change.content)
             for path, changes in tried
             for change in changes
         )
         if not lost:
-            return Fix(title, "safe" if candidate.safe else "unsafe", edits, candidate.effect)
+            return Fix(title, "safe" if candidate.safe and not names else "unsafe", edits, effect)
         some = "1 parameter gets" if lost == 1 else f"{lost} parameters get"
-        effect = f"{candidate.effect} {some} no gradient any more."
+        effect = f"{effect} {some} no gradient any more."
         return Fix(f"{title}; {some} no gradient any more", "unsafe", edits, effect)
 
     def _checked(self, edited: Mapping[str, Source]) -> Report:
@@ -149,7 +153,7 @@ class Verifier:
             # The report may be of a few selected rules only: what the whole set finds in the file was there before.
             known = self._places(self._all_findings(), lines)
             fresh = [found for found in fresh if found.key not in known]
-            if not all(self._was_hidden(found, lines) for found in fresh):
+            if not all(self._was_hidden(found, after, lines) for found in fresh):
                 return False
         wrong = {
             (kind, place.file, line)
@@ -167,15 +171,18 @@ class Verifier:
             (event.exception, event.at.file, event.at.line) in old for event in _raised(after.interpretation.tapes)
         )
 
-    def _was_hidden(self, fresh: Finding, lines: _Lines) -> bool:
-        """Return whether the program stopped at this finding's exception before what is found now could show.
+    def _was_hidden(self, fresh: Finding, after: Report, lines: _Lines) -> bool:
+        """Return whether the program stopped at this finding's exception before what is found now could show: on every
+        way that shows it, where only some ways raise.
 
         Nothing of it may have been written by the fix, and no call of the story told here may need less now. Graphs
         that something kept die unused once nothing keeps them.
         """
         if (self.finding.code, fresh.code) == (GraphKeptAcrossIterations.code, NeedlessGraph.code):
             return True
-        if self.finding.code not in RAISING or not self.finding.certain or fresh.code not in _SHOWN_LATER:
+        if self.finding.code not in RAISING or fresh.code not in _SHOWN_LATER:
+            return False
+        if not self.finding.certain and self._shown_without(fresh, after):
             return False
         spans = [fresh.span, *(label.span for label in fresh.labels if label.role == "cut")]
         if any(lines.added(span.file, line) for span in spans for line in range(span.line, span.end_line + 1)):
@@ -184,6 +191,16 @@ class Verifier:
         if fresh.code != NeedlessRetainGraph.code:
             return True
         return not any(fresh.span.file == span.file and fresh.span.line in lines.lines(span) for span in told)
+
+    def _shown_without(self, fresh: Finding, after: Report) -> bool:
+        """Return whether a finding shows in the ways alone that were run before and did not come to the exception."""
+        before = [
+            (tape.started, _answers(tape))
+            for tape in self.report.interpretation.tapes
+            if not any(touches(event.at, self.finding.span) for event in _raised([tape]))
+        ]
+        same = [tape for tape in after.interpretation.tapes if (tape.started, _answers(tape)) in before]
+        return any(found.key == fresh.key for found in judge(same, select=[fresh.code]))
 
     def _untrained(self, after: Report) -> int | None:
         """Return how many parameters fewer have a gradient at the optimizers' steps than before; None where one of the
@@ -264,6 +281,11 @@ def _acts(after: Report, edited: Source, changes: tuple[Change, ...]) -> bool:
             if isinstance(event, (Cut, Node)):
                 wanted.discard(event.at.span)
     return not wanted
+
+
+def _answers(tape: Tape) -> list[tuple[str, bool]]:
+    """Return how the undecided conditions of a way were answered, in order."""
+    return [(event.text, event.taken) for event in tape.events if isinstance(event, Decision)]
 
 
 def _raised(tapes: list[Tape]) -> list[Raised]:

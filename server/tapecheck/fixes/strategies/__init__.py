@@ -28,7 +28,7 @@ from tapecheck.fixes.strategies.differentiable import (
     train_on_scores,
     without_threshold,
 )
-from tapecheck.fixes.strategies.evaluated import switch_recording_off
+from tapecheck.fixes.strategies.evaluated import record_nothing, switch_recording_off
 from tapecheck.fixes.strategies.frozen import leave_trainable, switch_on_again
 from tapecheck.fixes.strategies.gradients import call_zero_grad, clear_at_another_time, clear_in_time
 from tapecheck.fixes.strategies.kept import (
@@ -90,8 +90,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     ),
     LeafInplace.code: (under_no_grad, leaf_out_of_place),
     GraphKeptAcrossIterations.code: (
-        evaluate_without_grad, store_without_graph, detach_argument, store_all_detached, change_without_grad,
-        detach_previous,
+        evaluate_without_grad, store_without_graph, detach_argument, record_nothing, store_all_detached,
+        change_without_grad, detach_previous,
     ),
     GrowingChain.code: (backward_of_term, detach_carried, detach_shared),
     CreateGraphCycle.code: (drop_create, clear_gradients, take_gradient),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.tape import Span
+from tapecheck.fixes.code import Code, LoopNode
+from tapecheck.fixes.story import frames
+from tapecheck.rules.reading import Reading
+from tapecheck.tape import Loop, Site, Span
 
+_TRAINING = frozenset({"backward", "grad", "manual_backward"})
 _SAME = "The values stay the same; no graph is built, which saves memory and time."
 
 
@@ -29,3 +33,81 @@ def switch_recording_off(context: Context) -> Iterator[Candidate]:
             yield Candidate(
                 f"Run {what} under `{torch}.no_grad()`", _SAME, [*wrapped, *needed], safe=True, group="no_grad"
             )
+
+
+def record_nothing(context: Context) -> Iterator[Candidate]:
+    """Put `with torch.no_grad():` around a loop that keeps graphs which nothing walks, or around what calls it.
+
+    Unlike a detached value it also helps where what is kept lies in objects, in states of several loops or in beams.
+    """
+    code = context.code
+    torch, needed = code.torch()
+    readings: list[Reading] | None = None
+    for place, what in _regions(context):
+        if not _can_wrap(place):
+            continue
+        readings = readings or [Reading(tape) for tape in context.tapes]
+        if not _unwalked(readings, code, place):
+            continue
+        wrapped = code.wrap(place, place, f"with {torch}.no_grad():")
+        if wrapped is not None:
+            yield Candidate(
+                f"Run {what} under `{torch}.no_grad()`", _SAME, [*wrapped, *needed], safe=True, group="no_grad"
+            )
+
+
+def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield the loop that a finding is about, the loops around it, and the calls that lead to it, with their names."""
+    code = context.code
+    given = context.finding.facts.get("loop")
+    if not isinstance(given, dict):
+        return
+    span = Span(**given)
+    seen: list[ast.stmt] = []
+    loop = code.statement_at(span) if span.file == code.source.path else None
+    if isinstance(loop, LoopNode):
+        for number, around in enumerate([loop, *code.loops(loop)]):
+            if around not in seen:
+                seen.append(around)
+                yield around, "the loop" if not number else f"the loop on line {around.lineno}"
+    entered = (event.at for tape in context.tapes for event in tape.events if isinstance(event, Loop))
+    for site in entered:
+        for call in site.stack if site.span == span else ():
+            statement = code.statement_at(call) if call.file == code.source.path else None
+            if statement is not None and statement not in seen:
+                seen.append(statement)
+                yield statement, f"the call on line {statement.lineno}"
+
+
+def _can_wrap(statement: ast.stmt) -> bool:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return)):
+        return False
+    for node in ast.walk(statement):
+        # A generator that is left in the middle of the block leaves recording off for its caller.
+        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+            return False
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in _TRAINING or "backward" in name:
+                return False
+    return True
+
+
+def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> bool:
+    """Return whether no backward, no unknown code and no caller can walk a graph that a statement records."""
+    path, first, last = code.source.path, statement.lineno, statement.end_lineno or statement.lineno
+    ran = False
+
+    def inside(site: Site) -> bool:
+        return any(frame.file == path and first <= frame.line <= last for frame in frames(site))
+
+    for reading in readings:
+        own = [node.id for node in reading.ledger.nodes.values() if inside(node.at)]
+        if not own and not any(inside(loop.event.at) for loop in reading.loops.values()):
+            continue
+        ran = True
+        if reading.ended not in ("finished", "raised") or not reading.used.isdisjoint(own):
+            return False
+        if any(inside(run.at) for run in reading.runs):
+            return False
+    return ran

@@ -10,6 +10,7 @@ from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import reads
+from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
 from tapecheck.tape import Backward, Bind, Hold, Ledger, Node
 
@@ -85,7 +86,9 @@ def store_without_graph(context: Context) -> Iterator[Candidate]:
 
 
 def store_all_detached(context: Context) -> Iterator[Candidate]:
-    """Detach everything that the line of the finding stores: `a, b = a + x, b + y`, or `a += x; b += y`."""
+    """Detach everything that goes into what is kept: on the line of the finding, `a, b = a + x, b + y`, and in the
+    statements of the file that write graphs into the same value, `m[0, i:j] = x; m[1, i:j] = y`.
+    """
     code = context.code
     statement = code.statement_at(context.place)
     if statement is None:
@@ -94,14 +97,44 @@ def store_all_detached(context: Context) -> Iterator[Candidate]:
     members = [
         member for member in code.block(statement) if member.lineno <= line <= (member.end_lineno or member.lineno)
     ]
-    changes: list[Change] = []
-    for member in members:
-        for value, holder in _stored(code, member, context, everything=True):
-            for part in _parts(context, value, holder):
-                if _carries(context, part) and not (holder is not None and _differentiated(code, member, holder)):
-                    changes += _detached(code, part)
-    if len(changes) > 1:
-        yield Candidate("Store the values detached", _SAME, list(dict.fromkeys(changes)), True, "all", fallback=True)
+    written = [other for other in _written_into(context) if other not in members]
+    for together in (members, [*members, *written]) if written else (members,):
+        changes: list[Change] = []
+        for member in together:
+            for value, holder in _stored(code, member, context, everything=True):
+                for part in _parts(context, value, holder):
+                    known = member in written or _carries(context, part)
+                    if known and not (holder is not None and _differentiated(code, member, holder)):
+                        changes += _detached(code, part)
+        if len(changes) > 1:
+            yield Candidate(
+                "Store the values detached", _SAME, list(dict.fromkeys(changes)), True, "all", fallback=True
+            )
+
+
+def _written_into(context: Context) -> list[ast.stmt]:
+    """Return the statements that write something with a graph into what was kept at the end of the iteration before."""
+    code, facts = context.code, context.finding.facts
+    found: list[ast.stmt] = []
+    for tape in context.tapes:
+        kept: dict[int, tuple[int, ...]] = {}
+        ledger = Reading(tape).ledger
+        for event in tape.events:
+            if not isinstance(event, Hold) or event.holder != facts.get("holder"):
+                continue
+            before, kept[event.loop] = kept.get(event.loop), event.nodes
+            if before is None:
+                continue
+            for number in ledger.ancestry(event.nodes).keys() - ledger.ancestry(before).keys():
+                node = ledger.nodes.get(number)
+                inputs = node.inputs if node is not None else ()
+                leading = [not ledger.ancestry([source]).keys().isdisjoint(before) for source in inputs]
+                if node is None or not any(leading) or all(leading):
+                    continue
+                place = code.statement_at(node.at.span)
+                if isinstance(place, ast.Assign) and isinstance(place.targets[0], ast.Subscript) and place not in found:
+                    found.append(place)
+    return found
 
 
 def change_without_grad(context: Context) -> Iterator[Candidate]:
@@ -273,7 +306,7 @@ def _operands(value: ast.expr) -> Iterator[ast.expr]:
 
 def _carries(context: Context, part: ast.expr) -> bool:
     """Return whether a tape says that what an expression reads has a graph."""
-    names = {dotted(read) for read in reads(part)}
+    names = {dotted(inner) for read in reads(part) for inner in _elements_of(read)}
     low, high = part.lineno, part.end_lineno or part.lineno
     for tape in context.tapes:
         for event in tape.events:
@@ -284,6 +317,14 @@ def _carries(context: Context, part: ast.expr) -> bool:
                 if context.code.expression_at(span) is part:
                     return True
     return False
+
+
+def _elements_of(read: ast.expr) -> Iterator[ast.expr]:
+    """Yield what is read, and what it is an element or a part of: `x` of `x[:, 1]`."""
+    yield read
+    while isinstance(read, ast.Subscript):
+        read = read.value
+        yield read
 
 
 def _scalar(context: Context, part: ast.expr) -> bool:

@@ -448,6 +448,7 @@ def forward_again(context: Context) -> Iterator[Candidate]:
         needed = _building_statements(context.code, collision)
         target = context.code.statement_at(collision.second.at.span)
         if needed is not None and target is not None:
+            yield from _repeat_behind(context, collision, needed, target)
             yield from _repeat(context, collision, needed, target)
 
 
@@ -586,6 +587,32 @@ def _read_outside(
 def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt) -> Iterator[Candidate]:
     """Write the forward once more before the second backward."""
     code = context.code
+    lines: list[str] = []
+    for statement in needed:
+        text = _needed_part(code, collision, statement) or code.lines_of(statement)
+        if text is None:
+            return
+        lines.extend(text)
+    for insertion, drop in _inserted(context, collision, needed, target, lines):
+        after, then = "for the second backward", ""
+        if collision.change is not None:
+            stepped = collision.change.optimizer is not None
+            after = "after the step" if stepped else "after the change"
+            then = f": the second loss sees the {'updated parameters' if stepped else 'changed values'}"
+        effect = "The second loss is computed anew, which costs a second forward pass."
+        title = f"Run the forward again {after}"
+        if drop:
+            yield Candidate(f"{title} and drop `retain_graph=True`{then}", effect, [insertion, *drop], group="again")
+        yield Candidate(f"{title}{then}", effect, [insertion], group="again")
+
+
+def _inserted(
+    context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt, lines: list[str]
+) -> Iterator[tuple[Change, list[Change]]]:
+    """Yield the change that writes lines before what reads the old values for the second backward, with what drops
+    the first backward's `retain_graph`; nothing where they cannot stand there.
+    """
+    code = context.code
     if code.function(needed[0]) is not code.function(target):
         return
     pair = code.same_block(needed[-1], target)
@@ -595,29 +622,73 @@ def _repeat(context: Context, collision: Collision, needed: list[ast.stmt], targ
         return
     if collision.first is not None and collision.first.at.span == collision.second.at.span:
         return
-    lines: list[str] = []
-    for statement in needed:
-        text = _needed_part(code, collision, statement) or code.lines_of(statement)
-        if text is None:
-            return
-        lines.extend(text)
-    # Before the first statement that reads the old values for the second backward.
     block = code.block(pair[0])
     reading = [pair[1], *_consuming(code, collision, block, after=needed[-1])]
     insertion = code.insert_before(min(reading, key=lambda statement: statement.lineno), lines)
-    if insertion is None:
+    if insertion is not None:
+        yield insertion, context.drop_retain(collision.first)
+
+
+def _repeat_behind(
+    context: Context, collision: Collision, needed: list[ast.stmt], target: ast.stmt
+) -> Iterator[Candidate]:
+    """Rewrite `d_loss = f(score)` to `score = critic(z.detach()); d_loss = f(score)`: the critic's forward alone.
+
+    What comes before it belongs to an optimizer that has stepped: the second backward is not for it.
+    """
+    code = context.code
+    stepped = set().union(*collision.stepped_between())
+    learned = collision.learned()
+    done: list[ast.stmt] = []
+    for statement in needed:
+        leaves = _applied(code, collision, statement) & learned
+        if not leaves or not leaves <= stepped:
+            break
+        done.append(statement)
+    rest = needed[len(done) :]
+    names = {part.id for statement in done for part in targets(statement) if isinstance(part, ast.Name)}
+    if not rest or not names or _steps_again(code, collision):
         return
-    after, then = "for the second backward", ""
-    if collision.change is not None:
-        stepped = collision.change.optimizer is not None
-        after = "after the step" if stepped else "after the change"
-        then = f": the second loss sees the {'updated parameters' if stepped else 'changed values'}"
-    effect = "The second loss is computed anew, which costs a second forward pass."
-    drop = context.drop_retain(collision.first)
-    title = f"Run the forward again {after}"
-    if drop:
-        yield Candidate(f"{title} and drop `retain_graph=True`{then}", effect, [insertion, *drop], group="again")
-    yield Candidate(f"{title}{then}", effect, [insertion], group="again")
+    behind = {leaf for statement in rest for leaf in _applied(code, collision, statement)} & learned
+    if not behind or behind & stepped:
+        return
+    changes: list[list[str]] = []
+    read: dict[str, None] = {}
+    for statement in rest:
+        text = code.segment(statement)
+        loads = [
+            node
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
+        ]
+        if "\n" in text or "\r" in text:
+            return
+        for node in sorted(loads, key=code.end, reverse=True):
+            place = code.end(node) - code.start(statement)
+            text = f"{text[:place]}.detach(){text[place:]}"
+            read[node.id] = None
+        changes.append([text])
+    for insertion, drop in _inserted(context, collision, needed, target, [line for lines in changes for line in lines]):
+        listing = " and ".join(f"`{code.segment(part)}`" for statement in rest for part in targets(statement))
+        title = f"Compute {listing} again from detached {' and '.join(f'`{name}`' for name in read)}"
+        effect = (
+            "The second loss trains what is computed again; what comes before it has had its step, and gets no "
+            "gradient from this loss any more."
+        )
+        if drop:
+            yield Candidate(f"{title} and drop `retain_graph=True`", effect, [insertion, *drop], group="again")
+        yield Candidate(title, effect, [insertion], group="again")
+
+
+def _applied(code: Code, collision: Collision, statement: ast.stmt) -> set[int]:
+    """Return the leaves that the ops of a statement, or of what it calls, are applied to for the second backward."""
+    return {
+        source
+        for number in collision.reached & collision.ledger.nodes.keys()
+        if any(code.statement_at(frame) is statement for frame in frames(collision.ledger.nodes[number].at))
+        for source in collision.ledger.nodes[number].inputs
+        if source in collision.ledger.leaves
+    }
 
 
 def _consuming(code: Code, collision: Collision, block: list[ast.stmt], after: ast.stmt) -> list[ast.stmt]:
