@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tapecheck.cli import check as checking
 from tapecheck.cli import main
+from tapecheck.cli.shared import UsageError
 from tests.cli.test_check import MEANT_TWICE as TWICE
 from tests.cli.test_check import ONCE, notebook, tapecheck
 
@@ -276,3 +279,126 @@ def test_what_is_no_baseline_is_said(
         (here / "known.json").write_text(text)
     status, out, err = check(capsys, "--baseline", "known.json", ".")
     assert (status, out) == (2, "") and said in err
+
+
+MODELS = """\
+import torch
+from torch import nn
+
+
+class Tracker(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.cell = nn.GRUCell(4, width)
+        self.head = nn.Linear(width, 1)
+        self.h = torch.zeros(1, width)
+
+    def forward(self, x):
+        self.h = self.cell(x, self.h)
+        return self.head(self.h)
+"""
+TRAINS = """\
+import torch
+
+from models import Tracker
+
+torch.manual_seed(0)
+model = Tracker(WIDTH)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    loss = model(torch.randn(1, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+"""
+CARRIED = "self.cell(x, self.h.detach())"
+
+
+@pytest.fixture
+def project(here: Path) -> Path:
+    """Two programs that train one model of a third file, which carries its state from step to step."""
+    (here / "models.py").write_text(MODELS)
+    (here / "train.py").write_text(TRAINS.replace("WIDTH", "8"))
+    (here / "tune.py").write_text(TRAINS.replace("WIDTH", "16"))
+    return here
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in sorted(folder.glob("*.py"))}
+
+
+def test_a_fix_of_two_files_is_made_in_both_and_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert {code for code, _ in found(capsys, ".")} == {"TAPE102"}
+    status, out, err = check(capsys, "--fix", "--unsafe-fixes", ".")
+    assert (status, out) == (0, "No problems found (3 files checked).\n")
+    after = texts(project)
+    # Both programs show the state that models.py carries: it is cut once, and each loses its own argument.
+    assert after["models.py"] == MODELS.replace("self.cell(x, self.h)", CARRIED)
+    assert all("loss.backward()\n" in after[name] for name in ("train.py", "tune.py"))
+    assert err.splitlines()[0] == "Fixed 2 findings in 3 files:"
+    assert check(capsys, "--fix", "--unsafe-fixes", ".")[2] == "No fixes to make.\n"
+
+
+def test_what_a_fix_of_two_files_leaves_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    check(capsys, "--fix", "--unsafe-fixes", ".")
+    for name in ("train.py", "tune.py"):
+        ended = subprocess.run([sys.executable, name], cwd=project, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+
+
+def test_what_changes_other_programs_too_is_not_safe(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = texts(project)
+    assert check(capsys, "--fix", ".")[2] == "No fixes to make.\n"
+    assert texts(project) == before
+
+
+def test_files_that_were_not_named_are_not_edited(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = texts(project)
+    err = check(capsys, "--fix", "--unsafe-fixes", "train.py")[2]
+    assert err == "No fixes to make.\nFixes in 1 file also edit files that were not named.\n"
+    assert texts(project) == before
+
+
+def test_a_diff_of_two_files_can_be_applied(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = texts(project)
+    patch = check(capsys, "--diff", "--unsafe-fixes", ".")[1]
+    assert texts(project) == before
+    subprocess.run(["patch", "-p0"], input=patch, text=True, check=True, capture_output=True)
+    assert CARRIED in (project / "models.py").read_text() and found(capsys, ".") == []
+
+
+@pytest.mark.parametrize("failing", ["models.py", "train.py", "tune.py"])
+def test_files_that_are_fixed_together_are_written_together(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    before = texts(project)
+    write = checking.write_file
+
+    def refused(path: str, content: str | bytes) -> None:
+        if Path(path).name == failing and content != before[failing].encode():
+            raise UsageError(f"cannot write {path}: no space left")
+        write(path, content)
+
+    monkeypatch.setattr(checking, "write_file", refused)
+    status, out, _ = check(capsys, "--fix", "--unsafe-fixes", ".")
+    assert status == 1 and texts(project) == before
+    assert "no space left" in out and f"{failing}, which is fixed along with it" in out
+
+
+def test_a_finding_that_another_file_brings_is_fixed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "meters.py").write_text(
+        "class Meter:\n    def __init__(self):\n        self.values = []\n\n"
+        "    def train(self, model, optimizer, batches):\n        for x in batches:\n"
+        "            loss = model(x).pow(2).mean()\n            optimizer.zero_grad()\n            loss.backward()\n"
+        "            optimizer.step()\n            self.values.append(loss)\n"
+    )
+    (here / "train.py").write_text(
+        "import torch\n\nfrom meters import Meter\n\nmodel = torch.nn.Linear(3, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "Meter().train(model, optimizer, [torch.randn(2, 3) for _ in range(5)])\n"
+    )
+    assert [code for code, _ in found(capsys, ".")] == ["TAPE201"]
+    check(capsys, "--fix", ".")
+    assert "self.values.append(loss.detach())" in (here / "meters.py").read_text()
+    assert found(capsys, ".") == []

@@ -20,10 +20,11 @@ Mend = Callable[[str, Finding], "list[Fix]"]
 """Works out the fixes of a finding that the check of a file has in another one."""
 
 
-def to_their_files(files: Sequence[Checked], mend: Mend | None = None) -> None:
+def to_their_files(files: Sequence[Checked], mend: Mend | None = None, *, edited: bool = False) -> None:
     """Move what checked files find in others to those, where they were checked and do not say it by themselves.
 
     What is in files that were not asked for stays with the file that found it. Without `mend` there are no fixes.
+    `edited` says that it was found in the others as edits have left them.
     """
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
@@ -32,14 +33,13 @@ def to_their_files(files: Sequence[Checked], mend: Mend | None = None) -> None:
         for finding in file.elsewhere:
             place = real_path(finding.span.file)
             home = homes.get(place)
-            if home is None or home.rewrite is not None:
+            if home is None or (home.rewrite is not None and not edited):
                 left.append(finding)
                 continue
             if (finding.code, place, finding.span.line) in known:
                 continue
             known.add((finding.code, place, finding.span.line))
-            wanted = list(_wanted([finding]))
-            if wanted:
+            if list(wanted_of([finding])):
                 _add(home, finding, mend(file.path, finding) if mend is not None else [], place)
             else:
                 _drop_unused(home, finding)
@@ -54,7 +54,7 @@ def in_imported_files(files: Sequence[Checked]) -> list[Finding]:
         place = (finding.code, real_path(finding.span.file), finding.span.line)
         if place not in known:
             known.add(place)
-            found += _wanted([finding])
+            found += wanted_of([finding])
     return found
 
 
@@ -72,7 +72,7 @@ def mended(path: str, finding: Finding) -> list[Fix]:
         return []
 
 
-def _wanted(findings: Sequence[Finding]) -> Iterator[Finding]:
+def wanted_of(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the findings that neither the configuration nor the comments of their files switch off."""
     from tapecheck.check import split_suppressed
     from tapecheck.source import SourceError, read_source, suppressions

@@ -54,7 +54,15 @@ def check_paths(options: argparse.Namespace) -> int:
             progress.step(file.path)
     if wanted.cache is not None:
         cache.prune(wanted.cache)
-    to_their_files(files, mended if wanted.fixes else None)
+    mend = mended
+    fixing = wanted.edit in ("fix", "unsafe") and STDIN not in options.paths
+    if fixing:
+        from tapecheck.cli.fixing_together import Together
+
+        together = Together(files, wanted)
+        together.fix()
+        mend = together.mended
+    to_their_files(files, mend if wanted.fixes else None, edited=fixing)
     for file in files:
         apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:
@@ -124,21 +132,60 @@ def _edit(options: argparse.Namespace) -> Literal["", "fix", "unsafe", "ignore"]
 
 
 def _write_edited(files: list[Checked], options: argparse.Namespace) -> None:
-    """Write the edited files; one that changed since it was read, or cannot be written, gets a problem instead."""
-    for file in files:
-        if file.rewrite is None:
-            continue
+    """Write the edited files; one that changed since it was read, or cannot be written, gets a problem instead.
+
+    Files that a fix has edited together are written together, or all of them keep what they hold.
+    """
+    for group in _groups([(file, file.rewrite) for file in files if file.rewrite is not None]):
+        file, rewrite = group[0]
         if file.path == options.stdin_filename and STDIN in options.paths:
-            sys.stdout.buffer.write(file.rewrite.after)
+            sys.stdout.buffer.write(rewrite.after)
             sys.stdout.flush()
             continue
-        try:
-            if Path(file.path).read_bytes() != file.rewrite.before:
-                raise UsageError("it has changed since it was read")
-            write_file(file.path, file.rewrite.after)
-        except (OSError, UsageError) as error:
-            file.problems.append(Problem("io-error", f"not written: {error}"))
+        failed = _write_together([rewrite for _, rewrite in group])
+        if failed is None:
+            continue
+        culprit, why = failed
+        for file, rewrite in group:
+            where = "" if rewrite is culprit else f"{culprit.path}, which is fixed along with it: "
+            file.problems.append(Problem("io-error", f"not written: {where}{why}"))
             file.rewrite = None
+
+
+def _groups(edited: list[tuple[Checked, Rewrite]]) -> Iterator[list[tuple[Checked, Rewrite]]]:
+    """Yield the edited files, those together that fixes have edited together."""
+    linked = set().union(*({file.path, *rewrite.others} for file, rewrite in edited if rewrite.others))
+    alone = [(file, rewrite) for file, rewrite in edited if file.path not in linked]
+    yield from ([one] for one in alone)
+    waiting = {file.path: (file, rewrite) for file, rewrite in edited if file.path in linked}
+    while waiting:
+        group = [waiting.pop(next(iter(waiting)))]
+        names: set[str] = set()
+        while not names.issuperset(wanted := {file.path for file, _ in group}.union(*(r.others for _, r in group))):
+            names = wanted
+            joined = [path for path, (_, rewrite) in waiting.items() if path in names or rewrite.others & names]
+            group += [waiting.pop(path) for path in joined]
+        yield group
+
+
+def _write_together(rewrites: list[Rewrite]) -> tuple[Rewrite, str] | None:
+    """Write files, all or none; return the one that could not be written, and why."""
+    for rewrite in rewrites:
+        try:
+            if Path(rewrite.path).read_bytes() != rewrite.before:
+                return rewrite, "it has changed since it was read"
+        except OSError as error:
+            return rewrite, str(error)
+    written: list[Rewrite] = []
+    for rewrite in rewrites:
+        try:
+            write_file(rewrite.path, rewrite.after)
+        except (OSError, UsageError) as error:
+            for done in written:
+                write_file(done.path, done.before)
+            return rewrite, str(error)
+        written.append(rewrite)
+    return None
 
 
 def _write_diff(files: list[Checked], options: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
+    from tapecheck.fixes import Fix
     from tapecheck.source.suppress import Unused
 
 _WORTH_PROCESSES = 24
@@ -88,7 +89,7 @@ def check_program(
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
         return checked, None
     except Exception as error:  # the boundary: one file's failure is reported, the others go on
-        checked.problems.append(Problem("internal-error", _internal("the analysis", error)))
+        checked.problems.append(Problem("internal-error", internal("the analysis", error)))
         return checked, None
     _tell(checked, report)
     if wanted.fixes and checked.findings:
@@ -99,7 +100,7 @@ def check_program(
                 checked.fixes.append(fixes_for(report, finding))
             except Exception as error:
                 checked.fixes.append([])
-                message = _internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
+                message = internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
     if comments:
         _add_unused(checked, report, wanted)
@@ -177,12 +178,20 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
             outcome = fix_document(document, data, judged, idle, unsafe=unsafe, remaining=wanted.fixes)
     except Exception as error:
         checked = check_file(path, replace(wanted, edit=""), document.source())
-        checked.problems.append(Problem("internal-error", _internal("editing the file", error)))
+        checked.problems.append(Problem("internal-error", internal("editing the file", error)))
         return checked
-    _tell(checked, outcome.report)
-    checked.fixes, checked.rewrite = outcome.fixes, outcome.rewrite
-    _add_unused(checked, outcome.report, wanted)
-    cells = outcome.document.source().cells
+    checked = edited_file(path, wanted, outcome.report, outcome.fixes)
+    checked.rewrite, checked.shared = outcome.rewrite, outcome.shared
+    return checked
+
+
+def edited_file(path: str, wanted: CheckOptions, report: Report, fixes: list[list[Fix]]) -> Checked:
+    """Return what is said of a file that was edited, in the state that `report` is of."""
+    checked = Checked(path)
+    _tell(checked, report)
+    checked.fixes = fixes
+    _add_unused(checked, report, wanted)
+    cells = report.source.cells
     return checked if cells is None else by_cell(checked, cells)
 
 
@@ -211,7 +220,7 @@ def _check_tape(path: str, wanted: CheckOptions) -> Checked:
         checked.problems.append(Problem("io-error", str(error)))
         return checked
     except Exception as error:
-        checked.problems.append(Problem("internal-error", _internal("judging the tape", error)))
+        checked.problems.append(Problem("internal-error", internal("judging the tape", error)))
         return checked
     checked.findings = [
         finding
@@ -314,7 +323,7 @@ def _check_apart(path: str, wanted: CheckOptions) -> Checked:
 
 
 def _failed(path: str, error: Exception) -> Checked:
-    return Checked(path, problems=[Problem("internal-error", _internal("the analysis", error))])
+    return Checked(path, problems=[Problem("internal-error", internal("the analysis", error))])
 
 
 def _cores() -> int:
@@ -323,7 +332,8 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _internal(what: str, error: Exception) -> str:
+def internal(what: str, error: Exception) -> str:
+    """Return the words for an error of Tapecheck's own."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"{what} failed, which is a bug in Tapecheck: {type(error).__name__}: {error}{place}"

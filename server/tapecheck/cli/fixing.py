@@ -1,4 +1,4 @@
-"""Fixes made to files: one at a time, each in a file that was checked with those before it made."""
+"""Fixes made to a file: one at a time, each in the file as it is with those before it made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tapecheck.cli.editing import Document, open_document, unified_diff
 from tapecheck.fixes import Edit, Fix, fixes_for
 from tapecheck.report.checked import Rewrite
 from tapecheck.rules.finding import Finding
-from tapecheck.source import SourceError, split_lines
+from tapecheck.source import Source, SourceError, split_lines
 from tapecheck.source.suppress import Unused, ignore_line
 from tapecheck.tape import Span
 
@@ -27,12 +27,16 @@ MOST = 200
 
 @dataclass(slots=True)
 class Outcome:
-    """What editing one file came to: its last report, the fixes of what is left, the change."""
+    """What editing one file came to: its last report, the fixes of what is left, the change.
+
+    `shared` says that something left has a fix that may be made and edits other files, too.
+    """
 
     report: Report
     fixes: list[list[Fix]]
     rewrite: Rewrite | None
     document: Document
+    shared: bool = False
 
 
 def read_document(path: str) -> tuple[Document, bytes]:
@@ -68,10 +72,11 @@ def fix_document(
     first = document
     report = check(document)
     done: list[str] = []
-    hopeless: set[tuple[str, str]] = set()
+    hopeless: set[Key] = set()
+    shared: set[Key] = set()
     states = {_state(document)}
     while len(done) < MOST:
-        step = _step(document, report, hopeless, states, unsafe=unsafe)
+        step = _step(document, report, hopeless, shared, states, unsafe=unsafe)
         if step is None:
             break
         finding, fix, edited = step
@@ -89,7 +94,7 @@ def fix_document(
     if idle:
         report = check(document)
     left = [fixes_for(report, finding) if remaining else [] for finding in report.findings]
-    return _outcome(first, document, data, report, left, done)
+    return Outcome(report, left, rewritten(first, document, data, done), document, bool(shared))
 
 
 def add_ignores(document: Document, data: bytes, check: Callable[[Document], Report]) -> Outcome:
@@ -109,22 +114,38 @@ def add_ignores(document: Document, data: bytes, check: Callable[[Document], Rep
             document = edited
     if done:
         report = check(document)
-    return _outcome(first, document, data, report, [], done)
+    return Outcome(report, [], rewritten(first, document, data, done), document)
+
+
+Key = tuple[str, str]
+"""Code and lines of a finding: what stays of it when other fixes move it."""
+
+
+def key_of(finding: Finding, source: Source) -> Key:
+    """Return what tells a finding of a file from others of it, wherever edits move it."""
+    return finding.code, "\n".join(source.lines[finding.span.line - 1 : finding.span.end_line])
 
 
 def _step(
-    document: Document, report: Report, hopeless: set[tuple[str, str]], states: set[tuple[str, ...]], *, unsafe: bool
+    document: Document,
+    report: Report,
+    hopeless: set[Key],
+    shared: set[Key],
+    states: set[tuple[str, ...]],
+    *,
+    unsafe: bool,
 ) -> tuple[Finding, Fix, Document] | None:
     """Return the first finding that has a fix which may be made, that fix, and the document with it made."""
     for finding in report.findings:
-        key = (finding.code, "\n".join(report.source.lines[finding.span.line - 1 : finding.span.end_line]))
+        key = key_of(finding, report.source)
         if key in hopeless:
             continue
         for fix in fixes_for(report, finding):
             if fix.applicability != "safe" and not unsafe:
                 continue
             if any(edit.span.file != finding.span.file for edit in fix.edits):
-                # Files are edited one by one, maybe at the same time: a fix of several is the editor's.
+                # Files are edited one by one, maybe at the same time: a fix of several comes once all have been.
+                shared.add(key)
                 continue
             edited = document.edited(fix.edits)
             if edited is not None and edited.data() is not None and _state(edited) not in states:
@@ -137,12 +158,10 @@ def _state(document: Document) -> tuple[str, ...]:
     return tuple(document.texts().values())
 
 
-def _outcome(
-    first: Document, last: Document, data: bytes, report: Report, fixes: list[list[Fix]], done: list[str]
-) -> Outcome:
-    after = last.data() if done else None
+def rewritten(first: Document, last: Document, data: bytes, done: list[str]) -> Rewrite | None:
+    """Return what editing a document changes in its file, whose content was `data`; None where that is nothing."""
+    after = last.data() if last.texts() != first.texts() else None
     if after is None:
-        return Outcome(report, fixes, None, last)
+        return None
     lines = {name: split_lines(text) for name, text in last.texts().items()}
-    rewrite = Rewrite(first.path, data, after, done, "".join(unified_diff(first, last)), lines)
-    return Outcome(report, fixes, rewrite, last)
+    return Rewrite(first.path, data, after, done, "".join(unified_diff(first, last)), lines)

@@ -55,7 +55,7 @@ class Rewrite:
     """A file before and after it was edited.
 
     `done` has a line for each edit, `diff` is the whole change, `lines` are the lines of its text, or of each cell of a
-    notebook, by name.
+    notebook, by name. `others` are the files that fixes of this one edit, too: they are written with it or not at all.
     """
 
     path: str
@@ -64,6 +64,7 @@ class Rewrite:
     done: list[str] = field(default_factory=list)
     diff: str = ""
     lines: dict[str, list[str]] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -78,9 +79,9 @@ class Checked:
     `fail_on` is the least severity that makes the command fail; where the findings were held against a run
     (`recorded`), only what it confirmed or found itself does. `rewrite` is what fixing the file changes: the findings
     are those that are left then. `known` counts findings that a baseline has and that are not among them.
-    `brought` are those of the findings that only the check of another file has: `--fix`, which edits files one by one,
-    leaves them. `incomplete` is what was not analysed: it makes no command fail. Where there was no source to check (a
-    module that is installed, or that does not exist) it was not `checked`.
+    `brought` are those of the findings that only the check of another file has. `shared` says that a fix which may be
+    made edits other files, too. `incomplete` is what was not analysed: it makes no command fail. Where there was no
+    source to check (a module that is installed, or that does not exist) it was not `checked`.
     """
 
     path: str
@@ -98,6 +99,7 @@ class Checked:
     cut_short: bool = False
     """Whether a run of it did not come to its end, or trained nothing: what was not found may be there."""
     brought: list[Finding] = field(default_factory=list)
+    shared: bool = False
     incomplete: list[Incomplete] = field(default_factory=list)
     gaps: list[tuple[str, Span]] = field(default_factory=list)
     """Exceptions that the dry run went on past though no guess explains them: what the interpreter lacks."""

@@ -291,14 +291,17 @@ def edited(files: Sequence[Checked], *, ignored: bool = False, would: bool = Fal
     `ignored` says that comments were added and nothing fixed.
     """
     done = [line for file in files if file.rewrite is not None for line in file.rewrite.done]
+    beyond = sum(file.shared for file in files)
+    left = f"Fixes in {count(beyond, 'file')} also edit files that were not named.\n" if beyond else ""
     if not done:
-        return "No comments to add.\n" if ignored else "No fixes to make.\n"
-    places = count(sum(bool(file.rewrite and file.rewrite.done) for file in files), "file")
+        return "No comments to add.\n" if ignored else f"No fixes to make.\n{left}"
+    changed = (file.rewrite for file in files if file.rewrite is not None)
+    places = count(sum(rewrite.before != rewrite.after for rewrite in changed), "file")
     if ignored:
         verb = "Would add" if would else "Added"
         return f"{verb} {count(len(done), 'ignore comment')} in {places}.\n"
     rows = "".join(f"  {printable(line)}\n" for line in done)
-    return f"{'Would fix' if would else 'Fixed'} {count(len(done), 'finding')} in {places}:\n{rows}"
+    return f"{'Would fix' if would else 'Fixed'} {count(len(done), 'finding')} in {places}:\n{rows}{left}"
 
 
 def diff_on_terminal(patch: str, *, colour: bool = False) -> str:

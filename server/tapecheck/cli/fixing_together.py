@@ -1,0 +1,218 @@
+"""Fixes that edit several files: made in all of them or in none, and once, whichever file the mistake shows in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tapecheck.check import Report, check
+from tapecheck.cli.across import wanted_of
+from tapecheck.cli.checking import CheckOptions, edited_file, internal
+from tapecheck.cli.editing import Document, open_document
+from tapecheck.cli.fixing import MOST, Key, can_be_written, key_of, read_document, rewritten
+from tapecheck.cli.shared import real_path
+from tapecheck.fixes import Edit, Fix, fixes_for
+from tapecheck.report import Checked, Problem
+from tapecheck.rules.finding import Finding
+from tapecheck.source import Source, SourceError
+
+
+@dataclass(slots=True)
+class _File:
+    """One of the files that may be edited: as it was read, as it is now, and the lines that say what was done.
+
+    `others` are the real paths of the files that its fixes edit along with it, or rest on.
+    """
+
+    checked: Checked
+    first: Document
+    data: bytes
+    now: Document
+    done: list[str]
+    others: set[str] = field(default_factory=set)
+    touched: bool = False
+
+
+class Together:
+    """The files of one command, each edited by itself already, and the fixes that take several of them."""
+
+    def __init__(self, files: Sequence[Checked], wanted: CheckOptions) -> None:
+        self.wanted = wanted
+        self.files = files
+        self._known: dict[str, _File | None] = {}
+        self._homes = {real_path(file.path): file for file in files if not file.problems}
+
+    def fix(self) -> None:
+        """Make the fixes of several files, and those of one file that the check of another one has found.
+
+        What is said of the files is brought up to date: in `files` themselves, which nothing writes here.
+        """
+        asked = [file for file in self.files if self._concerned(file)]
+        for file in asked:
+            try:
+                self._mend(file)
+            except Exception as error:  # the boundary: what was fixed until then holds
+                file.problems.append(Problem("internal-error", internal("fixing several files", error)))
+        changed = {path for path, known in self._known.items() if known is not None and known.touched}
+        concerned = {real_path(file.path) for file in asked} | changed
+        for path in concerned & self._homes.keys():
+            self._tell(path)
+
+    def mended(self, path: str, finding: Finding) -> list[Fix]:
+        """Return the fixes of a finding that the check of one file has in another one; none where that fails."""
+        try:
+            report = self._check(path)
+            same = next((one for one in report.elsewhere if one.key == finding.key), None)
+            return fixes_for(report, same, open_files=self._open_files()) if same is not None else []
+        except Exception:  # the boundary: a finding without a fix is better than none
+            return []
+
+    def _concerned(self, file: Checked) -> bool:
+        if file.problems:
+            return False
+        return file.shared or any(real_path(one.span.file) in self._homes for one in file.elsewhere)
+
+    def _file(self, path: str) -> _File | None:
+        """Return a file that was asked for and can be edited, by its real path."""
+        if path not in self._known:
+            self._known[path] = self._opened(path)
+        return self._known[path]
+
+    def _opened(self, path: str) -> _File | None:
+        checked = self._homes.get(path)
+        if checked is None:
+            return None
+        rewrite = checked.rewrite
+        try:
+            if rewrite is not None:
+                first, now = (open_document(data, checked.path) for data in (rewrite.before, rewrite.after))
+                return _File(checked, first, rewrite.before, now, list(rewrite.done))
+            document, data = read_document(checked.path)
+        except SourceError:
+            return None
+        return _File(checked, document, data, document, []) if can_be_written(document, data) else None
+
+    def _open_files(self) -> dict[str, Source]:
+        """Return the files that are not on the disk as they are now, by their absolute paths."""
+        paths = [path for path, file in self._homes.items() if file.rewrite is not None]
+        found: dict[str, Source] = {}
+        for path in dict.fromkeys([*paths, *(path for path, known in self._known.items() if known is not None)]):
+            file = self._file(path)
+            if file is not None and file.now is not file.first:
+                found[str(Path(file.now.path).absolute())] = file.now.source()
+        return found
+
+    def _check(self, path: str) -> Report:
+        file = self._file(real_path(path))
+        if file is None:
+            raise SourceError(f"{path}: cannot be edited")
+        wanted = self.wanted
+        return check(
+            file.now.source(), select=wanted.select, ignore=wanted.ignore, open_files=self._open_files() or None
+        )
+
+    def _mend(self, file: Checked) -> None:
+        """Make one fix after the other of what the check of a file finds, in it and in the others."""
+        if self._file(real_path(file.path)) is None:
+            return
+        hopeless: set[Key] = set()
+        states = {self._state()}
+        for _ in range(MOST):
+            report = self._check(file.path)
+            for finding in [*report.findings, *self._brought(report)]:
+                home = self._file(real_path(finding.span.file))
+                if home is None:
+                    continue
+                key = key_of(finding, home.now.source())
+                if key in hopeless:
+                    continue
+                made = self._make(report, finding, home, states)
+                if made:
+                    break
+                hopeless.add(key)
+            else:
+                return
+
+    def _brought(self, report: Report) -> Iterator[Finding]:
+        """Yield what the check of a file finds in others that were asked for."""
+        for finding in report.elsewhere:
+            if real_path(finding.span.file) in self._homes:
+                yield from wanted_of([finding])
+
+    def _make(self, report: Report, finding: Finding, home: _File, states: set[tuple[str, ...]]) -> bool:
+        """Make the preferred fix that may be made, in all its files; return whether there was one."""
+        # What was found, and that a fix holds, rests on the edits that were made before.
+        rests_on = {path for path, known in self._known.items() if known is not None and known.now is not known.first}
+        for fix in fixes_for(report, finding, open_files=self._open_files()):
+            if fix.applicability != "safe" and self.wanted.edit != "unsafe":
+                continue
+            edited = self._edited(fix)
+            if edited is None:
+                continue
+            line = home.now.told(finding.span.line, f": {fix.title}")
+            before = [(known, known.now) for known, _ in edited.values()]
+            for known, document in edited.values():
+                known.now = document
+            state = self._state()
+            if state in states:
+                for known, document in before:
+                    known.now = document
+                continue
+            states.add(state)
+            teller = home if any(known is home for known, _ in before) else before[0][0]
+            teller.done.append(f"{finding.code} {line}")
+            for path, (known, _) in edited.items():
+                known.touched = True
+                known.others |= (edited.keys() | rests_on) - {path}
+            return True
+        return False
+
+    def _edited(self, fix: Fix) -> dict[str, tuple[_File, Document]] | None:
+        """Return the files of a fix with its edits made; None where one of them cannot be edited so."""
+        edits: dict[str, list[Edit]] = {}
+        for edit in fix.edits:
+            edits.setdefault(real_path(edit.span.file), []).append(edit)
+        found: dict[str, tuple[_File, Document]] = {}
+        for path, own in edits.items():
+            file = self._file(path)
+            if file is None:
+                return None
+            named = [replace(edit, span=replace(edit.span, file=file.now.path)) for edit in own]
+            document = file.now.edited(named)
+            if document is None or document.data() is None:
+                return None
+            found[path] = file, document
+        return found
+
+    def _left_out(self, fix: Fix) -> bool:
+        """Return whether a fix that may be made also edits a file that was not asked for."""
+        allowed = fix.applicability == "safe" or self.wanted.edit == "unsafe"
+        return allowed and any(real_path(edit.span.file) not in self._homes for edit in fix.edits)
+
+    def _state(self) -> tuple[str, ...]:
+        """Return the texts of the files that are not as they were read."""
+        known = sorted(
+            (path, file.first.texts(), file.now.texts()) for path, file in self._known.items() if file is not None
+        )
+        return tuple(part for path, was, now in known if was != now for part in (path, *now.values()))
+
+    def _tell(self, path: str) -> None:
+        """Say of a file what holds now."""
+        file = self._file(path)
+        if file is None:
+            return
+        report = self._check(path)
+        fixes: list[list[Fix]] = [[] for _ in report.findings]
+        if self.wanted.fixes:
+            fixes = [fixes_for(report, one, open_files=self._open_files()) for one in report.findings]
+        told = edited_file(file.checked.path, self.wanted, report, fixes)
+        old = file.checked
+        old.shared = any(self._left_out(fix) for several in fixes for fix in several)
+        old.findings, old.fixes, old.elsewhere = told.findings, told.fixes, told.elsewhere
+        old.incomplete, old.gaps, old.texts = told.incomplete, told.gaps, told.texts
+        if file.touched:
+            others = {known.now.path for other in file.others if (known := self._known.get(other)) is not None}
+            old.rewrite = rewritten(file.first, file.now, file.data, file.done)
+            if old.rewrite is not None:
+                old.rewrite.others = others
