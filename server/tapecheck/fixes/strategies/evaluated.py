@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from tapecheck.fixes.candidate import Candidate, Context
-from tapecheck.fixes.code import Code, LoopNode
+from tapecheck.fixes.code import Code
 from tapecheck.fixes.story import frames
 from tapecheck.rules.reading import Reading
 from tapecheck.tape import Loop, Site, Span
@@ -65,7 +65,7 @@ def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
     span = Span(**given)
     seen: list[ast.stmt] = []
     loop = code.statement_at(span) if span.file == code.source.path else None
-    if isinstance(loop, LoopNode):
+    if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         for number, around in enumerate([loop, *code.loops(loop)]):
             if around not in seen:
                 seen.append(around)
