@@ -566,4 +566,35 @@ def step(n):
 best = max([step(n) for n in range(12)]).item()
 print(len([step(n) for n in range(12)]), best)
 """,
+    "a counter does not come back behind a loop of unknown length": """
+class First(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.count = 0
+    def forward(self, x):
+        self.count += 1
+        x = self.layer(x)
+        if self.count == 1:
+            x = x.detach()
+        return x
+
+net = First()
+for step in range(4):
+    for chunk in torch.randn(6, 4).split(2):
+        loss = 0
+        for frame in chunk:
+            loss = loss + net(frame).sum()
+        loss.backward()
+""",
+    "how often a loop has run is more than it was before": """
+w = torch.ones(3, requires_grad=True)
+seen = 0
+for x in torch.randn(5, 3).unbind(0):
+    seen += 1
+loss = (w * 2).sum()
+if seen + 1 < 2:
+    loss = loss.detach()
+loss.backward()
+""",
 }

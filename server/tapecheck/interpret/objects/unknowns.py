@@ -187,14 +187,29 @@ def _next(constant: float, direction: int, whole: bool) -> float:
 
 def decided(kind: str, owner: Unknown, constant: Value) -> bool | None:
     """Return the answer of a test that follows from what earlier tests of the same unknown came out as."""
-    if owner.bounds is None or not isinstance(constant, (int, float)):
+    bounds = _bounds_of(owner)
+    if bounds is None or not isinstance(constant, (int, float)):
         return None
-    low, high = owner.bounds
+    low, high = bounds
     if kind == "Gt":
         return True if low > constant else (False if high <= constant else None)
     if kind == "Lt":
         return True if high < constant else (False if low >= constant else None)
     return False if kind == "Eq" and not low <= constant <= high else None
+
+
+def _bounds_of(value: Unknown) -> tuple[float, float] | None:
+    """Return what is known of a number, or follows for it from the one that an int was added to."""
+    if value.bounds is not None or value.parts is None or len(value.parts) != 3 or value.parts[0] not in ("Add", "Sub"):
+        return value.bounds
+    left, right = value.parts[1:]
+    if isinstance(left, Unknown) and type(right) is int:
+        bounds, shift = _bounds_of(left), right if value.parts[0] == "Add" else -right
+    elif isinstance(right, Unknown) and type(left) is int and value.parts[0] == "Add":
+        bounds, shift = _bounds_of(right), left
+    else:
+        return None
+    return None if bounds is None else (bounds[0] + shift, bounds[1] + shift)
 
 
 def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:

@@ -403,5 +403,9 @@ def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
     """Return what a counter has come to at the end of a loop that was cut short, where each iteration adds the same."""
     steps = {after - before for before, after in zip(values, values[1:])}
     if left is None or done < 2 or len(steps) != 1 or len(values) % done:
-        return Unknown.number()
+        result = Unknown.number()
+        if steps and min(steps) > 0:
+            # It does not come back to where it was.
+            result.bounds = (values[-1], math.inf)
+        return result
     return values[-1] + steps.pop() * left * (len(values) // done)
