@@ -485,7 +485,9 @@ def _building_statements(code: Code, collision: Collision) -> list[ast.stmt] | N
     else:
         found = next(iter(groups.values()))
     found = sorted(found, key=lambda statement: statement.lineno)
-    if len(found) > _MOST_STATEMENTS or not all(isinstance(statement, ast.Assign) for statement in found):
+    # A call that runs the second backward as well is around both, not before it.
+    around = any(code.statement_at(frame) in found for frame in frames(collision.second.at))
+    if around or len(found) > _MOST_STATEMENTS or not all(isinstance(statement, ast.Assign) for statement in found):
         function = _common_function(code, collision, wanted)
         if function is None or len(function) > _MOST_STATEMENTS:
             return None
