@@ -92,6 +92,44 @@ def test_raises(name: str) -> None:
     assert (finding.code, finding.span.line, finding.certain) == ("TAPE101", line, certain)
 
 
+BANK = """\
+import random, sys
+from torch import nn
+net = nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(3):
+    bank = {}
+    for step in range(4):
+        key = KEY
+        old = bank.get(key, torch.zeros(4))
+        new = net(torch.ones(4)) + old
+        opt.zero_grad()
+        new.pow(2).sum().backward()
+        opt.step()
+        bank[key] = new
+"""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "int(torch.randint(0, 2, (1,)))",
+        "torch.randint(0, 2, (1,)).item()",
+        "random.randint(0, 1)",
+        "random.randrange(2) + 1",
+        "('cell', random.randint(0, 1))",
+    ],
+)
+def test_keys_that_chance_draws_come_again_within_a_round(key: str) -> None:
+    (finding,) = check(from_text(HEAD + BANK.replace("KEY", key), "t.py")).findings
+    assert (finding.code, finding.span.line, finding.certain) == ("TAPE101", 15, False)
+
+
+def test_keys_that_a_round_goes_over_differ() -> None:
+    text = BANK.replace("step in range(4)", "key in list(map(str, sys.argv))").replace("        key = KEY\n", "")
+    assert [finding.code for finding in check(from_text(HEAD + text, "t.py")).findings] == ["TAPE201"]
+
+
 SAVED_WITH_STATES = """\
 import torch
 

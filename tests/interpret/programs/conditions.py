@@ -597,4 +597,22 @@ if seen + 1 < 2:
     loss = loss.detach()
 loss.backward()
 """,
+    "parts of a tensor whose length is known": """
+w = torch.ones(4, requires_grad=True)
+rows = torch.randn(6, 4)
+n = 0
+for part in rows.split(4):
+    for row in part:
+        n += 1
+for part in rows.chunk(4):
+    n += 10
+for part in rows.unbind():
+    n += 100
+for part in torch.unbind(rows, 0):
+    n += 1000
+loss = w.exp().sum()
+if n != 6 + 30 + 600 + 6000:
+    loss.backward()
+loss.backward()
+""",
 }

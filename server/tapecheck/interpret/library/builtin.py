@@ -15,9 +15,11 @@ from tapecheck.interpret.objects.constants import NotPlain, computed, formatted,
 from tapecheck.interpret.objects.containers import known_items, leave, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.unknowns import (
+    DRAWN,
     LOOP_BOUND,
     bound_length,
     derived,
+    drawn,
     length_of_parts,
     length_of_unknown,
     remembered,
@@ -344,7 +346,10 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
                 return computed(m, Kind.WHOLE, int, value, base)
             return Unknown.number()
         if isinstance(value, Tensor):
-            return Unknown.number(m.world.cut("item", node, value, name=value.name))
+            number = Unknown.number(m.world.cut("item", node, value, name=value.name))
+            if value.extra is not None and DRAWN in value.extra:
+                drawn(number)
+            return number
         if isinstance(value, (int, float, str)):
             try:
                 return kind(value)

@@ -34,6 +34,7 @@ _GENERIC_DATA = ("numpy.", "PIL.", "torchvision.transforms", "torchvision.datase
                  "cv2.",
                  "random.", "time.", "datetime.", "os.", "json.", "pickle.", "argparse.", "pathlib.", "glob.", "yaml.",
                  "matplotlib.", "logging.", "wandb.", "shutil.", "re.", "string.", "gym.", "gymnasium.")  # fmt: skip
+_CHANCE = ("random.", "numpy.random.", "secrets.")
 _PURE = frozenset((
     "startswith", "endswith", "lower", "upper", "strip", "split", "get", "isdigit", "find", "replace", "count",
 ))  # fmt: skip
@@ -114,6 +115,8 @@ def opaque(torch: Torch, name: str, values: list[Value], node: ast.AST, *, linke
         result.data = name.startswith(_GENERIC_DATA) or (
             bool(values) and all(torch.requires(value) == "no" for value in values)
         )
+        if name.startswith(_CHANCE):
+            unknowns.drawn(result)
     return result
 
 

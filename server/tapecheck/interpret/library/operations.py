@@ -10,7 +10,7 @@ import ast
 import dataclasses
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tapecheck.interpret.library import scalers
@@ -561,6 +561,12 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
             if isinstance(sections, (List, tuple)):
                 known = containers.known_items(torch.machine, sections, node)
                 count = len(known) if known is not None else None
+            rows = _rows_of_parts(fact.name, bound)
+            if rows is not None and len(rows) <= 64:
+                parts = [output(index) for index in range(len(rows))]
+                for part, length in zip(parts, rows, strict=True):
+                    part.length = length
+                return tuple(parts)
         if count is None or count > 64:
             return List([output(index) for index in range(2)], more=True, alike=2)
         live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
@@ -585,6 +591,25 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
     if fact.outputs in ("bool", "str", "size", "other", "dict"):
         return Unknown.named(fact.outputs)
     return result
+
+
+def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | None:
+    """Return the length of each part that a tensor of known length is taken apart into along its first dimension; None
+    where nobody knows how many there are.
+    """
+    whole = bound.get("self", bound.get("input", bound.get("tensor")))
+    length = whole.length if isinstance(whole, Tensor) else None
+    if not isinstance(length, int) or length <= 0 or concrete(bound.get("dim", 0)) != 0:
+        return None
+    if name == "unbind":
+        return [None] * length
+    chunks = concrete(bound.get("chunks"))
+    size = concrete(bound.get("split_size", bound.get("split_size_or_sections")))
+    if name == "chunk" and type(chunks) is int and chunks > 0:
+        size = -(-length // chunks)
+    if name not in ("chunk", "split") or type(size) is not int or size <= 0:
+        return None
+    return [min(size, length - start) for start in range(0, length, size)]
 
 
 def _structured(outputs: str, output: Callable[[int], Tensor]) -> Value:

@@ -12,6 +12,7 @@ from tapecheck.interpret.objects.equality import hashable, unkey, unsure_keys
 from tapecheck.interpret.objects.unknowns import (
     LOOP_BOUND,
     bound_length,
+    is_drawn,
     item_of_unknown,
     length_of_parts,
     length_of_unknown,
@@ -403,18 +404,19 @@ def same_key(machine: Engine, owner: Dict, index: Value, node: ast.AST) -> bool:
     """Whether a key that nobody knows is one that was stored under before; the entry is found under it from then on.
 
     Asked only where a graph hangs on it: where the dict holds one from an earlier round of the loops that are running.
-    A round goes over keys that differ from one another.
+    A round goes over keys that differ from one another, unless they are drawn by chance.
     """
     key = hashable(index)
     if key in owner.items or not (_unsure(key) or unsure_keys(owner)) or not machine.world.iteration:
         return False
     now = machine.world.iteration
+    by_chance = is_drawn(index)
     for other in reversed(owner.items):
         slot = owner.slots.get(other)
         if slot is None or not (_unsure(key) or _unsure(other)):
             continue
         before = slot.at.iteration
-        if before == now or (len(now) > 1 and before[: len(now) - 1] == now[:-1]):
+        if before == now or (not by_chance and len(now) > 1 and before[: len(now) - 1] == now[:-1]):
             continue
         if carry.tensors_in(owner.items[other]):
             break

@@ -14,6 +14,8 @@ from tapecheck.interpret.world import World
 
 _MOST = 1_000
 _MOST_ITEMS = 16
+DRAWN = "drawn by chance"
+"""The mark of a tensor, and the operation of an unknown, that chance has made."""
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
 
@@ -151,6 +153,20 @@ def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) 
     if value is None:
         value = world.known[key] = Unknown(name, None, (), kind)
     return value
+
+
+def drawn(value: Unknown) -> None:
+    """Note that a value is drawn by chance: drawn again it may be the same, however often that is."""
+    value.parts = (DRAWN, Unknown())
+
+
+def is_drawn(value: Value) -> bool:
+    """Return whether a value is drawn by chance, or worked out from one that is."""
+    if isinstance(value, tuple):
+        return any(map(is_drawn, value))
+    if not isinstance(value, Unknown) or value.parts is None:
+        return False
+    return value.parts[0] == DRAWN or any(map(is_drawn, value.parts[1:]))
 
 
 def usually(value: Unknown, default: Value) -> None:

@@ -405,7 +405,7 @@ def _extrapolated(values: list[Value], done: int, left: int | None) -> Value:
     if left is None or done < 2 or len(steps) != 1 or len(values) % done:
         result = Unknown.number()
         if steps and min(steps) > 0:
-            # It does not come back to where it was.
-            result.bounds = (values[-1], math.inf)
+            # The real loop may run less often than this one has; the counter does not come back to where it was.
+            result.bounds = (values[0], math.inf)
         return result
     return values[-1] + steps.pop() * left * (len(values) // done)
