@@ -290,8 +290,9 @@ def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Cha
     plain = _without_call(code, node, rewrite.only_argument(text))
     prefix = called.rpartition(".")[0]
     torch = f"{prefix}." if prefix else f"{code.torch()[0]}."
-    stacked = [code.replace(node, f"{torch}stack({rewrite.only_argument(text)})")]
     value = node.args[0]
+    parts = _parts_to_stack(code, value, torch) or rewrite.only_argument(text)
+    stacked = [code.replace(node, f"{torch}stack({parts})")]
     if isinstance(value, (ast.List, ast.ListComp, ast.Tuple)):
         return [stacked]
     # A method of the result is one that a list has not: then the argument is a tensor or must be made one.
@@ -301,6 +302,35 @@ def _copies(code: Code, node: ast.Call, text: str, called: str) -> list[list[Cha
     if isinstance(parent, ast.Attribute) and isinstance(value, ast.Name) and value.id.endswith("es"):
         return [stacked, plain]
     return [plain, stacked] if isinstance(value, ast.Name) else [plain]
+
+
+def _parts_to_stack(code: Code, value: ast.expr, torch: str) -> str | None:
+    """Return `[0.0, x]` with its numbers made tensors like the others, as only those can be stacked; None where it has
+    none.
+    """
+    elements = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
+    if not any(map(_is_number, elements)):
+        return None
+    texts = [code.segment(element) for element in elements]
+    like = next(
+        (text for text, one in zip(texts, elements, strict=True) if not _is_number(one) and not _calls_something(one)),
+        None,
+    )
+    for number, element in enumerate(elements):
+        if _is_number(element):
+            made = f"full_like({like}, {texts[number]})" if like is not None else f"tensor({texts[number]})"
+            texts[number] = f"{torch}{made}"
+    return f"[{', '.join(texts)}]"
+
+
+def _is_number(element: ast.expr) -> bool:
+    if isinstance(element, ast.UnaryOp):
+        element = element.operand
+    return isinstance(element, ast.Constant) and isinstance(element.value, (int, float))
+
+
+def _calls_something(element: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) for node in ast.walk(element))
 
 
 def _fitting(code: Code, node: ast.expr, text: str) -> str:
