@@ -42,7 +42,7 @@ def repairs() -> list[Repair]:
 def lines_told(clone: Path, commit: str, path: str, rule: str) -> list[int] | None:
     """Return the lines of a rule's findings in a file as of a commit, None where the clone does not have it."""
     with tempfile.TemporaryDirectory() as folder:
-        packed = _git(clone, "archive", commit)
+        packed = _git(clone, "archive", commit, "--", *_kept(clone, commit))
         with suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith((".py", ".ipynb")):
@@ -58,6 +58,12 @@ def lines_told(clone: Path, commit: str, path: str, rule: str) -> list[int] | No
             file.write_bytes(text)
         checked = check_file(str(file), CheckOptions(fixes=False, isolated=True))
         return [one.span.line for one in [*checked.findings, *checked.elsewhere] if one.code == rule]
+
+
+def _kept(clone: Path, commit: str) -> list[str]:
+    """Return the patterns that match something in a commit: a clone need not have its large files."""
+    names = _git(clone, "ls-tree", "-r", "--name-only", commit).decode("utf-8", "replace").splitlines()
+    return [pattern for pattern in ("*.py", "*.ipynb") if any(name.endswith(pattern[1:]) for name in names)]
 
 
 def _git(clone: Path, *words: str) -> bytes:
