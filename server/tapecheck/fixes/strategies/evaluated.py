@@ -105,7 +105,8 @@ def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> b
         own = [node.id for node in reading.ledger.nodes.values() if inside(node.at)]
         if not own and not any(inside(loop.event.at) for loop in reading.loops.values()):
             continue
-        ran = True
+        # What a program that raises would have done next, or one beyond the work limit does, nobody has seen.
+        ran = ran or reading.ended == "finished"
         if reading.ended not in ("finished", "raised") or not reading.used.isdisjoint(own):
             return False
         if any(inside(run.at) for run in reading.runs):
