@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tapecheck.interpret.values import Env, Module, Storage, Tensor, Unknown, Value
+from tapecheck.interpret.values import Env, Mark, Module, Storage, Tensor, Unknown, Value
 from tapecheck.source.notes import Notes
 from tapecheck.source.text import column_in
 from tapecheck.tape import (
@@ -555,7 +555,7 @@ class World:
     ) -> InPlace:
         """Note an in-place change of a tensor; `written` are values that go into it past autograd."""
         storage = storage_of(self, value)
-        leaf = (getattr(value, "extra", None) or {}).get("grad_of")
+        leaf = (getattr(value, "extra", None) or {}).get(Mark.GRADIENT_OF)
         if leaf is not None and leaf.node is not None and leaf.is_leaf and not how.endswith(_KEEPS_GRADIENT):
             self.emit(GradientSet(self.site(at), leaf.node, how.rpartition(".")[2]))
         event = InPlace(

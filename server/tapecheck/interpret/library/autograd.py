@@ -11,7 +11,6 @@ from typing import Literal, Protocol
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
-    FROZEN_LEAF,
     Args,
     Class,
     Dict,
@@ -19,6 +18,7 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     List,
+    Mark,
     Native,
     Storage,
     Stream,
@@ -552,10 +552,10 @@ class Autograd:
                 if not grad.cut:
                     grad.cut.append(self.cut(grad.site, grad.roots))
                 grad.tensor = self.world.data("grad", (grad.cut[0],))
-            grad.tensor.extra = {"grad_of": tensor}
+            grad.tensor.extra = {Mark.GRADIENT_OF: tensor}
             return grad.tensor
         if isinstance(grad, Tensor):
-            grad.extra = {**(grad.extra or {}), "grad_of": tensor}
+            grad.extra = {**(grad.extra or {}), Mark.GRADIENT_OF: tensor}
         return grad
 
     def read(self, tensor: Tensor, node: ast.AST, how: str = "") -> None:
@@ -571,7 +571,7 @@ class Autograd:
 
     def zeroed(self, gradient: Tensor, node: ast.AST) -> None:
         """`p.grad.zero_()` or `p.grad.data.zero_()`: cleared in place, its graph stays."""
-        leaf = (gradient.extra or {}).get("grad_of")
+        leaf = (gradient.extra or {}).get(Mark.GRADIENT_OF)
         number = _leaf_of(leaf) if isinstance(leaf, Tensor) else None
         if number is not None:
             kept: Fact = "yes" if gradient.node is None else "no"
@@ -742,5 +742,5 @@ def _leaf_of(tensor: Tensor) -> int | None:
     """Return the leaf that a tensor is; one whose `requires_grad` is switched off for now keeps its gradient."""
     if tensor.node is not None:
         return tensor.node if tensor.is_leaf else None
-    frozen = (tensor.extra or {}).get(FROZEN_LEAF)
+    frozen = (tensor.extra or {}).get(Mark.FROZEN_LEAF)
     return frozen if isinstance(frozen, int) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
-from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Set, Tensor, Unknown, Value
+from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
 from tapecheck.interpret.values.vocabulary import tells
 from tapecheck.tape import LeafEscape
 
@@ -75,5 +75,5 @@ def _leaves_in(torch: Torch, value: Value, depth: int, seen: set[int]) -> Iterat
 
 def _gradient_of(value: Tensor) -> Tensor | None:
     """Return the leaf that a tensor is the gradient of: who has the gradient may clear it in place."""
-    leaf = (value.extra or {}).get("grad_of")
+    leaf = (value.extra or {}).get(Mark.GRADIENT_OF)
     return leaf if isinstance(leaf, Tensor) and leaf.is_leaf else None

@@ -16,6 +16,7 @@ from tapecheck.interpret.values import (
     Instance,
     Kwargs,
     List,
+    Mark,
     Queue,
     Tensor,
     Unknown,
@@ -147,7 +148,7 @@ def call_unknown(torch: Torch, function: Unknown, args: Args, kwargs: Kwargs, no
     if function.leaf is not None:
         parts = [function.leaf, *torch.nn.replaced_parameters(function)]
         # A model that somebody wrote and saved may hand back states that it has cut.
-        saved = function.leaf.extra is not None and function.leaf.extra.get("saved", False)
+        saved = function.leaf.extra is not None and function.leaf.extra.get(Mark.SAVED, False)
         return opaque(torch, function.name, [*parts, *values], node, linked="may" if saved else "yes", keeps="yes")
     if function.owner is not None and (function.node is not None or function.owner.cuts):
         values.append(function.owner)
@@ -289,7 +290,7 @@ def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
         leaf = torch.world.data(name)
         torch.world.make_leaf(leaf, node, name, parameter=True, made=owner.within is not None)
         # Until it is told to train or to evaluate, what a file held is data.
-        leaf.extra = {"opaque": True, "saved": owner.within is not None and owner.data}
+        leaf.extra = {Mark.OPAQUE: True, Mark.SAVED: owner.within is not None and owner.data}
         owner.leaf = leaf
         owner.trained = True
         if owner.within is not None:

@@ -21,6 +21,7 @@ from tapecheck.interpret.values import (
     Args,
     Kwargs,
     List,
+    Mark,
     Range,
     Signal,
     Tensor,
@@ -241,11 +242,11 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
     if world.gradients_cut:
         if _moves_leaf(torch, name, every):
             # A step from a parameter is a place to compute at, no term of a loss.
-            built.extra = {**(built.extra or {}), "moved leaf": True}
+            built.extra = {**(built.extra or {}), Mark.MOVED_LEAF: True}
         else:
             built.constant_terms = _constant_terms(torch, name, every)
             if built.constant_terms and all(value.node is None or _weighted(value) for value in every):
-                built.extra = {**(built.extra or {}), "weighted": True}
+                built.extra = {**(built.extra or {}), Mark.WEIGHTED: True}
     place = torch.pending_storage or storage or built.storage
     torch.autograd.remember_gradient(built.node, fact, inputs, place)
     if "result" in fact.saves or "result" in fact.may_save:
@@ -276,7 +277,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
 def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
     """Whether a tensor is a parameter of a model nobody knows, and no gradient goes into it that shows it trained."""
     leaf = torch.world.leaf_tensors.get(target.of_leaf) if isinstance(target, Tensor) and target.of_leaf else None
-    if leaf is None or leaf.extra is None or "opaque" not in leaf.extra:
+    if leaf is None or leaf.extra is None or Mark.OPAQUE not in leaf.extra:
         return False
     given = cuts_of(*[value for thing in bound.values() for value in torch.tensors(thing)])
     return leaf.graph != "yes" or all(torch.world.ledger.cuts[cut].how != "grad" for cut in given)
@@ -331,22 +332,22 @@ def _views_alive(tensor: Tensor) -> list[Tensor]:
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
     """Return what a view must know of how it was made: a view of one of several views is no better than that."""
     if name == "permute" or (name in _ACROSS) != lies_across(viewed):
-        view.extra = {**(view.extra or {}), "lies across": True}
+        view.extra = {**(view.extra or {}), Mark.LIES_ACROSS: True}
     if torch.world.grad_mode == "no":
         if viewed.graph == "yes" and view.node is None:
             # It requires grad as a leaf does: nothing leads on from it, and a backward ends there without a word.
             view.cuts = torch.world.derived_cut("leaf", node, view.cuts, viewed.name)
             torch.world.make_leaf(view, node, viewed.name)
-        view.extra = {**(view.extra or {}), "view under no_grad": True}
+        view.extra = {**(view.extra or {}), Mark.VIEW_UNDER_NO_GRAD: True}
     elif viewed.extra is not None:
-        for mark in ("part of several", "view under no_grad"):
+        for mark in (Mark.PART_OF_SEVERAL, Mark.VIEW_UNDER_NO_GRAD):
             if mark in viewed.extra:
                 view.extra = {**(view.extra or {}), mark: viewed.extra[mark]}
 
 
 def lies_across(value: Value) -> bool:
     """Whether a tensor is a view whose elements do not lie in order: `contiguous()` of it makes a copy."""
-    return isinstance(value, Tensor) and value.extra is not None and "lies across" in value.extra
+    return isinstance(value, Tensor) and value.extra is not None and Mark.LIES_ACROSS in value.extra
 
 
 def change(torch: Torch, target: Value, node: ast.AST, how: str, written: Iterable[Value] = ()) -> None:
@@ -361,13 +362,13 @@ def _check_view(torch: Torch, target: Tensor, inputs: dict[str, list[Value]], no
     """Raise where torch does for a recorded change of a view whose history it could not rewrite."""
     extra = target.extra or {}
     if any(torch.requires(value) == "yes" for values in inputs.values() for value in values):
-        if "part of several" in extra:
+        if Mark.PART_OF_SEVERAL in extra:
             fail(
                 torch, node,
                 "Output 0 of a function that returns multiple views is a view and is being modified inplace. Such "
                 "functions do not allow the output views to be modified inplace.",
             )  # fmt: skip
-        if "view under no_grad" in extra:
+        if Mark.VIEW_UNDER_NO_GRAD in extra:
             fail(
                 torch, node, "A view was created in no_grad mode and is being modified inplace with grad mode enabled."
             )
@@ -547,7 +548,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
         if fact.view == "no" and number:
             part.storage = others.get(number) or torch.world.new_storage()
         elif locked:
-            part.extra = {"part of several": torch.world.ledger.version(part.storage.id)}
+            part.extra = {Mark.PART_OF_SEVERAL: torch.world.ledger.version(part.storage.id)}
         return part
 
     if fact.outputs in ("tensor", "may"):
@@ -685,13 +686,13 @@ def _moves_leaf(torch: Torch, name: str, inputs: list[Value]) -> bool:
         return False
     carriers = [value for value in inputs if value.node is not None and not _weighted(value)]
     return bool(carriers) and all(
-        isinstance(value, Tensor) and (value.is_leaf or "moved leaf" in (value.extra or {})) for value in carriers
+        isinstance(value, Tensor) and (value.is_leaf or Mark.MOVED_LEAF in (value.extra or {})) for value in carriers
     )
 
 
 def _weighted(value: Value) -> bool:
     """Whether a value is a constant gradient times a weight that nobody knows, and has no other graph than that may."""
-    return isinstance(value, Tensor) and value.extra is not None and "weighted" in value.extra
+    return isinstance(value, Tensor) and value.extra is not None and Mark.WEIGHTED in value.extra
 
 
 def _constant_terms(torch: Torch, name: str, inputs: list[Value]) -> tuple[int, ...]:

@@ -10,13 +10,13 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
-    FROZEN_LEAF,
     Args,
     Dict,
     Generator,
     Instance,
     Kwargs,
     List,
+    Mark,
     Native,
     Set,
     Stream,
@@ -110,7 +110,7 @@ class Optimizers:
         frozen: list[int] = []
         idle: list[int] = []
         for tensors in groups:
-            off = [leaf for tensor in tensors if (leaf := (tensor.extra or {}).get(FROZEN_LEAF)) is not None]
+            off = [leaf for tensor in tensors if (leaf := (tensor.extra or {}).get(Mark.FROZEN_LEAF)) is not None]
             frozen += off
             if off and len(off) == len(tensors):
                 idle += off

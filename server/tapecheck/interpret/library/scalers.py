@@ -6,12 +6,10 @@ import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState
-from tapecheck.interpret.values import Args, Instance, Kwargs, List, Tensor, Unknown, Value
+from tapecheck.interpret.values import Args, Instance, Kind, Kwargs, List, Mark, Tensor, Unknown, Value
 from tapecheck.interpret.world import World
 from tapecheck.tape import Fact, GradientRead, Scaled, Unscaled
 
-_SCALE = "GradScaler.get_scale()"
-_COPY = "gradient of"
 _SIZES = frozenset((
     "abs", "amax", "amin", "clamp", "clamp_", "clamp_max_", "clamp_min_", "clip", "clip_", "max", "mean", "min", "norm",
     "pow", "square", "std", "var", "vector_norm",
@@ -70,16 +68,14 @@ def step(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: as
 
 def get_scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`scaler.get_scale()`: a number that remembers what it is."""
-    made = Unknown.number()
-    made.name = _SCALE
-    return made
+    return Unknown("GradScaler.get_scale()", None, (), Kind.SCALE)
 
 
 def of_scale(value: Value) -> bool:
     """Whether a number was worked out from the scale of a scaler."""
     if not isinstance(value, Unknown):
         return False
-    return value.name == _SCALE or any(of_scale(part) for part in value.parts or () if isinstance(part, Unknown))
+    return value.kind is Kind.SCALE or any(of_scale(part) for part in value.parts or () if isinstance(part, Unknown))
 
 
 def leaf_of(value: Value) -> Tensor | None:
@@ -87,8 +83,8 @@ def leaf_of(value: Value) -> Tensor | None:
     extra = value.extra if isinstance(value, Tensor) else None
     if not extra:
         return None
-    leaf = extra.get("grad_of") or extra.get(_COPY)
-    return leaf if isinstance(leaf, Tensor) else leaf_of(extra.get("data_of"))
+    leaf = extra.get(Mark.GRADIENT_OF) or extra.get(Mark.COPY_OF_GRADIENT)
+    return leaf if isinstance(leaf, Tensor) else leaf_of(extra.get(Mark.DATA_OF))
 
 
 def used(torch: Torch, leaf: Tensor, name: str, args: Args, node: ast.AST) -> None:
@@ -105,7 +101,7 @@ def used(torch: Torch, leaf: Tensor, name: str, args: Args, node: ast.AST) -> No
 def passed_on(leaf: Tensor, name: str, result: Value) -> None:
     """Note that what an op made of a gradient is as large as that."""
     if name.rsplit(".", 1)[-1] in _PASSING and isinstance(result, Tensor):
-        result.extra = {**(result.extra or {}), _COPY: leaf}
+        result.extra = {**(result.extra or {}), Mark.COPY_OF_GRADIENT: leaf}
 
 
 def _is_data(value: Value) -> bool:

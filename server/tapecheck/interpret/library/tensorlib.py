@@ -12,12 +12,12 @@ from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.objects.unknowns import DRAWN, drawn
 from tapecheck.interpret.values import (
-    FROZEN_LEAF,
     Args,
     Instance,
     Kwargs,
     Lib,
     List,
+    Mark,
     Native,
     Stream,
     Tensor,
@@ -36,7 +36,7 @@ def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> V
         cuts = torch.world.cut("data", node, owner, name=owner.name)
         result = torch.world.data(owner.name, cuts, owner.dtype)
         # Writes through .data change the same memory without moving the version counter.
-        result.extra = {"data_of": owner}
+        result.extra = {Mark.DATA_OF: owner}
         return result
     if name == "requires_grad":
         return {"yes": True, "no": False, "may": Unknown("requires_grad")}[owner.graph]
@@ -93,9 +93,9 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
     """`requires_grad_()` and assignments to `.requires_grad`."""
     wanted = concrete(wanted)
     if wanted is True:
-        if owner.graph == "no" and owner.extra is not None and FROZEN_LEAF in owner.extra:
+        if owner.graph == "no" and owner.extra is not None and Mark.FROZEN_LEAF in owner.extra:
             # Frozen and switched on again it is the leaf that it was: optimizers know it as that.
-            owner.node = owner.of_leaf = owner.extra.pop(FROZEN_LEAF)
+            owner.node = owner.of_leaf = owner.extra.pop(Mark.FROZEN_LEAF)
             owner.graph, owner.is_leaf, owner.cuts, owner.oldest = "yes", True, (), None
         elif owner.graph == "no" and owner.dtype == "float":
             if owner.cuts:
@@ -103,14 +103,14 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
             torch.world.make_leaf(owner, node)
             _kept_beside(torch, owner)
     elif wanted is False:
-        if owner.extra is not None and "opaque" in owner.extra:
+        if owner.extra is not None and Mark.OPAQUE in owner.extra:
             # It stands for many parameters: nobody knows whether all of them were frozen.
             owner.graph = "may"
         elif owner.is_leaf and owner.node is not None:
             leaf = owner.node
             owner.graph, owner.node, owner.of_leaf = "no", None, None
             owner.cuts = torch.world.cut("frozen", node, owner, leaves=(leaf,), name=owner.name)
-            owner.extra = {**(owner.extra or {}), FROZEN_LEAF: leaf}
+            owner.extra = {**(owner.extra or {}), Mark.FROZEN_LEAF: leaf}
     elif isinstance(wanted, Unknown) and owner.graph == "no":
         truth = torch.machine.known_truth(wanted)
         if truth is None:
@@ -135,7 +135,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
             drawn(result)
         return result
     if name == "zero_":
-        source = (owner.extra or {}).get("data_of", owner)
+        source = (owner.extra or {}).get(Mark.DATA_OF, owner)
         if isinstance(source, Tensor):
             torch.autograd.zeroed(source, node)
     if name == "detach_":
@@ -159,12 +159,12 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
     if name in ("float", "double", "half", "bfloat16"):
         if owner.dtype != "float":
             return world.data(owner.name, owner.cuts)
-        precision = (owner.extra or {}).get("precision", "float")
+        precision = (owner.extra or {}).get(Mark.PRECISION, "float")
         if precision == name:
             return owner
         copy = torch.op("clone", [owner], {}, node)
         if isinstance(copy, Tensor):
-            copy.extra = {"precision": name}
+            copy.extra = {Mark.PRECISION: name}
         return copy
     if name in (
         "size",
@@ -195,10 +195,10 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
     if name in ("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"):
         return factory(torch, name, args, kwargs, node)
     if name in ("uniform_", "normal_", "zero_", "fill_", "copy_", "bernoulli_", "exponential_", "random_") and (
-        owner.extra and "data_of" in owner.extra
+        owner.extra and Mark.DATA_OF in owner.extra
     ):
         return silent_write(torch, owner, node, name, args)
-    if name.endswith("_") and not name.endswith("__") and owner.extra and "data_of" in owner.extra:
+    if name.endswith("_") and not name.endswith("__") and owner.extra and Mark.DATA_OF in owner.extra:
         return silent_write(torch, owner, node, name, args)
     if name == "apply_" or name == "map_":
         torch.change(owner, node, name)
@@ -213,7 +213,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
 
 def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
     """Write through `.data`: no version moves, no graph is built."""
-    target = (owner.extra or {}).get("data_of")
+    target = (owner.extra or {}).get(Mark.DATA_OF)
     if torch.world.scaled and (leaf := scalers.leaf_of(owner)) is not None:
         scalers.used(torch, leaf, how, [owner, *args], node)
     if isinstance(target, Tensor):
@@ -234,16 +234,13 @@ def tensor_stream(torch: Torch, value: Tensor, node: ast.AST) -> Stream:
         if index not in items:
             row = items[index] = torch.get_item(value, index, node)
             if isinstance(row, Tensor) and torch.world.grad_mode != "no":
-                row.extra = {**(row.extra or {}), "part of several": torch.world.ledger.version(row.storage.id)}
+                row.extra = {**(row.extra or {}), Mark.PART_OF_SEVERAL: torch.world.ledger.version(row.storage.id)}
         return items[index]
 
     if value.items is not None:
         known = value.items
         return Stream(lambda: len(known), item)
     return Stream(lambda: value.length if isinstance(value.length, int) else None, item)
-
-
-_ONE = "one number"
 
 
 def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
@@ -261,7 +258,7 @@ def _is_one_number(name: str, args: Args, rank: int | None) -> bool:
 
 def _kept_beside(torch: Torch, leaf: Tensor) -> None:
     """Note a leaf that may be a parameter which stands beside all modules."""
-    if leaf.extra is not None and _ONE in leaf.extra and not leaf.parameter:
+    if leaf.extra is not None and Mark.ONE_NUMBER in leaf.extra and not leaf.parameter:
         torch.nn.loose.append(leaf)
 
 
@@ -322,7 +319,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
     elif name.endswith("_like") and args and isinstance(args[0], Tensor):
         result.rank = args[0].rank
     if _is_one_number(name, args, result.rank):
-        result.extra = {**(result.extra or {}), _ONE: True}
+        result.extra = {**(result.extra or {}), Mark.ONE_NUMBER: True}
         if result.node is not None:
             _kept_beside(torch, result)
     first = containers.known_items(torch.machine, sizes, node) if isinstance(sizes, (tuple, List)) else None

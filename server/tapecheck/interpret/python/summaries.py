@@ -16,7 +16,6 @@ from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
-    FROZEN_LEAF,
     INERT,
     Args,
     Bound,
@@ -27,6 +26,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Mark,
     Module,
     Native,
     Storage,
@@ -194,7 +194,7 @@ def _whose(value: Tensor) -> str:
     return "own" if value.of_leaf == value.node else "another's"
 
 
-def _flags(value: Tensor) -> dict[str, Value]:
+def _flags(value: Tensor) -> dict[str | Mark, Value]:
     """Return what is noted of how a tensor was made, without what was worked out of it: its shape."""
     return {name: item for name, item in value.extra.items() if type(item) is bool} if value.extra else {}
 
@@ -204,7 +204,7 @@ def _worked_out(value: Tensor) -> list[Any]:
     found: list[Any] = []
     for name, item in (value.extra or {}).items():
         kind = type(item)
-        if kind is Tensor or name == FROZEN_LEAF:
+        if kind is Tensor or name is Mark.FROZEN_LEAF:
             # It belongs to another tensor, or the program has switched it off.
             raise _Unlike
         if kind is Unknown:

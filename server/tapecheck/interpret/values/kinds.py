@@ -49,8 +49,33 @@ class Storage:
         self.views: list[weakref.ref[Tensor]] | None = None
 
 
-FROZEN_LEAF = "frozen leaf"
-"""What `Tensor.extra` has the leaf under that a tensor was before the program switched `requires_grad` off."""
+class Mark(Enum):
+    """What is noted of how a tensor was made, in `Tensor.extra`; true where nothing else is said."""
+
+    COPY_OF_GRADIENT = "copy of gradient"
+    """The leaf whose gradient it is as large as."""
+    DATA_OF = "data of"
+    """The tensor whose `.data` it is."""
+    FROZEN_LEAF = "frozen leaf"
+    """The leaf that it was before the program switched `requires_grad` off."""
+    GRADIENT_OF = "gradient of"
+    """The tensor whose `.grad` it is."""
+    LIES_ACROSS = "lies across"
+    """A view whose elements do not lie in order."""
+    MOVED_LEAF = "moved leaf"
+    """A step from a parameter: a place to compute at, no term of a loss."""
+    ONE_NUMBER = "one number"
+    OPAQUE = "opaque"
+    """It stands for the parameters of a model nobody knows."""
+    PART_OF_SEVERAL = "part of several"
+    """One of several views of an operation: the version its memory had then."""
+    PRECISION = "precision"
+    """The name of the type that it was made to."""
+    SAVED = "saved"
+    """Whether such a model comes out of a saved file."""
+    VIEW_UNDER_NO_GRAD = "view under no_grad"
+    WEIGHTED = "weighted"
+    """A constant gradient times a weight that nobody knows."""
 
 
 class Tensor:
@@ -118,7 +143,8 @@ class Tensor:
         """When and where a graph was last written into it in place."""
         self.retains_grad = False
         self.rank: int | None = None
-        self.extra: dict[str, Value] | None = None
+        self.extra: dict[str | Mark, Value] | None = None
+        """Marks, and by their names the attributes that were worked out of it."""
         self.given: dict[str, Value] | None = None
         """Attributes that the program itself has set."""
         self.length: Value = None
@@ -137,6 +163,8 @@ class Kind(Enum):
     PLAIN = "plain"
     """No tensor, and nothing with a tensor in it."""
     NUMBER = "number"
+    SCALE = "scale"
+    """What the losses of a gradient scaler are multiplied by."""
     WHOLE = "whole"
     """A whole number: a length, an index."""
     TEXT = "text"
@@ -146,9 +174,9 @@ class Kind(Enum):
     """Python's constant of that name."""
 
 
-COUNTED = (Kind.NUMBER, Kind.WHOLE)
+COUNTED = (Kind.NUMBER, Kind.WHOLE, Kind.SCALE)
 """The kinds of numbers."""
-_DATA = frozenset((Kind.PLAIN, Kind.NUMBER, Kind.WHOLE, Kind.TEXT))
+_DATA = frozenset((Kind.PLAIN, *COUNTED, Kind.TEXT))
 
 
 class Unknown:
