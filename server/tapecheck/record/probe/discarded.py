@@ -27,49 +27,73 @@ class _Call:
         self.added = added
 
 
+class _Thread:
+    """What is known of the gradients that one thread's backward calls make.
+
+    `open` is the backward that began last, with the versions of all gradients before it. `within` says whether a step
+    is running: the gradients of its closure are used once the closure returns. `closure` is the running call of the
+    closure's code that has called backward, with that backward.
+    """
+
+    __slots__ = ("closure", "open", "waiting", "within")
+
+    def __init__(self) -> None:
+        self.open: Optional[Tuple[_Where, Dict[int, Optional[int]]]] = None
+        self.waiting: List[_Call] = []
+        self.within = False
+        self.closure: Optional[Tuple[Any, _Where]] = None
+
+
 class Discarded:
-    """Follows gradients from a backward to a step, or to where they are cleared."""
+    """Follows gradients from a backward to a step, or to where they are cleared.
+
+    Each thread's by themselves, as `Recorder.may_read` has it.
+    """
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.calls: Dict[Optional[Place], int] = {}
-        self.open: Optional[Tuple[_Where, Dict[int, Optional[int]]]] = None
-        """The backward that began last, with the versions of all gradients before it."""
-        self.waiting: List[_Call] = []
+        self.threads: Dict[int, _Thread] = {}
         self.discarded: Dict[Optional[Place], List[Any]] = {}
         """By place: how many calls, the iterations of the first, and the leaves."""
         self.used: Dict[Optional[Place], int] = {}
-        self.within = False
-        """Whether a step is running: the gradients of its closure are used once the closure returns."""
-        self.closure: Optional[Tuple[Any, _Where]] = None
-        """The running call of the closure's code that has called backward, with that backward."""
 
     def before_backward(self, where: _Where) -> None:
         """Settle what came before, and note how gradients are before this backward adds to them."""
-        self._settle()
-        if self.within:
+        thread = self._thread()
+        self._settle(thread)
+        if thread.within:
             self.used[where[0]] = self.used.get(where[0], 0) + 1
-            self.closure = (self._call(), where)
+            thread.closure = (self._call(), where)
             return
         count = self.calls[where[0]] = self.calls.get(where[0], 0) + 1
         if count <= _CALLS:
-            self.open = (where, {id(p): _version(p) for p in self._parameters()})
+            thread.open = (where, {id(p): _version(p) for p in self._parameters()})
 
     def before_clearing(self) -> None:
         """Note what the last backward has added, before a line that clears gradients runs."""
-        if self.open is not None:
-            self._settle()
-        elif self.within and self.closure is not None and self.closure[0] is self._call():
+        thread = self._thread()
+        if thread.open is not None:
+            self._settle(thread)
+        elif thread.within and thread.closure is not None and thread.closure[0] is self._call():
             # The same call that has called backward clears: the step never sees what that gave.
-            where = self.closure[1]
+            where = thread.closure[1]
             self.used[where[0]] -= 1
-            self.closure = None
+            thread.closure = None
             self._tell(where, [id(p) for p in self._parameters() if _version(p) is not None])
 
     def after_step(self) -> None:
         """Note that a step has ended."""
-        self.within = False
-        self.closure = None
+        thread = self._thread()
+        thread.within = False
+        thread.closure = None
+
+    def _thread(self) -> _Thread:
+        number = threading.get_ident()
+        found = self.threads.get(number)
+        if found is None:
+            found = self.threads[number] = _Thread()
+        return found
 
     def _call(self) -> Any:
         lines = self.recorder.tracer.threads.get(threading.get_ident())
@@ -77,22 +101,23 @@ class Discarded:
 
     def before_step(self, params: List[Any]) -> None:
         """Tell the calls whose gradients this step uses."""
-        self._settle()
-        self.within = True
-        if not self.waiting:
-            return
+        thread = self._thread()
+        self._settle(thread)
+        thread.within = True
         keys = set(map(id, params))
-        left = []
-        for call in self.waiting:
-            if keys & call.added.keys():
-                self.used[call.where[0]] = self.used.get(call.where[0], 0) + 1
-            else:
-                left.append(call)
-        self.waiting = left
+        # What it uses may have been made in other threads: of those nothing is read.
+        for other in list(self.threads.values()):
+            left = []
+            for call in other.waiting:
+                if keys & call.added.keys():
+                    self.used[call.where[0]] = self.used.get(call.where[0], 0) + 1
+                else:
+                    left.append(call)
+            other.waiting = left
 
     def write(self) -> None:
         """Write what became of the gradients of each place."""
-        self._settle()
+        self._settle(self._thread())
         recorder = self.recorder
         if any(text.looks_at_gradients for text in recorder.sources.texts()):
             at = recorder.here(recorder.tracer.lines())
@@ -108,10 +133,10 @@ class Discarded:
                 name = "gradient-discarded:%d" % leaf
                 recorder.writer.event("Measure", at=at, name=name, value=count, unit="calls")
 
-    def _settle(self) -> None:
+    def _settle(self, thread: _Thread) -> None:
         """Look at the gradients: what the open call has added, and what of earlier calls has been cleared."""
-        begun, self.open = self.open, None
-        self._drop_cleared()
+        begun, thread.open = thread.open, None
+        self._drop_cleared(thread)
         if begun is None:
             return
         where, before = begun
@@ -121,12 +146,12 @@ class Discarded:
             if version is not None and before.get(id(parameter), -1) != version:
                 added[id(parameter)] = (weakref.ref(parameter), version)
         if added:
-            self.waiting.append(_Call(where, added))
-            del self.waiting[: -4 * _CALLS]
+            thread.waiting.append(_Call(where, added))
+            del thread.waiting[: -4 * _CALLS]
 
-    def _drop_cleared(self) -> None:
+    def _drop_cleared(self, thread: _Thread) -> None:
         left = []
-        for call in self.waiting:
+        for call in thread.waiting:
             kept, gone = {}, False
             for key, (reference, version) in call.added.items():
                 parameter = reference()
@@ -134,7 +159,7 @@ class Discarded:
                     # Who drops a model has no use for its gradients.
                     gone = True
                     continue
-                now = _version(parameter)
+                now = _version(parameter) if self.recorder.may_read(parameter) else version
                 if now is None or (now != version and self._zero(parameter)):
                     continue
                 kept[key] = (reference, now)
@@ -144,7 +169,7 @@ class Discarded:
                 left.append(call)
             elif not gone:
                 self._tell(call.where, call.added)
-        self.waiting = left
+        thread.waiting = left
 
     def _tell(self, where: _Where, parameters: Iterable[int]) -> None:
         place, iterations = where
@@ -159,10 +184,10 @@ class Discarded:
             return digest(_GRADIENT(parameter)) == ZEROS
 
     def _parameters(self) -> Iterator[Any]:
-        for reference, _ in self.recorder.changes.optimizer_places.values():
+        for reference, _ in list(self.recorder.changes.optimizer_places.values()):
             optimizer = reference()
             for group in optimizer.param_groups if optimizer is not None else ():
-                yield from group["params"]
+                yield from filter(self.recorder.may_read, group["params"])
 
 
 def _version(parameter: Any) -> Optional[int]:

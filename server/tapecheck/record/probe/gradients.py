@@ -52,7 +52,7 @@ class UsedGradients:
 
     def before_backward(self, where: _Where) -> None:
         """Note which used gradients are still there when a backward begins."""
-        for number, entries in self.used.items():
+        for number, entries in list(self.used.items()):
             if entries:
                 self.used[number] = [entry for entry in entries if self._same(entry, where)]
 
@@ -110,7 +110,7 @@ class UsedGradients:
                 known[3] = known[3] + 1 if known[3] >= 0 and self._value(leaf) == known[2] else -1
 
     def _listed(self) -> Set[int]:
-        return {key for watched in self.recorder.changes.optimizers.values() for key in watched.ids}
+        return {key for watched in list(self.recorder.changes.optimizers.values()) for key in watched.ids}
 
     def _value(self, leaf: Any) -> Any:
         """Return a digest of a leaf; what cannot be read is never the same."""
@@ -143,7 +143,9 @@ class UsedGradients:
     def _same(self, entry: _Used, where: Optional[_Where]) -> bool:
         """Return whether a gradient is still the one that was used, with nothing or something added to it."""
         parameter, gradient = entry.parameter(), entry.gradient()
-        if parameter is None or gradient is None or _GRADIENT(parameter) is not gradient:
+        if parameter is None or gradient is None or not self.recorder.may_read(parameter):
+            return False
+        if _GRADIENT(parameter) is not gradient:
             return False
         with self.recorder.torch.no_grad(), self.recorder.torch._C.DisableTorchFunction():
             found = digest(gradient)

@@ -275,12 +275,14 @@ class Reader:
     def leaf(self, tensor: Any, found: List[NewLeaf]) -> int:
         """Return the number of a leaf tensor; a new one is added to `found`."""
         key = id(tensor)
-        entry = self.leaves.get(key)
+        entry, thread = self.leaves.get(key), threading.get_ident()
         if entry is not None and entry[0]() is tensor:
+            if entry[2] != thread:
+                self.leaves[key] = (entry[0], entry[1], thread)
             return entry[1]
         number = self._next_leaf
         self._next_leaf += 1
-        self.leaves[key] = (TensorRef(tensor), number, threading.get_ident())
+        self.leaves[key] = (TensorRef(tensor), number, thread)
         storage = 0
         address = address_of(tensor)
         if address:

@@ -345,7 +345,7 @@ class Recorder(Listener):
         lines = self.tracer.lines()
         made = {
             id(p): born
-            for reference, born in self.changes.optimizer_places.values()
+            for reference, born in list(self.changes.optimizer_places.values())
             for optimizer in (reference(),)
             if optimizer is not None
             for group in optimizer.param_groups
@@ -765,7 +765,7 @@ class Recorder(Listener):
             # Reading `.grad` makes a Python object that lives as long as the gradient, which shows in `gc.get_objects`:
             # only where the program reads it, or module and optimizer do.
             named = any(text.names_gradients for text in self.sources.texts())
-            for key, (reference, _, owner) in self.reader.leaves.items():
+            for key, (reference, _, owner) in list(self.reader.leaves.items()):
                 # Another thread may just be letting go of its own.
                 tensor = reference() if owner == thread else None
                 if (
@@ -837,6 +837,17 @@ class Recorder(Listener):
             fields["thread"] = threading.current_thread().name
         self.writer.event("Backward", **fields)
         self.last_backward.site = at
+
+    def may_read(self, leaf: Any) -> bool:
+        """Return whether no other thread may be writing the gradient of a leaf.
+
+        torch writes `.grad` without Python's lock: to read it in another thread than the one that runs the backward can
+        end the process. A leaf belongs to the thread whose backward came to it last.
+        """
+        if len(self.tracer.threads) == 1:
+            return True
+        entry = self.reader.leaves.get(id(leaf))
+        return entry is not None and entry[2] == threading.get_ident() and entry[0]() is leaf
 
     def _note_cleared(self, lines: ThreadLines) -> None:
         """Write the leaves whose `.grad` was dropped since the last backward."""

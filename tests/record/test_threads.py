@@ -1,0 +1,54 @@
+"""Programs whose threads train at the same time: torch writes `.grad` without Python's lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tapecheck.tape import End, read_tape
+from tests.record.harness import Write, plain, probed
+
+# Each round's code is new, so that the recorder looks closely at all of it.
+BESIDE = """\
+import threading
+
+import torch
+from torch import nn
+
+WORK = '''
+def work(seed):
+    made = torch.Generator().manual_seed(seed)
+    model = nn.Sequential(*[nn.Linear(6, 6) for _ in range(12)])
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=made) / 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(12):
+        loss = model(torch.randn(4, 6, generator=made)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses[seed] = loss.item()
+'''
+
+for _ in range(40):
+    losses = {}
+    exec(compile(WORK, __file__, "exec"))
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print({seed: f"{losses[seed]:.8f}" for seed in sorted(losses)})
+"""
+
+
+def test_threads_that_train_beside_each_other_end_as_without_the_recorder(write: Write, tmp_path: Path) -> None:
+    script = write(BESIDE)
+    without = plain(script, cwd=str(tmp_path))
+    assert without.returncode == 0, without.stderr
+    for _ in range(2):
+        result = probed(script, cwd=str(tmp_path), tape=str(tmp_path / "tape.jsonl"))
+        assert (result.returncode, result.stdout) == (0, without.stdout), result.stderr
+        with (tmp_path / "tape.jsonl").open() as file:
+            end = read_tape(file).events[-1]
+        assert isinstance(end, End) and (end.how, end.detail) == ("finished", "")
