@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
-from tapecheck.rules.reading import Held, LoopRun, Reading, Run, iteration_in, with_sources
+from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, headline, quoted, span_facts
 from tapecheck.tape import Node, Site, Span
@@ -208,7 +208,9 @@ for step in range(5):
         excused = _told_by_failures(readings, wanted) if wanted else set()
         for reading in readings if wanted else ():
             for held in reading.held:
-                if _place(held) in wanted - excused and _backwarded_later(reading, held):
+                if _place(held) in wanted - excused and (
+                    _backwarded_later(reading, held) or _begun_anew(reading, held)
+                ):
                     excused.add(_place(held))
         return [
             self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
@@ -548,11 +550,38 @@ def _backwarded_later(reading: Reading, held: Held) -> bool:
                     return True
         if any(reading.ledger.is_freed(node) != "no" for node in old):
             continue
-        if _constant_later(reading, direct, position):
+        used = _constant_later(reading, direct, position)
+        # What is used so and kept on is a queue or a running value that was to be cut where it is stored.
+        if used is not None and not _kept_on(reading, held.holder, old, used):
             return True
         if escapes:
             gone = reading.ledger.ancestry(node for escape in escapes for node in escape.nodes)
             if direct & gone.keys():
+                return True
+    return False
+
+
+def _begun_anew(reading: Reading, held: Held) -> bool:
+    """Return whether a short loop of a known length makes leaves of what it computed of the held values.
+
+    It is an unrolled computation whose steps were cut apart: what it carries is gone behind it, and the cut is told.
+    """
+    if held.loop.more != "no" or held.loop.iterations > LARGE_BOUND:
+        return False
+    leaves = [leaf for leaf in reading.ledger.leaves.values() if leaf.cuts and iteration_in(leaf.at, held.loop)]
+    cuts = with_sources(reading, [cut for leaf in leaves for cut in leaf.cuts]).values()
+    behind = set().union(*(covered(reading, cut) for cut in cuts))
+    *earlier, _ = sorted(held.nodes)
+    return all(held.nodes[index] & behind for index in earlier)
+
+
+def _kept_on(reading: Reading, holder: str, nodes: set[int], position: int) -> bool:
+    """Return whether a holder still keeps some of these nodes at the end of an iteration after a position."""
+    for held in reading.held:
+        later = [index for index in sorted(held.nodes) if held.positions[index] > position]
+        if held.holder == holder and later:
+            # Long loops are judged by their beginning and their end.
+            if any(nodes & reading.ledger.ancestry(held.nodes[index]).keys() for index in {later[0], later[-1]}):
                 return True
     return False
 
@@ -587,13 +616,15 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     return not any(leaf.parameter or leaf.id in stepped for leaf in leaves)
 
 
-def _constant_later(reading: Reading, direct: set[int], position: int) -> bool:
-    """Return whether held values are detached after this and then go into the graph of a loss."""
-    constants = {cut for place, cuts in reading.constants for cut in cuts if place > position}
-    return any(
-        cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys()
-        for cut in with_sources(reading, constants).values()
-    )
+def _constant_later(reading: Reading, direct: set[int], position: int) -> int | None:
+    """Return where held values, detached after this, go into the graph of a loss; None where they do not."""
+    for place, cuts in reading.constants:
+        if place > position and any(
+            cut.how in ("detach", "data") and direct & reading.ledger.ancestry(cut.nodes).keys()
+            for cut in with_sources(reading, cuts).values()
+        ):
+            return place
+    return None
 
 
 def _store(reading: Reading, growth: _Growth) -> Site:

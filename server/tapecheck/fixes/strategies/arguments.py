@@ -460,11 +460,16 @@ def _clear_parameters(code: Code, function: ast.AST) -> list[str]:
 
 def _last_use(code: Code, statement: ast.stmt, backward: Backward) -> tuple[ast.stmt, bool] | None:
     """Return where gradients are used no more in the block of a backward: behind its last statement that may use them,
-    or before the return that ends it.
+    or before the return that ends it. None where the function reads them behind the block, or hands them out.
     """
     block = code.block(statement)
     last = block[-1]
-    if isinstance(last, (ast.Return, ast.Continue, ast.Break, ast.Raise)):
+    leaves = isinstance(last, (ast.Return, ast.Continue, ast.Break, ast.Raise))
+    for node in walk(code.function(statement)):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load):
+            if node.lineno > (last.lineno - 1 if leaves else last.end_lineno or last.lineno):
+                return None
+    if leaves:
         return last, True
     uses = [
         member
