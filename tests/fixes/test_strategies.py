@@ -1004,3 +1004,43 @@ def test_all_that_was_offered_above_runs_under_torch(tmp_path: Path) -> None:
 def _pairs() -> list[tuple[str, Fix]]:
     """The fixes of the carried forms, for a run of the last test alone."""
     return [(SETUP + body, fix) for body, _ in CARRIED.values() for fix in fixes_of(SETUP + body, "TAPE101")]
+
+
+def test_an_evaluation_that_leaves_recording_off_switches_it_off_for_itself() -> None:
+    body = """
+model = nn.Linear(3, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def evaluate():
+    model.eval()
+    torch.set_grad_enabled(False)
+    return model(torch.randn(4, 3)).mean().item()
+for epoch in range(3):
+    loss = model(torch.randn(4, 3)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print(evaluate())
+"""
+    text, fixes = _fixes(body, "TAPE103")
+    assert fixes[0].title == "Switch recording off within `evaluate` alone: `@torch.no_grad()`"
+    assert "@torch.no_grad()\ndef evaluate" in fixed(text, fixes[0])
+    assert "set_grad_enabled" not in fixed(text, fixes[0])
+
+
+def test_gradients_that_the_function_hands_out_are_not_dropped_before() -> None:
+    body = """
+model = nn.Sequential(nn.Linear(3, 4), nn.Softplus(), nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def explanation(x):
+    x = x.clone().requires_grad_(True)
+    with torch.enable_grad():
+        model(x).sum().backward(create_graph=True)
+    return x.grad
+for step in range(4):
+    penalty = explanation(torch.randn(4, 3)).pow(2).mean()
+    model.zero_grad()
+    penalty.backward()
+    opt.step()
+"""
+    _, fixes = _fixes(body, "TAPE203")
+    assert fixes and not any("once they are used" in fix.title for fix in fixes)

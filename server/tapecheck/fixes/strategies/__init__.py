@@ -21,7 +21,7 @@ from tapecheck.fixes.strategies.changed import (
 )
 from tapecheck.fixes.strategies.checkpointed import not_reentrant
 from tapecheck.fixes.strategies.constructed import compute_where_used
-from tapecheck.fixes.strategies.cuts import detach_for_the_first, remove_cut, unfreeze
+from tapecheck.fixes.strategies.cuts import detach_for_the_first, remove_cut, switch_off_within, unfreeze
 from tapecheck.fixes.strategies.differentiable import (
     ask_for_gradient,
     stay_in_torch,
@@ -85,8 +85,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
         change_later, change_copy,
     ),
     BackwardWithoutGraph.code: (
-        remove_cut, stay_in_torch, switch_on_again, leave_trainable, train_on_scores, without_threshold,
-        ask_for_gradient, unfreeze,
+        switch_off_within, remove_cut, stay_in_torch, switch_on_again, leave_trainable, train_on_scores,
+        without_threshold, ask_for_gradient, unfreeze,
     ),
     LeafInplace.code: (under_no_grad, leaf_out_of_place),
     GraphKeptAcrossIterations.code: (
@@ -99,8 +99,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     NeedlessGraph.code: (switch_recording_off,),
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (
-        clear_at_another_time, remove_cut, detach_for_the_first, stay_in_torch, leave_trainable, switch_on_again,
-        make_optimizer_later, train_on_scores,
+        clear_at_another_time, switch_off_within, remove_cut, detach_for_the_first, stay_in_torch, leave_trainable,
+        switch_on_again, make_optimizer_later, train_on_scores,
     ),
     StaleGradient.code: (call_zero_grad, clear_in_time),
     GradientDiscarded.code: (clear_at_another_time,),

@@ -65,6 +65,37 @@ def remove_cut(context: Context) -> Iterator[Candidate]:
             yield Candidate(f"Take the cut on line {context.finding.span.line} out", _effect(raises), way, safe)
 
 
+def switch_off_within(context: Context) -> Iterator[Candidate]:
+    """Let a function that leaves recording off, an evaluation, switch it off for itself."""
+    code = context.code
+    places = [cut.off_at for tape in context.tapes for cut in cuts_of_finding(context, tape) if cut.off_at is not None]
+    for place in dict.fromkeys(places):
+        statement = code.statement_at(place)
+        function = code.function(statement) if statement is not None else None
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or statement not in function.body:
+            continue
+        if function.decorator_list or any(
+            isinstance(node, (ast.Yield, ast.YieldFrom))
+            or (
+                isinstance(node, ast.Attribute)
+                and node.attr in ("backward", "set_grad_enabled")
+                and node.lineno != place.line
+            )
+            for node in ast.walk(function)
+        ):
+            continue
+        torch, imported = code.torch()
+        gone, decorated = code.delete(statement), code.insert_before(function, [f"@{torch}.no_grad()"])
+        if gone is not None and decorated is not None:
+            yield Candidate(
+                f"Switch recording off within `{function.name}` alone: `@{torch}.no_grad()`",
+                "Recording is on again behind the call; what the function computes has no graph, as before.",
+                [*imported, decorated, gone],
+                context.stops,
+                "switch",
+            )
+
+
 def detach_for_the_first(context: Context) -> Iterator[Candidate]:
     """Take the cut out, and detach the value where the loss before its own uses it: a GAN's discriminator."""
     code = context.code
@@ -169,7 +200,7 @@ def _effect(raises: bool) -> str:
 
 
 def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
-    parts = []
+    parts, lines = [], []
     for cut in cuts:
         line, word = cut.at.line, _WORDS.get(cut.how, "the cut")
         if cut.how == "no_grad" and changes:
@@ -181,6 +212,10 @@ def _title(code: Code, cuts: list[Cut], changes: list[Change]) -> str:
         elif cut.how == "copy" and isinstance(call := code.expression_at(cut.at.span), ast.Call):
             word = f"the copy by `{code.segment(call.func)}`" if dotted(call.func) is not None else "the copy"
         parts.append(f"{word} on line {line}")
+        lines.append(line)
+    if len(set(lines)) < len(lines):
+        # What is made a leaf again on the line of its cut goes with that.
+        parts = [part for part in parts if not part.startswith("the cut ")] or parts
     return f"Take out {' and '.join(dict.fromkeys(parts))}: gradients flow again"
 
 
