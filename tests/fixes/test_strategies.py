@@ -1044,3 +1044,24 @@ for step in range(4):
 """
     _, fixes = _fixes(body, "TAPE203")
     assert fixes and not any("once they are used" in fix.title for fix in fixes)
+
+
+DRAWN = """
+encoder = nn.Linear(3, 2)
+head = nn.Linear(2, 1)
+opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    q = torch.distributions.{distribution}
+    loss = head(q.sample()).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_draw_has_a_graph_where_its_distribution_can() -> None:
+    text, fixes = _fixes(DRAWN.format(distribution="Normal(encoder(torch.randn(4, 3)), 1.0)"), "TAPE402")
+    assert fixes[0].title == "Draw with `.rsample()` on line 11"
+    assert _lines_changed(text, fixes[0]) == ["loss = head(q.rsample()).pow(2).mean()"]
+    _, fixes = _fixes(DRAWN.format(distribution="Bernoulli(logits=encoder(torch.randn(4, 3)))"), "TAPE402")
+    assert not any("rsample" in fix.title for fix in fixes)

@@ -24,6 +24,7 @@ from tapecheck.fixes.strategies.constructed import compute_where_used
 from tapecheck.fixes.strategies.cuts import detach_for_the_first, remove_cut, switch_off_within, unfreeze
 from tapecheck.fixes.strategies.differentiable import (
     ask_for_gradient,
+    draw_with_graph,
     stay_in_torch,
     train_on_scores,
     without_threshold,
@@ -85,8 +86,8 @@ FOR: dict[str, tuple[Strategy, ...]] = {
         change_later, change_copy,
     ),
     BackwardWithoutGraph.code: (
-        switch_off_within, remove_cut, stay_in_torch, switch_on_again, leave_trainable, train_on_scores,
-        without_threshold, ask_for_gradient, unfreeze,
+        switch_off_within, remove_cut, stay_in_torch, switch_on_again, leave_trainable, draw_with_graph,
+        train_on_scores, without_threshold, ask_for_gradient, unfreeze,
     ),
     LeafInplace.code: (under_no_grad, leaf_out_of_place),
     GraphKeptAcrossIterations.code: (
@@ -100,7 +101,7 @@ FOR: dict[str, tuple[Strategy, ...]] = {
     MissingCreateGraph.code: (create_graph, take_gradient),
     GradientCut.code: (
         clear_at_another_time, switch_off_within, remove_cut, detach_for_the_first, stay_in_torch, leave_trainable,
-        switch_on_again, make_optimizer_later, train_on_scores,
+        switch_on_again, make_optimizer_later, draw_with_graph, train_on_scores,
     ),
     StaleGradient.code: (call_zero_grad, clear_in_time),
     GradientDiscarded.code: (clear_at_another_time,),

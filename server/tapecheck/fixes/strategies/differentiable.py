@@ -274,6 +274,29 @@ def without_threshold(context: Context) -> Iterator[Candidate]:
 _INTEGER_TYPES = frozenset({"long", "int", "int8", "int16", "int32", "int64", "short", "uint8", "bool", "LongTensor"})
 
 
+def draw_with_graph(context: Context) -> Iterator[Candidate]:
+    """Yield `q.rsample()` for `q.sample()`: the draw as a differentiable function of the distribution's parameters."""
+    code = context.code
+    changes: list[Change] = []
+    lines: list[int] = []
+    for cut in _all_cuts(context):
+        draw = code.expression_at(cut.at.span)
+        if cut.how == "nondifferentiable" and isinstance(draw, ast.Call) and isinstance(draw.func, ast.Attribute):
+            if draw.func.attr == "sample" and draw.lineno not in lines:
+                start = code.end(draw.func) - len("sample")
+                changes.append(Change(start, start + len("sample"), "rsample"))
+                lines.append(draw.lineno)
+    if changes:
+        where = " and ".join(map(str, sorted(lines)))
+        yield Candidate(
+            f"Draw with `.rsample()` on line{'s' if len(lines) > 1 else ''} {where}",
+            "The draws are the same; gradients reach the parameters of the distribution, and train them from now on.",
+            changes,
+            context.stops,
+            "rsample",
+        )
+
+
 def train_on_scores(context: Context) -> Iterator[Candidate]:
     """Yield a loss on class predictions to `cross_entropy(scores, classes)`, which has a gradient."""
     code = context.code

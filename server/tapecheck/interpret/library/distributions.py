@@ -54,6 +54,8 @@ class Distributions:
     def attribute(self, owner: Instance, name: str) -> Value:
         if name in ("sample", "sample_n"):
             return Native(name, lambda m, args, kwargs, at: self._sample(owner, at))
+        if name == "rsample" and not self._is_reparametrized(owner):
+            return Native(name, lambda m, args, kwargs, at: self.torch.fail(at, "rsample", kind="NotImplementedError"))
         if name in ("rsample", "log_prob", "entropy", "cdf", "icdf", "kl_divergence"):
             return Native(name, lambda m, args, kwargs, at: self.density(owner, name, args, at))
         if name in ("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "mode"):
@@ -70,6 +72,11 @@ class Distributions:
                     )
             return owner.attrs[name]
         return Unknown.named(name) if name == "base_dist" else None
+
+    def _is_reparametrized(self, owner: Instance) -> bool:
+        """Whether draws of a distribution can have a graph; yes where nobody knows."""
+        known = f"distributions.{owner.lib.rsplit('.', 1)[-1]}"
+        return self.facts.op(known) is None or self.facts.op(f"{known}.rsample") is not None
 
     def _sample(self, owner: Instance, node: ast.AST) -> Value:
         cuts: tuple[int, ...] = ()
