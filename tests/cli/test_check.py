@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import tapecheck.check as checking
+import tapecheck.fixes as fixes
 from tapecheck.cli import main
 from tapecheck.cli.checking import CheckOptions, check_files
 from tapecheck.rules import ALL
@@ -236,13 +238,27 @@ def test_a_failing_fix_leaves_the_finding(
 ) -> None:
     write(tmp_path, train=TWICE)
 
-    def failing(*_: object) -> Any:
+    def failing(*_: object, **__: object) -> Any:
         raise ValueError("no")
 
     monkeypatch.setattr("tapecheck.fixes.fixes_for", failing)
     assert main(["check", str(tmp_path)]) == 2
     out = capsys.readouterr().out
     assert "error[TAPE101]" in out and "working out fixes of TAPE101, line 6 failed" in out
+
+
+def test_where_not_all_fixes_can_be_tried_errors_come_first_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needless = "for _ in range(3):\n    w.exp().sum().backward(retain_graph=True)\n"
+    write(tmp_path, train=f"import torch\nw = torch.ones(3, requires_grad=True)\n{needless}{TWICE}")
+    monkeypatch.setattr("tapecheck.fixes.Effort", functools.partial(fixes.Effort, left=1))
+    assert main(["check", "--no-cache", "--output-format", "json", str(tmp_path)]) == 1
+    out, _ = capsys.readouterr()
+    found = {row["code"]: row for row in json.loads(out)}
+    assert found["TAPE101"]["fix"] is not None and found["TAPE301"]["fix"] is None
+    assert main(["check", "--no-cache", str(tmp_path)]) == 1
+    assert "1 of 2 findings were not tried for fixes" in capsys.readouterr().out
 
 
 def test_many_files_in_processes_come_back_in_order(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from tapecheck.cli import cache
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
-from tapecheck.report.checked import Incomplete
+from tapecheck.report.checked import SEVERITIES, Incomplete
 from tapecheck.source import Source
 from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
@@ -23,7 +23,7 @@ from tapecheck.tape import Span
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
-    from tapecheck.fixes import Fix
+    from tapecheck.fixes import Effort, Fix
     from tapecheck.source.suppress import Unused
 
 _WORTH_PROCESSES = 24
@@ -70,7 +70,7 @@ def check_program(
 
     Returns the source, too, None where there is none. `comments` says that those are reported which switch nothing off.
     """
-    from tapecheck.check import check
+    from tapecheck.check import Memory, check
     from tapecheck.source import SourceError, read_source
 
     if source is None and is_tape(path):
@@ -84,7 +84,8 @@ def check_program(
             known = cache.load(folder, source, asked)
             if known is not None:
                 return known, source
-        report = check(source, select=wanted.select, ignore=wanted.ignore)
+        memory = Memory()
+        report = check(source, select=wanted.select, ignore=wanted.ignore, memory=memory)
     except SourceError as error:
         checked.problems.append(Problem("io-error", str(error).removeprefix(f"{path}: ")))
         return checked, None
@@ -93,20 +94,34 @@ def check_program(
         return checked, None
     _tell(checked, report)
     if wanted.fixes and checked.findings:
-        from tapecheck.fixes import fixes_for
+        from tapecheck.fixes import Effort, fixes_for
 
-        for finding in checked.findings:
+        effort = Effort()
+        checked.fixes = [[] for _ in checked.findings]
+        # Where not all can be tried, errors come first.
+        for index, finding in sorted(enumerate(checked.findings), key=lambda pair: SEVERITIES.index(pair[1].severity)):
             try:
-                checked.fixes.append(fixes_for(report, finding))
+                checked.fixes[index] = fixes_for(report, finding, memory=memory, effort=effort)
             except Exception as error:
-                checked.fixes.append([])
                 message = internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
+        checked.incomplete += _untried(effort, len(checked.findings))
     if comments:
         _add_unused(checked, report, wanted)
     if folder is not None and source.cells is None and not checked.problems:
         cache.save(folder, source, asked, report, checked)
     return checked, source
+
+
+def _untried(effort: Effort, count: int) -> list[Incomplete]:
+    """Return what is said of findings whose fixes were not tried, of so many in a file."""
+    if not effort.untried:
+        return []
+    message = (
+        f"{len(effort.untried)} of {count} findings were not tried for fixes, which would take too long; an editor "
+        "tries those of one finding at a time, `--select` narrows what is tried"
+    )
+    return [Incomplete(message, min(finding.span.line for finding in effort.untried))]
 
 
 def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:

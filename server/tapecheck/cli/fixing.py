@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tapecheck.check import UNUSED
 from tapecheck.cli.comments import fix_of
 from tapecheck.cli.editing import Document, open_document, unified_diff
-from tapecheck.fixes import Edit, Fix, fixes_for
+from tapecheck.fixes import Edit, Effort, Fix, fixes_for
 from tapecheck.report.checked import Rewrite
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError, split_lines
@@ -93,7 +93,8 @@ def fix_document(
             document = without
     if idle:
         report = check(document)
-    left = [fixes_for(report, finding) if remaining else [] for finding in report.findings]
+    effort = Effort()
+    left = [fixes_for(report, finding, effort=effort) if remaining else [] for finding in report.findings]
     return Outcome(report, left, rewritten(first, document, data, done), document, bool(shared))
 
 

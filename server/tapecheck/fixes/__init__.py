@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,18 @@ TRIES_FOR_MORE = 5
 LONG = 4000
 """Events on the tapes from which a program counts as long (about 1,000 lines): half as many candidates are tried."""
 
-__all__ = ["LONG", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Fix", "fixes_for"]
+MAX_EFFORT = 500_000
+"""What all fixes of one file may cost: its lines and the events on its tapes, for each candidate that is tried."""
+
+__all__ = ["LONG", "MAX_EFFORT", "MAX_FIXES", "MAX_TRIES", "TRIES_FOR_MORE", "Edit", "Effort", "Fix", "fixes_for"]
+
+
+@dataclass(slots=True)
+class Effort:
+    """What trying the fixes of one file may still cost; `untried` are the findings whose turn did not come."""
+
+    left: int = MAX_EFFORT
+    untried: list[Finding] = field(default_factory=list)
 
 
 def fixes_for(
@@ -36,6 +49,7 @@ def fixes_for(
     cancelled: Callable[[], bool] | None = None,
     open_files: Mapping[str, Source] | None = None,
     memory: Memory | None = None,
+    effort: Effort | None = None,
 ) -> list[Fix]:
     """Return the fixes of a finding that hold, preferred first: safe ones, then those that change training least.
 
@@ -44,6 +58,7 @@ def fixes_for(
     finding. `check` analyses an edited source, `tapecheck.check.check` where none is given; `open_files` are sources by
     absolute path that stand for the files of that path. `cancelled` is asked during the analyses; once it returns True
     they raise `interpret.Cancelled`. `memory` is that of the checks before: it is read, and nothing is put into it.
+    `effort` is what the fixes of this file may cost together, without a limit where none is given.
     """
     from tapecheck.fixes.candidate import Context
     from tapecheck.fixes.code import Code
@@ -57,7 +72,9 @@ def fixes_for(
         # The edits of a fix leave most of a file as it was.
         beside = memory.beside() if memory is not None else checking.Memory()
         check = partial(checking.check, cancelled=cancelled, memory=beside)
-    long = sum(len(tape.events) for tape in report.interpretation.tapes) > LONG
+    events = sum(len(tape.events) for tape in report.interpretation.tapes)
+    long = events > LONG
+    effort = Effort(sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
     verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files)
     found: list[Fix] = []
@@ -65,9 +82,15 @@ def fixes_for(
     for code, candidate in _candidates([Context(report, finding, code, codes) for code in codes.values()]):
         if len(found) >= MAX_FIXES or verifier.left <= 0:
             break
+        if effort.left <= 0:
+            if not found:
+                effort.untried.append(finding)
+            break
         if candidate.group in groups or (candidate.fallback and found):
             continue
+        before = verifier.left
         fix = verifier.fix(candidate, {path: known.source for path, known in codes.items()}, code.source.path)
+        effort.left -= (before - verifier.left) * (events + len(report.source.lines))
         # Who chooses among fixes reads their titles: what reads the same is offered once.
         if fix is not None and all(fix.title != other.title for other in found):
             if not found:
