@@ -167,8 +167,10 @@ def _order(ls: Server, path: str, own: Mapping[str, Any], under_way: RecordedRun
 
 async def _tell_about(ls: Server, order: RunOrder, under_way: RecordedRun) -> None:
     told = await asyncio.get_running_loop().run_in_executor(ls.asking, ls.session.about, order.settings)
-    if told and not under_way.ended:
-        under_way.with_what(told)
+    if told:
+        # A short run may be over by then: the log says it all the same.
+        if not under_way.ended:
+            under_way.with_what(told)
         ls.log(f"{order.name} is run by {told}")
 
 
