@@ -1063,5 +1063,48 @@ def test_a_draw_has_a_graph_where_its_distribution_can() -> None:
     text, fixes = _fixes(DRAWN.format(distribution="Normal(encoder(torch.randn(4, 3)), 1.0)"), "TAPE402")
     assert fixes[0].title == "Draw with `.rsample()` on line 11"
     assert _lines_changed(text, fixes[0]) == ["loss = head(q.rsample()).pow(2).mean()"]
+    assert fixes[0].applicability == "unsafe"
     _, fixes = _fixes(DRAWN.format(distribution="Bernoulli(logits=encoder(torch.randn(4, 3)))"), "TAPE402")
     assert not any("rsample" in fix.title for fix in fixes)
+
+
+def test_a_loop_in_which_unknown_code_gets_the_model_keeps_recording() -> None:
+    body = """
+import mylib
+model = nn.Linear(3, 3)
+class Beam:
+    def __init__(self, state):
+        self.state = state
+beams = [Beam(torch.zeros(3))]
+for i in range(1000):
+    new = []
+    for beam in beams:
+        new.append(Beam(model(beam.state)))
+    beams = new
+    {call}
+"""
+    fixes = fixes_of(SETUP + dedent(body.format(call="mylib.fit_one_step(model, i)")), "TAPE201")
+    assert not any("no_grad" in fix.title for fix in fixes)
+    fixes = fixes_of(SETUP + dedent(body.format(call="print(i)")), "TAPE201")
+    assert any("no_grad" in fix.title for fix in fixes)
+
+
+def test_what_a_function_records_before_it_switches_off_stays_recorded() -> None:
+    body = """
+model = nn.Linear(3, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+aux = torch.zeros(())
+def evaluate():
+    global aux
+    aux = model.weight.pow(2).sum()
+    torch.set_grad_enabled(False)
+    return model(torch.randn(4, 3)).mean().item()
+for epoch in range(3):
+    loss = model(torch.randn(4, 3)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print(evaluate())
+"""
+    _, fixes = _fixes(body, "TAPE103")
+    assert not any("alone" in fix.title for fix in fixes)

@@ -36,3 +36,18 @@ def test_torch_keeps_more_in_each_iteration_of_those_alone(name: str, counts: di
     steps = [after - before for before, after in zip(half, half[1:])]
     assert len(steps) >= 4
     assert all(step > 0 for step in steps) if growing_lines(SOURCES[name]) else set(steps) == {0}
+
+
+@pytest.mark.parametrize("number", ["random.randrange(4)", "int(input())"])
+def test_a_number_made_of_itself_over_and_over(number: str) -> None:
+    doubled = "    k = k + k\n" * 40
+    program = (
+        "import random\nimport torch\nw = torch.ones(3, requires_grad=True)\nstore = {}\nfor i in range(10):\n"
+        f"    loss = (w * w).sum()\n    k = {number}\n{doubled}    store[k] = store.get(k, 0) + loss\n"
+    )
+    assert check(from_text(program, "program.py")).error is None
+
+
+def test_a_tensor_of_very_many_rows_is_not_taken_apart() -> None:
+    program = "import torch\nfor part in torch.zeros(10**11, 3).unbind(0):\n    part.add_(1)\n"
+    assert check(from_text(program, "program.py")).error is None

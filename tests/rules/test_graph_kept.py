@@ -291,3 +291,14 @@ def train(loader, generator):
 def test_a_gradient_that_may_fail_walks_what_was_kept(use: str, codes: list[str]) -> None:
     found = check(from_text(PARTS.replace("USE", use), "program.py")).findings
     assert sorted({finding.code for finding in found if finding.code == CODE}) == codes
+
+
+def test_a_short_call_before_a_long_one_excuses_nothing() -> None:
+    program = (
+        "import torch\nfrom torch import nn\nmodel = nn.Linear(3, 3)\n"
+        "def run(count):\n    outs = []\n    for i in range(count):\n        outs.append(model(torch.randn(3)))\n"
+        "    print(len(outs))\n"
+    )
+    for warm_up in ("", "run(1)\n", "run(2)\n", "run(5)\n"):
+        report = check(from_text(f"{program}{warm_up}run(100000)\n", "program.py"))
+        assert CODE in [finding.code for finding in report.findings], warm_up

@@ -168,6 +168,17 @@ def _groups(edited: list[tuple[Checked, Rewrite]]) -> Iterator[list[tuple[Checke
         yield group
 
 
+def _put_back(written: list[Rewrite]) -> str:
+    """Give files the content that they had; return what is said of those where that failed, too."""
+    failed = []
+    for rewrite in written:
+        try:
+            write_file(rewrite.path, rewrite.before)
+        except (OSError, UsageError):
+            failed.append(rewrite.path)
+    return f"; {', '.join(failed)} could not be put back and stays fixed" if failed else ""
+
+
 def _write_together(rewrites: list[Rewrite]) -> tuple[Rewrite, str] | None:
     """Write files, all or none; return the one that could not be written, and why."""
     for rewrite in rewrites:
@@ -181,9 +192,7 @@ def _write_together(rewrites: list[Rewrite]) -> tuple[Rewrite, str] | None:
         try:
             write_file(rewrite.path, rewrite.after)
         except (OSError, UsageError) as error:
-            for done in written:
-                write_file(done.path, done.before)
-            return rewrite, str(error)
+            return rewrite, f"{error}{_put_back(written)}"
         written.append(rewrite)
     return None
 

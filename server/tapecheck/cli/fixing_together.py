@@ -57,7 +57,12 @@ class Together:
         changed = {path for path, known in self._known.items() if known is not None and known.touched}
         concerned = {real_path(file.path) for file in asked} | changed
         for path in concerned & self._homes.keys():
-            self._tell(path)
+            try:
+                self._tell(path)
+            except Exception as error:  # the boundary: the other files are told of and written
+                known = self._file(path)
+                if known is not None:
+                    known.checked.problems.append(Problem("internal-error", internal("fixing several files", error)))
 
     def mended(self, path: str, finding: Finding) -> list[Fix]:
         """Return the fixes of a finding that the check of one file has in another one; none where that fails."""

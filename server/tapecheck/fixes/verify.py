@@ -200,6 +200,9 @@ class Verifier:
             if not any(touches(event.at, self.finding.span) for event in _raised([tape]))
         ]
         same = [tape for tape in after.interpretation.tapes if (tape.started, _answers(tape)) in before]
+        if before and not same:
+            # The fix has changed the conditions: which way is which nobody can tell.
+            return True
         return any(found.key == fresh.key for found in judge(same, select=[fresh.code]))
 
     def _untrained(self, after: Report) -> int | None:

@@ -149,13 +149,12 @@ def _diagnostics(ls: Server, uri: str, path: str, unsaved: Unsaved) -> tuple[lis
     settings = ls.session.settings_for(path)
     if not settings.enable:
         return [], frozenset()
-    try:
-        report = ls.session.check_closed(source, settings, lambda: not ls.quiet(QUIET), unsaved)
-        analysis = Analysis(Snapshot(uri, path, source.text, "", 0, settings), report)
-        found, imports = ls.converter.diagnostics(analysis), analysis.imports
-        del report, analysis
-    finally:
-        ls.garbage.closed()
+    report = ls.session.check_closed(source, settings, lambda: not ls.quiet(QUIET), unsaved)
+    analysis = Analysis(Snapshot(uri, path, source.text, "", 0, settings), report)
+    found, imports = ls.converter.diagnostics(analysis), analysis.imports
+    del report, analysis
+    # Not where somebody began to type, which ends the check: a collection would be in the way.
+    ls.garbage.closed()
     return found, imports
 
 

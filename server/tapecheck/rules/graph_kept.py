@@ -571,8 +571,8 @@ def _begun_anew(reading: Reading, held: Held) -> bool:
     leaves = [leaf for leaf in reading.ledger.leaves.values() if leaf.cuts and iteration_in(leaf.at, held.loop)]
     cuts = with_sources(reading, [cut for leaf in leaves for cut in leaf.cuts]).values()
     behind = set().union(*(covered(reading, cut) for cut in cuts))
-    *earlier, _ = sorted(held.nodes)
-    return all(held.nodes[index] & behind for index in earlier)
+    earlier = sorted(held.nodes)[:-1]
+    return bool(earlier) and all(held.nodes[index] & behind for index in earlier)
 
 
 def _kept_on(reading: Reading, holder: str, nodes: set[int], position: int) -> bool:

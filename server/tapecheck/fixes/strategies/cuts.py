@@ -74,14 +74,19 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
         function = code.function(statement) if statement is not None else None
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or statement not in function.body:
             continue
-        if function.decorator_list or any(
-            isinstance(node, (ast.Yield, ast.YieldFrom))
-            or (
-                isinstance(node, ast.Attribute)
-                and node.attr in ("backward", "set_grad_enabled")
-                and node.lineno != place.line
+        before = function.body[: function.body.index(statement)]
+        if (
+            function.decorator_list
+            or not all(map(_records_nothing, before))
+            or any(
+                isinstance(node, (ast.Yield, ast.YieldFrom))
+                or (
+                    isinstance(node, ast.Attribute)
+                    and node.attr in ("backward", "set_grad_enabled")
+                    and node.lineno != place.line
+                )
+                for node in ast.walk(function)
             )
-            for node in ast.walk(function)
         ):
             continue
         torch, imported = code.torch()
@@ -94,6 +99,14 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
                 context.stops,
                 "switch",
             )
+
+
+def _records_nothing(statement: ast.stmt) -> bool:
+    """Return whether a statement is a docstring or sets a module's mode."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.attr in ("eval", "train") and not any(isinstance(arg, ast.Call) for arg in value.args)
+    return isinstance(value, ast.Constant)
 
 
 def detach_for_the_first(context: Context) -> Iterator[Candidate]:

@@ -277,23 +277,20 @@ _INTEGER_TYPES = frozenset({"long", "int", "int8", "int16", "int32", "int64", "s
 def draw_with_graph(context: Context) -> Iterator[Candidate]:
     """Yield `q.rsample()` for `q.sample()`: the draw as a differentiable function of the distribution's parameters."""
     code = context.code
-    changes: list[Change] = []
-    lines: list[int] = []
+    draws: dict[int, ast.Call] = {}
     for cut in _all_cuts(context):
         draw = code.expression_at(cut.at.span)
         if cut.how == "nondifferentiable" and isinstance(draw, ast.Call) and isinstance(draw.func, ast.Attribute):
-            if draw.func.attr == "sample" and draw.lineno not in lines:
-                start = code.end(draw.func) - len("sample")
-                changes.append(Change(start, start + len("sample"), "rsample"))
-                lines.append(draw.lineno)
-    if changes:
-        where = " and ".join(map(str, sorted(lines)))
+            if draw.func.attr == "sample":
+                draws[code.end(draw.func)] = draw
+    # Of several draws some may be meant as constants.
+    for ends in [[end] for end in draws] + ([list(draws)] if len(draws) > 1 else []):
+        lines = sorted({draws[end].lineno for end in ends})
         yield Candidate(
-            f"Draw with `.rsample()` on line{'s' if len(lines) > 1 else ''} {where}",
+            f"Draw with `.rsample()` on line{'s' if len(lines) > 1 else ''} {' and '.join(map(str, lines))}",
             "The draws are the same; gradients reach the parameters of the distribution, and train them from now on.",
-            changes,
-            context.stops,
-            "rsample",
+            [Change(end - len("sample"), end, "rsample") for end in ends],
+            group="rsample",
         )
 
 

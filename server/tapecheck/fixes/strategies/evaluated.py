@@ -9,7 +9,7 @@ from tapecheck.fixes.candidate import Candidate, Context
 from tapecheck.fixes.code import Code
 from tapecheck.fixes.story import frames
 from tapecheck.rules.reading import Reading
-from tapecheck.tape import Loop, Site, Span
+from tapecheck.tape import Escape, LeafEscape, Loop, Site, Span
 
 _TRAINING = frozenset({"backward", "grad", "manual_backward"})
 _SAME = "The values stay the same; no graph is built, which saves memory and time."
@@ -110,5 +110,8 @@ def _unwalked(readings: Iterable[Reading], code: Code, statement: ast.stmt) -> b
         if reading.ended not in ("finished", "raised") or not reading.used.isdisjoint(own):
             return False
         if any(inside(run.at) for run in reading.runs):
+            return False
+        # What is handed to unknown code in there may be trained by it.
+        if any(isinstance(event, (Escape, LeafEscape)) and inside(event.at) for event in reading.tape.events):
             return False
     return ran

@@ -91,6 +91,7 @@ _LOWERED = frozenset((
 _LOWERED_WITHIN = ("MultiheadAttention", "Transformer", "nn.functional.multi_head_attention")
 """What does so in some of its parts."""
 _MAX_VIEWS = 32
+_MOST_PARTS = 64
 OP_WORK = 8
 """What an op costs in the units of the work budget: about as much as eight statements."""
 
@@ -563,12 +564,12 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
                 known = containers.known_items(torch.machine, sections, node)
                 count = len(known) if known is not None else None
             rows = _rows_of_parts(fact.name, bound)
-            if rows is not None and len(rows) <= 64:
+            if rows is not None:
                 parts = [output(index) for index in range(len(rows))]
                 for part, length in zip(parts, rows, strict=True):
                     part.length = length
                 return tuple(parts)
-        if count is None or count > 64:
+        if count is None or count > _MOST_PARTS:
             return List([output(index) for index in range(2)], more=True, alike=2)
         live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
         cuts = result.cuts
@@ -596,19 +597,19 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
 
 def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | None:
     """Return the length of each part that a tensor of known length is taken apart into along its first dimension; None
-    where nobody knows how many there are.
+    where nobody knows how many there are, or where they are many.
     """
     whole = bound.get("self", bound.get("input", bound.get("tensor")))
     length = whole.length if isinstance(whole, Tensor) else None
     if not isinstance(length, int) or length <= 0 or concrete(bound.get("dim", 0)) != 0:
         return None
     if name == "unbind":
-        return [None] * length
+        return [None] * length if length <= _MOST_PARTS else None
     chunks = concrete(bound.get("chunks"))
     size = concrete(bound.get("split_size", bound.get("split_size_or_sections")))
     if name == "chunk" and type(chunks) is int and chunks > 0:
         size = -(-length // chunks)
-    if name not in ("chunk", "split") or type(size) is not int or size <= 0:
+    if name not in ("chunk", "split") or type(size) is not int or size <= 0 or length > size * _MOST_PARTS:
         return None
     return [min(size, length - start) for start in range(0, length, size)]
 

@@ -73,9 +73,16 @@ def get_scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
 
 def of_scale(value: Value) -> bool:
     """Whether a number was worked out from the scale of a scaler."""
-    if not isinstance(value, Unknown):
-        return False
-    return value.kind is Kind.SCALE or any(of_scale(part) for part in value.parts or () if isinstance(part, Unknown))
+    queue, seen = [value], {id(value)}
+    for part in queue:
+        if not isinstance(part, Unknown):
+            continue
+        if part.kind is Kind.SCALE:
+            return True
+        fresh = [one for one in part.parts or () if isinstance(one, Unknown) and id(one) not in seen]
+        seen.update(map(id, fresh))
+        queue += fresh
+    return False
 
 
 def leaf_of(value: Value) -> Tensor | None:

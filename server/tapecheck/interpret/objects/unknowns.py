@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
@@ -13,6 +14,7 @@ from tapecheck.interpret.values import CONSTANTS, Kind, List, Unknown, Value
 from tapecheck.interpret.world import World
 
 _MOST = 1_000
+_LARGEST = 500
 _MOST_ITEMS = 16
 DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
@@ -107,7 +109,7 @@ def settle_on(value: Unknown, constant: Value) -> None:
         settle_on(right, constant - left if parts[0] == "Add" else left - constant)
 
 
-def expression(value: Value) -> Hashable:
+def expression(value: Value) -> tuple[Any, ...]:
     """Return what a value is worked out from, as a key: the same expression of the same unknowns is the same value."""
     if isinstance(value, Unknown):
         if value.concrete is not None:
@@ -116,7 +118,7 @@ def expression(value: Value) -> Hashable:
             known = value.key
             if known is not None and known[0] == _Settlings.count:
                 return known[1]
-            key = (value.parts[0], *(expression(part) for part in value.parts[1:]))
+            key = _composed(value.parts[0], value.parts[1:], value)
             if all(map(_steady, value.parts[1:])):
                 value.key = (_Settlings.count, key)
             return key
@@ -126,8 +128,18 @@ def expression(value: Value) -> Hashable:
     if isinstance(value, (tuple, List)) and not getattr(value, "more", False):
         items = value if isinstance(value, tuple) else value.items
         if len(items) <= _MOST_ITEMS:
-            return ("()", *(expression(item) for item in items))
+            return _composed("()", items, value)
     return ("?", id(value))
+
+
+def _composed(what: Any, parts: Iterable[Value], value: Value) -> tuple[Any, ...]:
+    """Return the key of what is worked out from parts, with its size; that of the value itself where it gets too large.
+
+    The same part may be in it many times: `k + k`, over and over.
+    """
+    keys = [expression(part) for part in parts]
+    size = 1 + sum(key[1] if len(key) > 2 else 1 for key in keys)
+    return (what, size, *keys) if size <= _LARGEST else ("?", id(value))
 
 
 def _steady(part: Value) -> bool:
@@ -162,11 +174,18 @@ def drawn(value: Unknown) -> None:
 
 def is_drawn(value: Value) -> bool:
     """Return whether a value is drawn by chance, or worked out from one that is."""
-    if isinstance(value, tuple):
-        return any(map(is_drawn, value))
-    if not isinstance(value, Unknown) or value.parts is None:
-        return False
-    return value.parts[0] == DRAWN or any(map(is_drawn, value.parts[1:]))
+    queue, seen = [value], {id(value)}
+    for part in queue:
+        parts: tuple[Value, ...] = part if isinstance(part, tuple) else ()
+        if isinstance(part, Unknown) and part.parts is not None:
+            if part.parts[0] == DRAWN:
+                return True
+            parts = part.parts[1:]
+        # Each once: `k + k`, many times over, has few parts and very many ways to them.
+        fresh = [one for one in parts if isinstance(one, (Unknown, tuple)) and id(one) not in seen]
+        seen.update(map(id, fresh))
+        queue += fresh
+    return False
 
 
 def usually(value: Unknown, default: Value) -> None:
