@@ -197,6 +197,7 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
         return checked
     checked = edited_file(path, wanted, outcome.report, outcome.fixes)
     checked.rewrite, checked.shared = outcome.rewrite, outcome.shared
+    checked.incomplete += _untried(outcome.effort, len(outcome.report.findings))
     return checked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,8 @@ MOST = 200
 class Outcome:
     """What editing one file came to: its last report, the fixes of what is left, the change.
 
-    `shared` says that something left has a fix that may be made and edits other files, too.
+    `shared` says that something left has a fix that may be made and edits other files, too; `effort` what trying the
+    fixes of what is left came to.
     """
 
     report: Report
@@ -37,6 +38,7 @@ class Outcome:
     rewrite: Rewrite | None
     document: Document
     shared: bool = False
+    effort: Effort = field(default_factory=Effort)
 
 
 def read_document(path: str) -> tuple[Document, bytes]:
@@ -95,7 +97,7 @@ def fix_document(
         report = check(document)
     effort = Effort()
     left = [fixes_for(report, finding, effort=effort) if remaining else [] for finding in report.findings]
-    return Outcome(report, left, rewritten(first, document, data, done), document, bool(shared))
+    return Outcome(report, left, rewritten(first, document, data, done), document, bool(shared), effort)
 
 
 def add_ignores(document: Document, data: bytes, check: Callable[[Document], Report]) -> Outcome:

@@ -74,7 +74,7 @@ def fixes_for(
         check = partial(checking.check, cancelled=cancelled, memory=beside)
     events = sum(len(tape.events) for tape in report.interpretation.tapes)
     long = events > LONG
-    effort = Effort(sys.maxsize) if effort is None else effort
+    effort = Effort(left=sys.maxsize) if effort is None else effort
     codes = {path: Code(source) for path, source in _files(report, finding, open_files or {}).items()}
     verifier = Verifier(report, finding, check, MAX_TRIES // 2 if long else MAX_TRIES, open_files)
     found: list[Fix] = []
