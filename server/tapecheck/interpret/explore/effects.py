@@ -423,7 +423,7 @@ class Index:
         self._callees: dict[tuple[int, str | None], tuple[Body, ...]] = {}
         self._bit: dict[str, int] = {}
         self._decoded: dict[int, frozenset[str]] = {}
-        self._callable: frozenset[str] | None = None
+        self._callables: frozenset[str] | None = None
         self.shapes: object = None
         """The shapes of its conditions, see `watch`."""
 
@@ -502,11 +502,11 @@ class Index:
             attributes |= stored
         return Effect(effects), self._names_of(attributes)
 
-    def callable(self) -> frozenset[str]:
+    def callables(self) -> frozenset[str]:
         """Return the names by which the file's functions, methods and classes are called."""
-        if self._callable is None:
-            self._callable = frozenset(body.node.name for body in self.bodies) | self.class_nodes.keys()
-        return self._callable
+        if self._callables is None:
+            self._callables = frozenset(body.node.name for body in self.bodies) | self.class_nodes.keys()
+        return self._callables
 
     def closure(self, body: Body) -> Effect:
         """Return the effects of a function with all that it calls."""

@@ -682,7 +682,7 @@ def _names_that_matter(machine: Machine) -> set[str]:
     names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
     for module in machine.modules.values():
         if module.source is not None:
-            names |= index_of(module.source).callable()
+            names |= index_of(module.source).callables()
     return names | machine.called_names | TOUCHES
 
 

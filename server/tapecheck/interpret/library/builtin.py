@@ -15,7 +15,6 @@ from tapecheck.interpret.objects.constants import NotPlain, computed, formatted,
 from tapecheck.interpret.objects.containers import known_items, leave, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.unknowns import (
-    DRAWN,
     LOOP_BOUND,
     bound_length,
     derived,
@@ -40,6 +39,7 @@ from tapecheck.interpret.values import (
     Kwargs,
     Lib,
     List,
+    Mark,
     Module,
     Native,
     Queue,
@@ -347,7 +347,7 @@ def _number_of(kind: Callable[[Any], Any]) -> Callable[[Engine, Args, Kwargs, as
             return Unknown.number()
         if isinstance(value, Tensor):
             number = Unknown.number(m.world.cut("item", node, value, name=value.name))
-            if value.extra is not None and DRAWN in value.extra:
+            if value.extra is not None and Mark.DRAWN in value.extra:
                 drawn(number)
             return number
         if isinstance(value, (int, float, str)):

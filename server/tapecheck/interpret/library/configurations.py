@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
+from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.values import CONSTANTS, Args, Class, Field, Instance, Kind, Kwargs, List, Unknown, Value
 
 _KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "bool": Kind.PLAIN}
@@ -66,7 +67,7 @@ def _value(torch: Torch, cls: Class, field: Field, node: ast.AST, depth: int) ->
         return None
     made = Unknown(field.name, None, (), _KINDS.get(field.annotation, Kind.PLAIN))
     if constant:
-        made.usual, made.likely = (field.default,), bool(field.default)
+        unknowns.usually(made, field.default)
     return made
 
 

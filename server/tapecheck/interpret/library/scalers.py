@@ -6,6 +6,7 @@ import ast
 
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import OptimizerState, ScalerState
+from tapecheck.interpret.objects.unknowns import origins
 from tapecheck.interpret.values import Args, Instance, Kind, Kwargs, List, Mark, Tensor, Unknown, Value
 from tapecheck.interpret.world import World
 from tapecheck.tape import Fact, GradientRead, Scaled, Unscaled
@@ -73,16 +74,7 @@ def get_scale(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, nod
 
 def of_scale(value: Value) -> bool:
     """Whether a number was worked out from the scale of a scaler."""
-    queue, seen = [value], {id(value)}
-    for part in queue:
-        if not isinstance(part, Unknown):
-            continue
-        if part.kind is Kind.SCALE:
-            return True
-        fresh = [one for one in part.parts or () if isinstance(one, Unknown) and id(one) not in seen]
-        seen.update(map(id, fresh))
-        queue += fresh
-    return False
+    return any(one.kind is Kind.SCALE for one in origins(value))
 
 
 def leaf_of(value: Value) -> Tensor | None:

@@ -10,7 +10,7 @@ from tapecheck.interpret.library.opaque import NO_GRAPH_ATTRIBUTES
 from tapecheck.interpret.library.operations import lies_across
 from tapecheck.interpret.library.states import DistributionState
 from tapecheck.interpret.objects import containers
-from tapecheck.interpret.objects.unknowns import DRAWN, drawn
+from tapecheck.interpret.objects.unknowns import drawn
 from tapecheck.interpret.values import (
     Args,
     Instance,
@@ -131,7 +131,7 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
             torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         result = Unknown.number(world.cut(how, node, owner, name=owner.name))
         result.data = True
-        if owner.extra is not None and DRAWN in owner.extra:
+        if owner.extra is not None and Mark.DRAWN in owner.extra:
             drawn(result)
         return result
     if name == "zero_":
@@ -299,7 +299,7 @@ def factory(torch: Torch, name: str, args: Args, kwargs: Kwargs, node: ast.AST) 
         dtype = "int"
     result = world.data(cuts=cuts, dtype=dtype)
     if name == "randint":
-        result.extra = {DRAWN: True}
+        result.extra = {Mark.DRAWN: True}
     if concrete(kwargs.get("requires_grad")) is True:
         if cuts:
             result.cuts = world.derived_cut("leaf", node, cuts, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from tapecheck.interpret.engine import Engine
@@ -16,7 +16,7 @@ from tapecheck.interpret.world import World
 _MOST = 1_000
 _LARGEST = 500
 _MOST_ITEMS = 16
-DRAWN = "drawn by chance"
+_DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
 LOOP_BOUND = 3
 """The number of elements settled on for an iterable whose length nobody knows."""
@@ -169,23 +169,28 @@ def remembered(world: World, key: Hashable, name: str, kind: Kind = Kind.PLAIN) 
 
 def drawn(value: Unknown) -> None:
     """Note that a value is drawn by chance: drawn again it may be the same, however often that is."""
-    value.parts = (DRAWN, Unknown())
+    value.parts = (_DRAWN, Unknown())
 
 
 def is_drawn(value: Value) -> bool:
     """Return whether a value is drawn by chance, or worked out from one that is."""
+    return any(one.parts is not None and one.parts[0] == _DRAWN for one in origins(value))
+
+
+def origins(value: Value) -> Iterator[Unknown]:
+    """Yield the unknowns that a value is worked out from, itself included.
+
+    Each comes once: `k + k`, many times over, has few parts and very many ways to them.
+    """
     queue, seen = [value], {id(value)}
     for part in queue:
         parts: tuple[Value, ...] = part if isinstance(part, tuple) else ()
-        if isinstance(part, Unknown) and part.parts is not None:
-            if part.parts[0] == DRAWN:
-                return True
-            parts = part.parts[1:]
-        # Each once: `k + k`, many times over, has few parts and very many ways to them.
+        if isinstance(part, Unknown):
+            yield part
+            parts = part.parts[1:] if part.parts is not None else ()
         fresh = [one for one in parts if isinstance(one, (Unknown, tuple)) and id(one) not in seen]
         seen.update(map(id, fresh))
         queue += fresh
-    return False
 
 
 def usually(value: Unknown, default: Value) -> None:

@@ -56,6 +56,8 @@ class Mark(Enum):
     """The leaf whose gradient it is as large as."""
     DATA_OF = "data of"
     """The tensor whose `.data` it is."""
+    DRAWN = "drawn"
+    """Whole numbers drawn by chance."""
     FROZEN_LEAF = "frozen leaf"
     """The leaf that it was before the program switched `requires_grad` off."""
     GRADIENT_OF = "gradient of"
