@@ -1006,12 +1006,12 @@ def _pairs() -> list[tuple[str, Fix]]:
     return [(SETUP + body, fix) for body, _ in CARRIED.values() for fix in fixes_of(SETUP + body, "TAPE101")]
 
 
-def test_an_evaluation_that_leaves_recording_off_switches_it_off_for_itself() -> None:
-    body = """
+EVALUATED = """
 model = nn.Linear(3, 1)
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
+aux = torch.zeros(())
 def evaluate():
-    model.eval()
+    {first}
     torch.set_grad_enabled(False)
     return model(torch.randn(4, 3)).mean().item()
 for epoch in range(3):
@@ -1021,7 +1021,10 @@ for epoch in range(3):
     opt.step()
     print(evaluate())
 """
-    text, fixes = _fixes(body, "TAPE103")
+
+
+def test_an_evaluation_that_leaves_recording_off_switches_it_off_for_itself() -> None:
+    text, fixes = _fixes(EVALUATED.format(first="model.eval()"), "TAPE103")
     assert fixes[0].title == "Switch recording off within `evaluate` alone: `@torch.no_grad()`"
     assert "@torch.no_grad()\ndef evaluate" in fixed(text, fixes[0])
     assert "set_grad_enabled" not in fixed(text, fixes[0])
@@ -1090,21 +1093,5 @@ for i in range(1000):
 
 
 def test_what_a_function_records_before_it_switches_off_stays_recorded() -> None:
-    body = """
-model = nn.Linear(3, 1)
-opt = torch.optim.SGD(model.parameters(), lr=0.1)
-aux = torch.zeros(())
-def evaluate():
-    global aux
-    aux = model.weight.pow(2).sum()
-    torch.set_grad_enabled(False)
-    return model(torch.randn(4, 3)).mean().item()
-for epoch in range(3):
-    loss = model(torch.randn(4, 3)).pow(2).mean()
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-    print(evaluate())
-"""
-    _, fixes = _fixes(body, "TAPE103")
+    _, fixes = _fixes(EVALUATED.format(first="global aux; aux = model.weight.pow(2).sum()"), "TAPE103")
     assert not any("alone" in fix.title for fix in fixes)

@@ -176,7 +176,7 @@ def _put_back(written: list[Rewrite]) -> str:
             write_file(rewrite.path, rewrite.before)
         except (OSError, UsageError):
             failed.append(rewrite.path)
-    return f"; {', '.join(failed)} could not be put back and stays fixed" if failed else ""
+    return f"; fixed all the same, since the old content could not be put back: {', '.join(failed)}" if failed else ""
 
 
 def _write_together(rewrites: list[Rewrite]) -> tuple[Rewrite, str] | None:

@@ -72,22 +72,7 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
     for place in dict.fromkeys(places):
         statement = code.statement_at(place)
         function = code.function(statement) if statement is not None else None
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or statement not in function.body:
-            continue
-        before = function.body[: function.body.index(statement)]
-        if (
-            function.decorator_list
-            or not all(map(_records_nothing, before))
-            or any(
-                isinstance(node, (ast.Yield, ast.YieldFrom))
-                or (
-                    isinstance(node, ast.Attribute)
-                    and node.attr in ("backward", "set_grad_enabled")
-                    and node.lineno != place.line
-                )
-                for node in ast.walk(function)
-            )
-        ):
+        if statement is None or not isinstance(function, ast.FunctionDef) or not _only_evaluates(function, statement):
             continue
         torch, imported = code.torch()
         gone, decorated = code.delete(statement), code.insert_before(function, [f"@{torch}.no_grad()"])
@@ -99,6 +84,20 @@ def switch_off_within(context: Context) -> Iterator[Candidate]:
                 context.stops,
                 "switch",
             )
+
+
+def _only_evaluates(function: ast.FunctionDef, switch: ast.stmt) -> bool:
+    """Return whether a decorator can stand for the statement of a function that switches recording off."""
+    if function.decorator_list or switch not in function.body:
+        return False
+    if not all(map(_records_nothing, function.body[: function.body.index(switch)])):
+        return False
+    rest = [node for statement in function.body if statement is not switch for node in ast.walk(statement)]
+    return not any(
+        isinstance(node, (ast.Yield, ast.YieldFrom))
+        or (isinstance(node, ast.Attribute) and node.attr in ("backward", "set_grad_enabled"))
+        for node in rest
+    )
 
 
 def _records_nothing(statement: ast.stmt) -> bool:

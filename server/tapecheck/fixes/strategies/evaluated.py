@@ -18,21 +18,11 @@ _SAME = "The values stay the same; no graph is built, which saves memory and tim
 def switch_recording_off(context: Context) -> Iterator[Candidate]:
     """Put `with torch.no_grad():` around the loop, else around the statement that calls its function."""
     code, facts = context.code, context.finding.facts
-    torch, needed = code.torch()
     for number, place in enumerate([facts["loop"], *facts["calls"]]):
         span = Span(**place)
         statement = code.statement_at(span) if span.file == context.finding.span.file else None
-        # A generator that is left in the middle of the block leaves recording off for its caller.
-        if statement is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(statement)):
-            continue
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return)):
-            continue
-        wrapped = code.wrap(statement, statement, f"with {torch}.no_grad():")
-        if wrapped is not None:
-            what = f"the call on line {statement.lineno}" if number else "the loop"
-            yield Candidate(
-                f"Run {what} under `{torch}.no_grad()`", _SAME, [*wrapped, *needed], safe=True, group="no_grad"
-            )
+        if statement is not None and _is_wrappable(statement):
+            yield from _wrapped(code, statement, f"the call on line {statement.lineno}" if number else "the loop")
 
 
 def record_nothing(context: Context) -> Iterator[Candidate]:
@@ -40,20 +30,13 @@ def record_nothing(context: Context) -> Iterator[Candidate]:
 
     Unlike a detached value it also helps where what is kept lies in objects, in states of several loops or in beams.
     """
-    code = context.code
-    torch, needed = code.torch()
     readings: list[Reading] | None = None
     for place, what in _regions(context):
-        if not _can_wrap(place):
+        if not _is_wrappable(place) or not _trains_nothing(place):
             continue
         readings = readings or [Reading(tape) for tape in context.tapes]
-        if not _unwalked(readings, code, place):
-            continue
-        wrapped = code.wrap(place, place, f"with {torch}.no_grad():")
-        if wrapped is not None:
-            yield Candidate(
-                f"Run {what} under `{torch}.no_grad()`", _SAME, [*wrapped, *needed], safe=True, group="no_grad"
-            )
+        if _unwalked(readings, context.code, place):
+            yield from _wrapped(context.code, place, what)
 
 
 def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
@@ -79,13 +62,24 @@ def _regions(context: Context) -> Iterator[tuple[ast.stmt, str]]:
                 yield statement, f"the call on line {statement.lineno}"
 
 
-def _can_wrap(statement: ast.stmt) -> bool:
+def _wrapped(code: Code, statement: ast.stmt, what: str) -> Iterator[Candidate]:
+    torch, needed = code.torch()
+    changes = code.wrap(statement, statement, f"with {torch}.no_grad():")
+    if changes is not None:
+        title = f"Run {what} under `{torch}.no_grad()`"
+        yield Candidate(title, _SAME, [*changes, *needed], safe=True, group="no_grad")
+
+
+def _is_wrappable(statement: ast.stmt) -> bool:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return)):
         return False
+    # A generator that is left in the middle of the block leaves recording off for its caller.
+    return not any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in ast.walk(statement))
+
+
+def _trains_nothing(statement: ast.stmt) -> bool:
+    """Return whether no call in a statement has the name of one that goes backward."""
     for node in ast.walk(statement):
-        # A generator that is left in the middle of the block leaves recording off for its caller.
-        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
-            return False
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in _TRAINING or "backward" in name:
