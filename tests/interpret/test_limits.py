@@ -146,11 +146,11 @@ def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
     whole: list[paths.Explored] = []
     paths.interpret(source, log=whole)
     assert len(whole) > 1 and not any(way.tape.untried for way in whole)
-    found = paths.Interpretation()
-    paths._explore(
-        source, Imports(Project(source.path, SOURCES, open_files={})), None, found,
-        paths._Budget(whole[0].work + 5), set(), None, paths._Wanted(None, None),
-    )  # fmt: skip
+    project = Imports(Project(source.path, SOURCES, open_files={}))
+    budget = paths._Budget(whole[0].work + 5)
+    ways = paths._Exploration(source, project, None, budget, None, paths._Wanted(None))
+    ways.explore()
+    found = ways.found
     assert len(found.tapes) == 2
     assert {line for _, line, _ in found.tapes[0].untried} == {6}
     assert [one.kind for one in found.cut_short] == ["paths"]

@@ -119,6 +119,8 @@ Ask = Callable[[Sequence[Tape]], Lines]
 
 @dataclass(slots=True)
 class _Budget:
+    """The work that is left for a start, in units."""
+
     left: int
 
 
@@ -334,13 +336,21 @@ def _part(
     cancelled: Callable[[], bool] | None,
     wanted: _Wanted,
 ) -> Part:
-    """Explore from one start with the work that is left for the file."""
-    found = Interpretation()
+    """Explore from one start with the work that is left for the file, and where a failing backward cuts a way off that
+    retained a graph, explore what lies beyond.
+    """
     budget = _Budget(left)
-    called: set[int] = set()
-    _explore_beyond(source, project, entry, found, budget, called, cancelled, wanted)
-    names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in called)
-    return Part(found, names, left - budget.left)
+    ways = _Exploration(source, project, entry, budget, cancelled, wanted)
+    ways.explore()
+    cut_off = [tape for tape in ways.found.tapes if _cut_off(tape)]
+    if cut_off and budget.left > 0:
+        beyond = _Exploration(source, project, entry, budget, cancelled, wanted, passes_failures=True)
+        beyond.explore()
+        for tape in cut_off:
+            tape.beyond = beyond.found.tapes
+    # What is called beyond alone still wants a start of its own.
+    names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in ways.called)
+    return Part(ways.found, names, left - budget.left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,28 +401,6 @@ def _entries(source: Source) -> list[_Entry]:
     return relevant
 
 
-def _explore_beyond(
-    source: Source,
-    project: Imports,
-    entry: _Entry | None,
-    result: Interpretation,
-    budget: _Budget,
-    called: set[int],
-    cancelled: Callable[[], bool] | None,
-    wanted: _Wanted,
-) -> None:
-    """Explore, and where a failing backward cuts a way off that retained a graph, explore what lies beyond."""
-    before = len(result.tapes)
-    _explore(source, project, entry, result, budget, called, cancelled, wanted)
-    cut_off = [tape for tape in result.tapes[before:] if _cut_off(tape)]
-    if cut_off and budget.left > 0:
-        beyond = Interpretation()
-        # What is called there alone still wants a start of its own: hence no `called`.
-        _explore(source, project, entry, beyond, budget, set(), cancelled, wanted, passes_failures=True)
-        for tape in cut_off:
-            tape.beyond = beyond.tapes
-
-
 def _cut_off(tape: Tape) -> bool:
     """Whether a way ends in a backward that finds its graph freed or changed, and retained a graph before."""
     last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
@@ -425,140 +413,231 @@ def _cut_off(tape: Tape) -> bool:
     return any(call.retain_argument in ("yes", "may") and call.create == "no" for call in calls)
 
 
-def _explore(
-    source: Source,
-    project: Imports,
-    entry: _Entry | None,
-    result: Interpretation,
-    budget: _Budget,
-    called: set[int],
-    cancelled: Callable[[], bool] | None,
-    wanted: _Wanted,
-    *,
-    passes_failures: bool = False,
-) -> None:
-    first = len(result.tapes)
-    queue = deque([_Way(Policy())])
-    tried = {queue[0].policy.key()}
-    seen: set[tuple[int, ...]] = set()
-    shapes: set[tuple[int, ...]] = set()
-    dull: set[Place] = set()
-    met: set[Place] = set()
-    deferred: list[tuple[_Way, Watched]] = []
-    resting: dict[Hashable, Watched] = {}
-    done: set[Place] = set()
-    begun: set[Place] = set()
-    further = FURTHER_WORK if entry is None or entry.backward else 0
-    while queue and budget.left > 0 and (further > 0 or queue[0].turned is None):
-        way = queue.popleft()
-        if way.turned in dull and len(way.policy.patterns) > 1:
-            continue
-        policy = way.policy
-        why = resting.pop(policy.key(), None)
-        if why is not None and not wanted.turns(why):
-            # What it was to tell is known by now: another way does not show the finding.
-            tried.discard(policy.key())
-            deferred.append((way, why))
-            continue
-        most = RUN_BUDGET if way.turned is None else min(RUN_BUDGET, max(further, TURNED_BUDGET))
-        world = World(policy, min(most, budget.left), cancelled)
-        world.tape.started = entry.name if entry is not None else ""
-        world.passes_failures = passes_failures
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A way that was run: where it left the interpreter, and the work it took.
+
+    `before` are the conditions that were asked before the entry was called.
+    """
+
+    way: _Way
+    machine: Machine
+    world: World
+    watcher: Watcher
+    before: frozenset[Place]
+    work: int
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the work limit ended it."""
+        return self.world.work < 0
+
+
+@dataclass(slots=True)
+class _Exploration:
+    """The ways from one start: those still to be tried, and what those that were run have shown.
+
+    `passes_failures` says that its ways pass over backward calls that fail.
+    """
+
+    source: Source
+    project: Imports
+    entry: _Entry | None
+    budget: _Budget
+    cancelled: Callable[[], bool] | None
+    wanted: _Wanted
+    passes_failures: bool = False
+
+    found: Interpretation = field(default_factory=Interpretation)
+    called: set[int] = field(default_factory=set)
+    """The functions that some way called, by the `id` of their definition."""
+    further: int = 0
+    """Work that is left for ways that answer a condition otherwise."""
+
+    queue: deque[_Way] = field(default_factory=deque)
+    tried: set[Hashable] = field(default_factory=set)
+    """The policies of ways that were run or are in the queue."""
+    resting: dict[Hashable, Watched] = field(default_factory=dict)
+    """Of ways in the queue, by policy: why one is run that can only change how certain a finding is."""
+    deferred: list[tuple[_Way, Watched]] = field(default_factory=list)
+    """Ways that no verdict hangs on so far, each with what one could hang on."""
+
+    signatures: set[tuple[int, ...]] = field(default_factory=set)
+    """What the rules can see of the tapes so far."""
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
+    """The graphs of the tapes so far."""
+    met: set[Place] = field(default_factory=set)
+    """The conditions that some way came to."""
+    dull: set[Place] = field(default_factory=set)
+    """Those whose other answer made no other graph."""
+    done: set[Place] = field(default_factory=set)
+    """Those that a way answered otherwise and came to its end."""
+    begun: set[Place] = field(default_factory=set)
+    """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+
+    @property
+    def name(self) -> str:
+        return self.entry.name if self.entry is not None else ""
+
+    def explore(self) -> None:
+        """Run the likelier way, then those that answer otherwise, until nothing new comes up or the work is spent."""
+        self.further = FURTHER_WORK if self.entry is None or self.entry.backward else 0
+        self._queue(_Way(Policy()))
+        while self.queue and self.budget.left > 0 and (self.further > 0 or self.queue[0].turned is None):
+            way = self.queue.popleft()
+            if not self._shows_nothing(way):
+                self._try(way)
+                # What turns one condition comes first, and of that what turns it for good.
+                self.queue = deque(sorted(self.queue, key=attrgetter("rank")))
+        self._note_untried()
+
+    def _shows_nothing(self, way: _Way) -> bool:
+        """Whether a way has nothing to show since others were run; what may have something again is put off."""
+        if way.turned in self.dull and len(way.policy.patterns) > 1:
+            return True
+        why = self.resting.pop(way.policy.key(), None)
+        if why is None or self.wanted.turns(why):
+            return False
+        # What it was to tell is known by now: another way does not show the finding.
+        self.tried.discard(way.policy.key())
+        self.deferred.append((way, why))
+        return True
+
+    def _try(self, way: _Way) -> None:
+        """Run a way, keep its tape where that says something new, and queue the ways that follow from it."""
+        run = self._run_way(way)
+        world, watcher = run.world, run.watcher
+        self._note(run)
+        watcher.settle(world)
+        names = _names_that_matter(run.machine) if world.asked else set()
+        following = _following(way, world, watcher, self.dull, names)
+        # A first way that nothing follows has no other to be told from.
+        signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
+        kept = self._keep(world, signature, bool(following))
+        for one in self._worth_trying(following, run, shape):
+            self._queue_or_defer(one, run)
+        if self.wanted.log is not None:
+            self.wanted.log.append(self._explored(run, kept))
+
+    def _run_way(self, way: _Way) -> _Run:
+        """Run one way with the work that it may take, and charge it."""
+        first = way.turned is None
+        most = RUN_BUDGET if first else min(RUN_BUDGET, max(self.further, TURNED_BUDGET))
+        world = World(way.policy, min(most, self.budget.left), self.cancelled)
+        world.tape.started = self.name
+        world.passes_failures = self.passes_failures
         watcher = world.watcher = Watcher()
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
-        machine, before = _run(source, project, entry, world, "" if started == most else LEFT_OVER)
+        short = "" if started == most else LEFT_OVER
+        machine, before = _run(self.source, self.project, self.entry, world, short)
         work = started - world.work + RUN_WORK
-        budget.left -= work
-        if way.turned is None:
-            further = max(further, FURTHER_TIMES * work)
+        self.budget.left -= work
+        if first:
+            self.further = max(self.further, FURTHER_TIMES * work)
         else:
-            further -= work
-            # A way that the limit ends may end before what the other answer leads to.
-            (done if world.work >= 0 else begun).add(way.turned)
-        result.runs += 1
-        called |= machine.called
-        result.mistakes |= world.mistakes
-        result.gaps |= world.gaps
-        if world.work < 0:
-            result.exhausted = True
-            if way.turned is None and not passes_failures:
-                file, line = _last_place(world.tape)
-                result.cut_short.append(CutShort("way", entry.name if entry is not None else "", file, line))
-        if way.turned is None and not passes_failures and world.not_followed:
-            deep = next(iter(world.not_followed))
-            name = entry.name if entry is not None else ""
-            result.cut_short.append(CutShort("calls", name, deep.file, deep.line, len(world.not_followed)))
-        watcher.settle(world)
-        names = _names_that_matter(machine) if world.asked else set()
-        following = _following(way, world, watcher, dull, names)
-        # A first way that nothing follows has no other to be told from.
-        signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
-        kept_before = len(result.tapes)
-        if signature not in seen:
-            seen.add(signature)
-            if entry is None or any(isinstance(event, (Backward, Hold, InPlace)) for event in world.tape.events):
-                world.tape.ledger = world.ledger
-                result.tapes.append(world.tape)
-                if following or deferred or resting:
-                    wanted.look(result.tapes[first:])
-                    # What was put off may matter now.
-                    ready = [(one, reason) for one, reason in deferred if wanted.turns(reason)]
-                    deferred = [(one, reason) for one, reason in deferred if not wanted.turns(reason)]
-                    for one, reason in ready:
-                        if one.policy.key() not in tried:
-                            tried.add(one.policy.key())
-                            resting[one.policy.key()] = reason
-                            queue.append(one)
+            self.further -= work
+        return _Run(way, machine, world, watcher, before, work)
+
+    def _note(self, run: _Run) -> None:
+        """Note what a run called, met and could not do, whatever its tape says."""
+        found, world = self.found, run.world
+        found.runs += 1
+        found.mistakes |= world.mistakes
+        found.gaps |= world.gaps
+        found.exhausted = found.exhausted or run.cut_short
+        self.called |= run.machine.called
+        if run.way.turned is not None:
+            (self.begun if run.cut_short else self.done).add(run.way.turned)
+        elif not self.passes_failures:
+            if run.cut_short:
+                found.cut_short.append(CutShort("way", self.name, *_last_place(world.tape)))
+            if world.not_followed:
+                deep = next(iter(world.not_followed))
+                found.cut_short.append(CutShort("calls", self.name, deep.file, deep.line, len(world.not_followed)))
+
+    def _keep(self, world: World, signature: tuple[int, ...], followed: bool) -> bool:
+        """Keep a tape that says something new; return whether it does. `followed` says that ways follow from it."""
+        if signature in self.signatures:
+            return False
+        self.signatures.add(signature)
+        tape = world.tape
+        if self.entry is not None and not any(isinstance(event, (Backward, Hold, InPlace)) for event in tape.events):
+            return False
+        tape.ledger = world.ledger
+        self.found.tapes.append(tape)
+        if followed or self.deferred or self.resting:
+            self.wanted.look(self.found.tapes[:])
+            self._take_up_deferred()
+        return True
+
+    def _take_up_deferred(self) -> None:
+        """Queue what was put off and may matter now."""
+        ready = [(one, why) for one, why in self.deferred if self.wanted.turns(why)]
+        self.deferred = [(one, why) for one, why in self.deferred if not self.wanted.turns(why)]
+        for one, why in ready:
+            if self._queue(one):
+                self.resting[one.policy.key()] = why
+
+    def _worth_trying(self, following: list[_Way], run: _Run, shape: tuple[int, ...]) -> list[_Way]:
+        """Return those of the ways after a run that may show something."""
+        way, world = run.way, run.world
         if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
             # No graph and nothing that a rule reads: another way must do what makes one.
-            following = [one for one in following if watcher.does(one.turned, Effect.BEGIN)]
-        fresh = world.asked.keys() - met
-        met |= fresh
-        if way.once:
-            following = [one for one in following if one.turned in fresh]
+            following = [one for one in following if run.watcher.does(one.turned, Effect.BEGIN)]
+        fresh = world.asked.keys() - self.met
+        self.met |= fresh
         # The module has a start of its own, which tries what its conditions lead to.
-        following = [one for one in following if one.turned not in before]
-        if shape in shapes:
+        following = [one for one in following if one.turned not in run.before]
+        known = shape in self.shapes
+        self.shapes.add(shape)
+        if known and way.turned is not None and len(way.policy.patterns) == 1:
+            self.dull.add(way.turned)
+        if known or way.once:
             # No graph hangs on the condition that was turned round: go no further from here, except for what only
             # this way comes to (the second half of an `or`, an `elif`).
-            if way.turned is not None and len(policy.patterns) == 1:
-                dull.add(way.turned)
-            following = [way for way in following if way.turned in fresh]
-        shapes.add(shape)
-        for one in following:
-            assert one.turned is not None
-            watched = watcher.watched.get(one.turned)
-            if one.turned in policy.patterns or wanted.turns(watched):
-                if one.policy.key() not in tried:
-                    queue.append(one)
-                    tried.add(one.policy.key())
-                    if watched is not None and watched.stake is Stake.CERTAINTY:
-                        resting[one.policy.key()] = watched
-            elif watched is not None and watched.stake is Stake.CERTAINTY:
-                deferred.append((one, watched))
-        if wanted.log is not None:
-            turns = {one.turned for one in queue} | done | begun
-            wanted.log.append(
-                Explored(
-                    entry.name if entry is not None else "",
-                    tuple(policy.patterns),
-                    tuple(_conditions(world, watcher, turns)),
-                    world.tape,
-                    len(result.tapes) > kept_before,
-                    work,
-                    passes_failures,
-                )
-            )
-        # What turns one condition comes first, and of that what turns it for good.
-        queue = deque(sorted(queue, key=lambda candidate: candidate.rank))
-    left = (begun | {way.turned for way in queue if way.turned is not None and way.turned not in dull}) - done
-    untried = frozenset(left | {way.turned for way, _ in deferred if way.turned is not None} - done)
-    for tape in result.tapes[first:] if untried else ():
-        tape.untried = untried
-    if left and not passes_failures:
-        name = entry.name if entry is not None else ""
-        result.cut_short.append(CutShort("paths", name, source.path, min(line for _, line, _ in left), len(left)))
+            following = [one for one in following if one.turned in fresh]
+        return following
+
+    def _queue_or_defer(self, one: _Way, run: _Run) -> None:
+        """Queue a way after a run, or put it off where no verdict hangs on it so far."""
+        assert one.turned is not None
+        watched = run.watcher.watched.get(one.turned)
+        only_certainty = watched is not None and watched.stake is Stake.CERTAINTY
+        if one.turned in run.way.policy.patterns or self.wanted.turns(watched):
+            if self._queue(one) and watched is not None and only_certainty:
+                self.resting[one.policy.key()] = watched
+        elif watched is not None and only_certainty:
+            self.deferred.append((one, watched))
+
+    def _queue(self, way: _Way) -> bool:
+        """Queue a way; return whether it is one that has not been tried."""
+        key = way.policy.key()
+        if key in self.tried:
+            return False
+        self.tried.add(key)
+        self.queue.append(way)
+        return True
+
+    def _explored(self, run: _Run, kept: bool) -> Explored:
+        """Return what the log says of a run."""
+        turns = {one.turned for one in self.queue} | self.done | self.begun
+        conditions = tuple(_conditions(run.world, run.watcher, turns))
+        turned = tuple(run.way.policy.patterns)
+        return Explored(self.name, turned, conditions, run.world.tape, kept, run.work, self.passes_failures)
+
+    def _note_untried(self) -> None:
+        """Note the conditions whose other answer no way came to the end of."""
+        queued = {way.turned for way in self.queue if way.turned is not None and way.turned not in self.dull}
+        left = (self.begun | queued) - self.done
+        put_off = {way.turned for way, _ in self.deferred if way.turned is not None}
+        untried = frozenset(left | put_off - self.done)
+        if untried:
+            for tape in self.found.tapes:
+                tape.untried = untried
+        if left and not self.passes_failures:
+            line = min(line for _, line, _ in left)
+            self.found.cut_short.append(CutShort("paths", self.name, self.source.path, line, len(left)))
 
 
 def _conditions(world: World, watcher: Watcher, tried: Collection[Place | None]) -> Iterator[Condition]:
