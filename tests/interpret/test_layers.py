@@ -15,6 +15,7 @@ HOUSE = "tapecheck"
 DRY_RUN = f"{HOUSE}.interpret"
 
 LAYERS = (
+    ("limits",),
     ("values",),
     ("world",),
     ("engine",),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tapecheck.check import check, limits_of
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore import paths
 from tapecheck.interpret.library import nnlib
 from tapecheck.interpret.python.imports import Imports
@@ -69,7 +72,7 @@ def test_a_tree_that_is_gone_through_is_not_cut_short() -> None:
 
 
 def test_functions_that_were_not_started_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "TOTAL_BUDGET", 100)
+    monkeypatch.setattr(limits, "TOTAL_BUDGET", 100)
     functions = "".join(
         f"def step{number}(model, x):\n    loss = model(x).sum()\n    loss.backward()\n" for number in range(6)
     )
@@ -79,8 +82,8 @@ def test_functions_that_were_not_started_are_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_conditions_that_were_not_tried_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "FURTHER_WORK", 0)
-    monkeypatch.setattr(paths, "FURTHER_TIMES", 0)
+    monkeypatch.setattr(limits, "FURTHER_WORK", 0)
+    monkeypatch.setattr(limits, "FURTHER_TIMES", 0)
     undecided = "if len(sys.argv) > 5:\n    pass\nelse:\n    loss.backward()\n"
     program = f"import sys\n{HEAD}loss = net(x).mean()\n{undecided}"
     report = check(from_text(program + "loss.backward()\n", "untried.py"))
@@ -98,7 +101,7 @@ def test_work_grows_with_the_program_and_not_with_its_ways() -> None:
 
 
 def test_functions_that_only_collect_leave_the_work_to_those_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "COLLECTING_BUDGET", 400)
+    monkeypatch.setattr(limits, "COLLECTING_BUDGET", 400)
     collecting = "".join(
         f"def gather{number}(rows):\n    out = []\n    for row in rows:\n        out.append(row)\n    return out\n"
         for number in range(40)
@@ -125,8 +128,8 @@ def test_what_is_collected_is_found_behind_a_function_that_trains() -> None:
 
 def test_a_way_that_answers_otherwise_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that leads to far more code than the likelier one does not take all the work of the file."""
-    monkeypatch.setattr(paths, "FURTHER_WORK", 200)
-    monkeypatch.setattr(paths, "TURNED_BUDGET", 1_000)
+    monkeypatch.setattr(limits, "FURTHER_WORK", 200)
+    monkeypatch.setattr(limits, "TURNED_BUDGET", 1_000)
     tree = call_tree(12).removeprefix(HEAD)
     program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    pass\nelse:\n" + "".join(
         f"    {line}\n" for line in tree.splitlines()
@@ -136,7 +139,7 @@ def test_a_way_that_answers_otherwise_is_bounded(monkeypatch: pytest.MonkeyPatch
     first, *others = log
     assert first.work < 300
     assert [way.work for way in others if way.work > 900], "the other answer was not tried"
-    assert all(way.work <= 1_000 + paths.RUN_WORK + 50 for way in others)
+    assert all(way.work <= 1_000 + limits.RUN_WORK + 50 for way in others)
 
 
 def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
@@ -174,3 +177,61 @@ def test_hooks_that_nobody_knows_do_not_run_for_one_another(monkeypatch: pytest.
 
     monkeypatch.setattr(nnlib.Modules, "ran", counted)
     assert [finding.code for finding in check(from_text(program, "hooks.py")).findings] == ["TAPE101"]
+
+
+ROOM = Path(limits.__file__).parent
+TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(ROOM.rglob("*.py"))}
+
+
+def number(node: ast.AST | None) -> float:
+    """What a literal says, 0 for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -number(node.operand)
+    return node.value if isinstance(node, ast.Constant) and type(node.value) in (int, float) else 0
+
+
+def bounds(tree: ast.Module) -> list[int]:
+    """The lines of a file that bound something by a number of their own."""
+    found = [
+        node.lineno for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign)) and number(node.value) > 1
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+            given = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("islice", "itertools.islice", "range"):
+            given = node.args
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".spend"):
+            given = [one for one in node.args if number(one)]
+            found += [node.lineno for _ in given]
+        else:
+            continue
+        found += [node.lineno for one in given if number(one) > 4]
+    return found
+
+
+@pytest.mark.parametrize("file", sorted(TREES), ids=lambda file: file.relative_to(ROOM).as_posix())
+def test_limits_stand_in_one_table(file: Path) -> None:
+    if file != Path(limits.__file__):
+        assert bounds(TREES[file]) == []
+
+
+def test_every_limit_has_its_reason_and_its_use() -> None:
+    body = TREES[Path(limits.__file__)].body[1:]
+    names = [node.targets[0].id for node in body[::2] if isinstance(node, ast.Assign)]  # type: ignore[attr-defined]
+    reasons = [ast.literal_eval(node.value) for node in body[1::2] if isinstance(node, ast.Expr)]
+    assert len(names) == len(reasons) == len(body) / 2 == len(set(names))
+    assert all(reason.strip().endswith(".") for reason in reasons)
+    used = {
+        node.attr
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "limits"
+    }
+    assert used == set(names)
+
+
+def test_a_bound_is_seen_wherever_it_stands() -> None:
+    text = (
+        "A = 3\nB = 'x'\nif len(a) > 64:\n    w.spend(2)\nfor i in range(256):\n    w.spend(n)\nC: int = 5\nD = 1 < 2\n"
+    )
+    assert sorted(bounds(ast.parse(text))) == [1, 3, 4, 5, 7]

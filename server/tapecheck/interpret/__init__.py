@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tapecheck.interpret.explore.memory import MAX_EVENTS, Starts
+from tapecheck.interpret.explore.memory import Starts
 from tapecheck.interpret.explore.paths import ROOM, Condition, Explored, Interpretation, Part, interpret
+from tapecheck.interpret.limits import MAX_EVENTS
 from tapecheck.interpret.world import Cancelled
 
 __all__ = ["MAX_EVENTS", "ROOM", "Cancelled", "Condition", "Explored", "Interpretation", "Part", "Starts", "interpret"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.values import Env, Mark, Module, Storage, Tensor, Unknown, Value
 from tapecheck.source.notes import Notes
 from tapecheck.source.text import column_in
@@ -36,11 +37,8 @@ from tapecheck.tape import (
 )
 from tapecheck.tape.ledger import UNKNOWN_SOURCE
 
-MAX_CUTS = 8
 _KEEPS_GRADIENT = ("backward", "clip_grad", "zero_", "zero_grad")
 """Changes of a gradient in place that the tape tells of in another way, or that scale it before it is used."""
-_WORK_BETWEEN_LOOKS = 512
-_MOST_ESCAPING = 4_000
 _WORLDS = itertools.count()
 Place = tuple[str, int, int]
 """File, line and column of a condition."""
@@ -235,7 +233,7 @@ class World:
         if self.work < 0:
             raise Exhausted
         if self.cancelled is not None:
-            self._look_at = max(self.work - _WORK_BETWEEN_LOOKS, 0)
+            self._look_at = max(self.work - limits.WORK_BETWEEN_LOOKS, 0)
             if self.cancelled():
                 raise Cancelled
 
@@ -368,7 +366,7 @@ class World:
         first = min((self._iteration_starts.get(loop, self._ids) for loop, _ in self.iteration), default=0)
         nodes = tuple(number for number in range(first + 1, self._ids + 1) if number in self.ledger.nodes)
         if nodes:
-            self.emit(Escape(self.site(at), nodes[-_MOST_ESCAPING:], "a backward that was not followed"))
+            self.emit(Escape(self.site(at), nodes[-limits.MOST_ESCAPING :], "a backward that was not followed"))
 
     @property
     def guesses(self) -> list[ast.AST]:
@@ -439,7 +437,7 @@ class World:
         number = self.new_id()
         # A backtick in the key of a module would end the quotes of a message.
         name = (name or tensor.name).replace("`", "'")
-        cuts = tensor.cuts[:MAX_CUTS]
+        cuts = tensor.cuts[: limits.MAX_CUTS]
         self.emit(Leaf(number, name, self.site(node), tensor.storage.id, parameter, copy_of, cuts, made))
         tensor.node = number
         tensor.graph = "yes"
@@ -519,7 +517,7 @@ class World:
             self.ledger.provisional.add(number)
         node = Node(
             number, op, self.site(at), tuple(sources), tuple(saved), both(keeps, exists), both(linked, exists),
-            cuts[:MAX_CUTS],
+            cuts[:limits.MAX_CUTS],
         )  # fmt: skip
         self.tape.events.append(node)
         self.ledger.nodes[number] = node
@@ -612,8 +610,8 @@ def merge_cuts(*groups: tuple[int, ...]) -> tuple[int, ...]:
     if len(filled) < 2:
         return filled[0] if filled else ()
     merged = dict.fromkeys(cut for group in filled for cut in group)
-    if len(merged) > MAX_CUTS:
-        return tuple(sorted(merged)[-MAX_CUTS:])
+    if len(merged) > limits.MAX_CUTS:
+        return tuple(sorted(merged)[-limits.MAX_CUTS :])
     return tuple(merged)
 
 

@@ -13,6 +13,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tapecheck.interpret import limits
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, walk
 
@@ -374,7 +375,7 @@ def _body_facts(node: FunctionNode, lines: list[str]) -> Facts:
     text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
     known = _FACTS.get(text)
     if known is None:
-        if len(_FACTS) >= _MOST_FACTS:
+        if len(_FACTS) >= limits.MOST_BODIES:
             _FACTS.clear()
         known = _FACTS[text] = facts_of((node,), making=node.name == "__init__")
     return known
@@ -706,8 +707,6 @@ def _worked_out_from(names: set[str], parts: Iterable[Facts]) -> frozenset[str]:
 
 
 _FACTS: dict[str, Facts] = {}
-_MOST_FACTS = 1_000
-"""How many functions the facts are kept of: those of some files that are being edited."""
 
 
 def index_of(source: Source) -> Index:

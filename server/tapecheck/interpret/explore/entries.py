@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.values import (
     CONSTANTS,
     Class,
@@ -34,7 +35,6 @@ _MAKERS = ("__init__", "__new__", "__post_init__")
 _FILLS = frozenset((
     "add", "append", "appendleft", "extend", "extendleft", "insert", "push", "put", "setdefault", "update",
 ))  # fmt: skip
-_MAX_OBJECTS = 200
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ def lived(owner: Instance, source: Source | None = None) -> None:
     """
     seen: set[int] = set()
     stack = [owner]
-    while stack and len(seen) < _MAX_OBJECTS:
+    while stack and len(seen) < limits.MOST_LIVED:
         current = stack.pop()
         if id(current) in seen or current.cls is None:
             continue

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.values.vocabulary import RECORDING
 from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import Notes
 
 _TAKEN_OUT = frozenset(("device", "dim", "dtype", "item", "nelement", "numel", "numpy", "shape", "size", "tolist"))
 _TELLING = frozenset(("float", "format", "int", "isinstance", "print", "repr", "str", "type"))
-_MOST_NESTED = 5
-"""Loops within loops that are followed; each level doubles the work."""
 
 Names = frozenset[str]
 _NONE: Names = frozenset()
@@ -131,11 +130,11 @@ class Liveness:
         test: set[str] = _reads(node.test) if isinstance(node, ast.While) else set()
         head = self._block(node.orelse, out) | test  # type: ignore[attr-defined]
         self._loops += 1
-        if self._loops > _MOST_NESTED:
+        if self._loops > limits.MAX_NESTED_LOOPS:
             # Everything that the loop mentions, rather than what a further round would show.
             head |= {part.id for part in walk(node) if isinstance(part, ast.Name)}
         self._break.append(out)
-        for _ in range(2 if self._loops <= _MOST_NESTED else 1):
+        for _ in range(2 if self._loops <= limits.MAX_NESTED_LOOPS else 1):
             self._continue.append(head)
             head = head | (self._block(node.body, head) - stored) | test  # type: ignore[attr-defined]
             self._continue.pop()

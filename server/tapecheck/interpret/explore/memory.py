@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of
 from tapecheck.source import Source
@@ -22,10 +23,6 @@ from tapecheck.source.lexed import code_of
 from tapecheck.source.modules import Basis, Project
 from tapecheck.source.nodes import first_line
 
-MAX_EVENTS = 350_000
-"""How many events the tapes of a memory may hold, about 310 bytes each; what else is kept counts as so many events."""
-_START, _CHARACTERS = 16, 300
-"""What a start without events counts for, and how many characters of its file's text count for one."""
 _ANYTHING = frozenset(("__import__", "eval", "exec", "globals", "import_module", "locals", "vars"))
 """Names by which a program can come to whatever stands in its file."""
 
@@ -192,7 +189,7 @@ class Kept(Generic[Part]):
 
 def kept(key: Hashable, part: Part, events: int, source: Source, project: Project) -> Kept[Part]:
     """Return a result with what it was worked out from."""
-    weight = events + _START + len(source.text) // _CHARACTERS
+    weight = events + limits.START_EVENTS + len(source.text) // limits.CHARACTERS_AN_EVENT
     return Kept(key, part, weight, project.basis)
 
 
@@ -202,7 +199,7 @@ class Starts(Generic[Part]):
     `under` are results that are read where there are none here, and stay as they are.
     """
 
-    def __init__(self, most_events: int = MAX_EVENTS, under: Starts[Part] | None = None) -> None:
+    def __init__(self, most_events: int = limits.MAX_EVENTS, under: Starts[Part] | None = None) -> None:
         self._most = most_events
         self._under = under
         self._weight = 0

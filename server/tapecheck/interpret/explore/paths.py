@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
 from tapecheck.interpret.explore.memory import Reach, Starts, kept
@@ -35,24 +36,6 @@ from tapecheck.source.notes import Notes
 from tapecheck.source.search import Found
 from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Node, Raised, Span, Step, Tape
 
-RUN_BUDGET = 200_000
-"""Work of one way through the program: a statement is a unit, a second of CPU time 60,000 to 150,000."""
-TOTAL_BUDGET = 220_000
-"""Work of a file: all ways from the module and from each function that is started."""
-COLLECTING_BUDGET = 100_000
-"""Work of all functions of a file that only collect: they can begin no backward and make nothing require grad."""
-TURNED_BUDGET = 100_000
-"""Work of one way that answers a condition otherwise, where less than that is left for further ways."""
-FURTHER_WORK = 30_000
-"""Work that further ways of one start may always take, however short the first way is."""
-FURTHER_TIMES = 5
-"""How many times the work of the first way the further ways may take where that is more."""
-RUN_WORK = 50
-"""What a way costs besides its statements."""
-MAX_TURNED = 2
-"""Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody. Those of which
-one at most can hold count as one.
-"""
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 _SCRIPT = "__main__"
@@ -196,10 +179,8 @@ class _Room:
             if self._inside == 1:
                 self._limit = sys.getrecursionlimit()
                 self._thresholds = gc.get_threshold()
-                # Interpreting one call of the program takes about twenty of Python's own.
-                sys.setrecursionlimit(max(self._limit, 12_000))
-                # A tape is tens of thousands of small objects that all stay: collecting in between finds nothing.
-                gc.set_threshold(max(self._thresholds[0], 200_000), *self._thresholds[1:])
+                sys.setrecursionlimit(max(self._limit, limits.PYTHON_DEPTH))
+                gc.set_threshold(max(self._thresholds[0], limits.OBJECTS_BETWEEN_COLLECTIONS), *self._thresholds[1:])
 
     def __exit__(self, *raised: object) -> None:
         with self._lock:
@@ -248,8 +229,8 @@ def interpret(
         _note_files(result, files)
         return result
     with ROOM:
-        left = TOTAL_BUDGET
-        collecting = COLLECTING_BUDGET
+        left = limits.TOTAL_BUDGET
+        collecting = limits.COLLECTING_BUDGET
         called: set[str] = set()
         project = Imports(files)
         reach = Reach(source, index_of(source)) if memory is not None else None
@@ -481,7 +462,7 @@ class _Exploration:
 
     def explore(self) -> None:
         """Run the likelier way, then those that answer otherwise, until nothing new comes up or the work is spent."""
-        self.further = FURTHER_WORK if self.entry is None or self.entry.backward else 0
+        self.further = limits.FURTHER_WORK if self.entry is None or self.entry.backward else 0
         self._queue(_Way(Policy()))
         while self.queue and self.budget.left > 0 and (self.further > 0 or self.queue[0].turned is None):
             way = self.queue.popleft()
@@ -522,7 +503,7 @@ class _Exploration:
     def _run_way(self, way: _Way) -> _Run:
         """Run one way with the work that it may take, and charge it."""
         first = way.turned is None
-        most = RUN_BUDGET if first else min(RUN_BUDGET, max(self.further, TURNED_BUDGET))
+        most = limits.RUN_BUDGET if first else min(limits.RUN_BUDGET, max(self.further, limits.TURNED_BUDGET))
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
         world.tape.started = self.name
         world.passes_failures = self.passes_failures
@@ -531,10 +512,10 @@ class _Exploration:
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         short = "" if started == most else LEFT_OVER
         machine, before = _run(self.source, self.project, self.entry, world, short)
-        work = started - world.work + RUN_WORK
+        work = started - world.work + limits.RUN_WORK
         self.budget.left -= work
         if first:
-            self.further = max(self.further, FURTHER_TIMES * work)
+            self.further = max(self.further, limits.FURTHER_TIMES * work)
         else:
             self.further -= work
         return _Run(way, machine, world, watcher, before, work)
@@ -691,12 +672,12 @@ def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], name
             found.append(_Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
     heads = _heads(world)
     turned = {heads.get(place, place) for place in patterns}
-    if len(turned) <= MAX_TURNED:
+    if len(turned) <= limits.MAX_TURNED:
         for place, asked in world.asked.items():
             if place in patterns or place in dull or not _relevant(asked.statement, names, watcher.notes_of(place[0])):
                 continue
             chosen = heads.get(place, place) in turned
-            if len(turned) == MAX_TURNED and not chosen:
+            if len(turned) == limits.MAX_TURNED and not chosen:
                 continue
             once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
             if patterns and once and not chosen:

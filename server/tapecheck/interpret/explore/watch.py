@@ -15,6 +15,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import (
     Effect,
     Facts,
@@ -64,7 +65,6 @@ from tapecheck.tape import (
 
 _NONE: frozenset[str] = frozenset()
 _ABSENT = object()
-_MOST_CALLEES = 20
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -339,8 +339,6 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
-_WATCH_WORK = 2
-"""What looking at the other side of a condition costs in the units of the work budget."""
 # Plain numbers: an operation on flags takes ten times as long, and these are asked at every condition.
 _SETTLING = int(Effect.SETTLE | Effect.DROP)
 _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
@@ -387,7 +385,7 @@ class Watcher:
         if (node, taken) in self._looked_at and all(self.stake(place) is Stake.VERDICT for place in places):
             # No more than that can hang on them.
             return None
-        world.spend(_WATCH_WORK)
+        world.spend(limits.WATCH_WORK)
         self._looked_at.add((node, taken))
         shape = shapes.shape(node)
         here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
@@ -581,7 +579,7 @@ class Watcher:
         shapes = self._shapes_of(world)
         if shapes is None:
             return Stake.VERDICT, int(Effect.SETTLE)
-        world.spend(_WATCH_WORK)
+        world.spend(limits.WATCH_WORK)
         side = shapes.left(node, other)
         first = world.before_iteration
         if side.effects & (_SETTLING if _inert(world, side, env, first) else _MATTERING_OR_CUT):
@@ -842,7 +840,7 @@ def _builds_nothing(function: Function, seen: set[int]) -> bool:
     if id(function.node) in seen:
         return True
     seen.add(id(function.node))
-    if len(seen) > _MOST_CALLEES:
+    if len(seen) > limits.MOST_CALLEES:
         return False
     for name in function.module.notes.of(function.node, free_names):
         value = _lookup(function.env, name)

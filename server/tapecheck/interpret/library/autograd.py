@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
@@ -280,7 +281,7 @@ class Autograd:
     def _gradient_node(
         self, inputs: Sequence[int], saved: Sequence[Saved], keeps: Fact, certain: Fact, at: ast.AST
     ) -> int:
-        self.world.spend(4)
+        self.world.spend(limits.GRADIENT_WORK)
         stand_ins = [_Source(number, self.world) for number in inputs]
         built = self.world.build("GradientBackward", at, stand_ins, saved=saved, keeps=keeps, exists=certain)
         assert built.node is not None

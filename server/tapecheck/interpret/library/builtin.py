@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.states import LoaderState
 from tapecheck.interpret.objects.algebra import dict_update, ordered
@@ -15,7 +16,6 @@ from tapecheck.interpret.objects.constants import NotPlain, computed, formatted,
 from tapecheck.interpret.objects.containers import known_items, leave, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
 from tapecheck.interpret.objects.unknowns import (
-    LOOP_BOUND,
     bound_length,
     derived,
     drawn,
@@ -146,7 +146,7 @@ def make_range(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
                 # An unknown end is as many steps away as an unknown loop has iterations, however long they are.
                 value = resolved(m, value, node)
                 if isinstance(value, Unknown):
-                    times = LOOP_BOUND * (step if isinstance(step, int) and step else 1)
+                    times = limits.LOOP_BOUND * (step if isinstance(step, int) and step else 1)
                     settle_on(value, bound_length(value, start + times))
             else:
                 settle_on(value, 0 if index == 0 else 1)
@@ -210,9 +210,12 @@ def _zip(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             raise Signal("ValueError")
 
     def length() -> int | None:
-        known = [size for size in (length() for length in lengths) if size is not None]
+        sizes = [length() for length in lengths]
+        shortest = min((size for size in sizes if size is not None), default=None)
         # A stream that ends by itself says nothing about the length of the others.
-        return min(known) if known and (None not in [length() for length in lengths] or min(known) < 10_000) else None
+        if shortest is None or (None in sizes and shortest >= limits.COUNTABLE):
+            return None
+        return shortest
 
     return Stream(
         length,
@@ -426,7 +429,7 @@ def _pow(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _round(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     values = [concrete(arg) for arg in args]
     if values and all(isinstance(value, (int, float)) for value in values):
-        if len(values) > 1 and abs(values[1]) > 1_000:
+        if len(values) > 1 and abs(values[1]) > limits.MAX_EXPONENT:
             return Unknown.number()
         try:
             return round(*values)

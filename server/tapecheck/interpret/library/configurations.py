@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import unknowns
 from tapecheck.interpret.values import CONSTANTS, Args, Class, Field, Instance, Kind, Kwargs, List, Unknown, Value
@@ -17,7 +18,6 @@ _PLAIN = frozenset((
     "Tuple", "set", "Set", "dict", "Dict", "Sequence", "Mapping",
 ))  # fmt: skip
 _GIVEN = ("config_class", "f", "components")
-_MOST_NESTED = 8
 
 
 def parsed(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -60,7 +60,8 @@ def _value(torch: Torch, cls: Class, field: Field, node: ast.AST, depth: int) ->
     """Return what a field holds; None where it is left to its default."""
     nested = cls.module.env.vars.get(field.annotation)
     if isinstance(nested, Class):
-        return _made(torch, nested, node, depth + 1) if nested.kind == "dataclass" and depth < _MOST_NESTED else None
+        followed = nested.kind == "dataclass" and depth < limits.MAX_NESTED_CONFIGURATIONS
+        return _made(torch, nested, node, depth + 1) if followed else None
     parts = set(_words(field.annotation))
     constant = field.given and isinstance(field.default, CONSTANTS)
     if not constant and not (parts and parts <= _PLAIN):

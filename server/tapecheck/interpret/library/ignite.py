@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.library.states import ProcessState
 from tapecheck.interpret.objects import carry
@@ -14,9 +15,6 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
 )
-
-_ROUNDS = 3
-"""How many batches of an engine are run."""
 
 
 def engine(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -30,11 +28,11 @@ def run(modules: Modules, owner: Instance, args: Args, kwargs: Kwargs, node: ast
     machine, world = modules.machine, modules.world
     outside = world.iteration
     loop = world.enter_loop(node)
-    for index in range(_ROUNDS):
+    for index in range(limits.BATCHES):
         started = carry.begin(machine, loop, index + 1)
         batch = Unknown("batch")
         batch.data = True
         machine.call(owner.state.function, [owner, batch], {}, node)
         carry.end(machine, loop, index + 1, started)
-    world.leave_loop(loop, outside, _ROUNDS, "yes")
+    world.leave_loop(loop, outside, limits.BATCHES, "yes")
     return Unknown("state")

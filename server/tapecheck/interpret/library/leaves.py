@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.values import Bound, Dict, Generator, Instance, List, Mark, Set, Tensor, Unknown, Value
 from tapecheck.interpret.values.vocabulary import tells
 from tapecheck.tape import LeafEscape
 
-_DEPTH = 4
 _LOOKING = ("count", "get_", "profile", "summar", "watch")
 """What the names of functions begin with that look at a model and leave it as it is."""
 _SCHEDULING = ("sched", "warmup")
@@ -30,7 +30,7 @@ def escape(torch: Torch, values: Iterable[Value], node: ast.AST, to: str) -> Non
     for value in values:
         # A parameter by itself is an operand: what unknown ops make of it has a graph.
         if not isinstance(value, Tensor) or _gradient_of(value) is not None:
-            found.update(dict.fromkeys(_leaves_in(torch, value, _DEPTH, set())))
+            found.update(dict.fromkeys(_leaves_in(torch, value, limits.ESCAPE_DEPTH, set())))
     fresh = tuple(leaf for leaf in found if leaf not in torch.autograd.escaped)
     if fresh:
         torch.autograd.escaped.update(fresh)

@@ -5,25 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
 from tapecheck.interpret.values import Dict, Instance, List, Set, Tensor, Value
 from tapecheck.tape import LeftOut, Named
-
-_STEPS = 2
-"""Steps of each optimizer at which is looked: what is added to a module later has been added by then."""
-_LATER = 6
-"""So many, where leaves were made in between: a model that grows."""
-_MOST = 400
-_DEPTH = 3
-"""How many plain containers and objects within each other are looked into."""
 
 
 def given_whole(torch: Torch, params: Iterable[Tensor]) -> list[Instance]:
     """Return the modules whose parameters were asked for and all given to an optimizer that is being made."""
     given = {id(tensor) for tensor in params}
     found = []
-    for owner in list(torch.nn.asked.values())[-_MOST:]:
+    for owner in list(torch.nn.asked.values())[-limits.MOST_MODULES :]:
         # What is frozen need not be given.
         own = [tensor for _, tensor in torch.nn.named_parameters(owner) if tensor.node is not None]
         if own and all(id(tensor) in given for tensor in own):
@@ -39,7 +32,8 @@ def frozen_in(torch: Torch, owners: Iterable[Instance]) -> set[int]:
 def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note what an optimizer leaves out, at one of its first steps."""
     grown = len(torch.world.ledger.leaves) != state.leaves
-    if state.looked >= (_LATER if grown else _STEPS) or not state.number or not state.whole:
+    most = limits.LOOKED_STEPS_GROWN if grown else limits.LOOKED_STEPS
+    if state.looked >= most or not state.number or not state.whole:
         return
     state.looked += 1
     state.leaves = len(torch.world.ledger.leaves)
@@ -51,7 +45,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         prefix = _prefix(torch, owner)
         later: list[int] = []
         unregistered: list[int] = []
-        for path, tensor in _leaves_of(owner, "", _DEPTH, set()):
+        for path, tensor in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
             if tensor.node is None or tensor.node in listed:
                 continue
             if id(tensor) in state.frozen:
@@ -64,7 +58,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
         _tell(torch, state, node, later, True, True)
         _tell(torch, state, node, unregistered, True, False)
     inside = {id(owner) for owner in state.whole}
-    for owner in torch.nn.made[-_MOST:]:
+    for owner in torch.nn.made[-limits.MOST_MODULES :]:
         if id(owner) in inside:
             continue
         own = [tensor for _, tensor in torch.nn.named_parameters(owner)]
@@ -82,12 +76,12 @@ def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note the modules that no optimizer has any parameter of and that have nothing but parameters of their own, as a
     loss with learned centers or weights: a network that is left out as a whole has layers.
     """
-    listed, own = torch.optimizers.listed, {id(tensor) for tensor in torch.nn.loose[-_MOST:]}
+    listed, own = torch.optimizers.listed, {id(tensor) for tensor in torch.nn.loose[-limits.MOST_MODULES :]}
     if not own:
         return
     layered: set[int] = set()
     losses: list[list[Tensor]] = []
-    for owner in torch.nn.made[-_MOST:]:
+    for owner in torch.nn.made[-limits.MOST_MODULES :]:
         tensors = [tensor for _, tensor in torch.nn.named_parameters(owner)]
         if all(id(tensor) in own for tensor in tensors):
             losses.append(tensors)
@@ -102,12 +96,13 @@ def _tell_of_losses(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
 def _tell_loose(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     """Note the parameters that are in no module and that no optimizer has: a temperature beside the model."""
     listed = torch.optimizers.listed
-    loose = [tensor for tensor in torch.nn.loose[-_MOST:] if tensor.node is not None and tensor.node not in listed]
+    newest = torch.nn.loose[-limits.MOST_MODULES :]
+    loose = [tensor for tensor in newest if tensor.node is not None and tensor.node not in listed]
     if not loose:
         return
     kept: set[int] = set()
-    for owner in torch.nn.made[-_MOST:]:
-        kept.update(id(tensor) for _, tensor in _leaves_of(owner, "", _DEPTH, set()))
+    for owner in torch.nn.made[-limits.MOST_MODULES :]:
+        kept.update(id(tensor) for _, tensor in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()))
     for tensor in loose:
         if id(tensor) not in kept and tensor.node is not None:
             _tell(torch, state, node, [tensor.node], False, False)
@@ -132,7 +127,7 @@ def _leaves_of(value: Value, path: str, depth: int, seen: set[int]) -> Iterator[
         if value.is_leaf and value.node is not None:
             yield path, value
         return
-    if id(value) in seen or depth < 0 or len(seen) > 2_000:
+    if id(value) in seen or depth < 0 or len(seen) > limits.MOST_HOLDERS:
         return
     seen.add(id(value))
     if isinstance(value, Instance):

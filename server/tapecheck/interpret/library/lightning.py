@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library.contract import Modules, Torch
 from tapecheck.interpret.objects import carry
 from tapecheck.interpret.values import (
@@ -21,9 +22,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Frame
 from tapecheck.source.nodes import walk
-
-_STEPS = 3
-"""How often a training step is run: a first, a second and a third batch."""
 
 
 def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -116,11 +114,11 @@ class _Steps:
         automatic = self.machine.get_attribute(self.model, "automatic_optimization", node)
         outside = world.iteration
         loop = world.enter_loop(node)
-        for index in range(_STEPS):
+        for index in range(limits.BATCHES):
             started = carry.begin(machine, loop, index + 1)
             self.step(node, index, optimizers, machine.known_truth(automatic) is not False)
             carry.end(machine, loop, index + 1, started)
-        world.leave_loop(loop, outside, _STEPS, "yes")
+        world.leave_loop(loop, outside, limits.BATCHES, "yes")
 
     def step(self, node: ast.AST, index: int, optimizers: list[Value], automatic: bool) -> None:
         names = [parameter.arg for parameter in node.args.args[1:]] if isinstance(node, ast.FunctionDef) else []

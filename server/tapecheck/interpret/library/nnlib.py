@@ -8,6 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from functools import lru_cache
 from typing import Any, cast
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, frameworks
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DatasetState, EngineState, HandleState, LoaderState, OptimizerState
@@ -213,7 +214,7 @@ class Modules:
             return model
         return None
 
-    def replaced_parameters(self, model: Unknown, depth: int = 4) -> list[Value]:
+    def replaced_parameters(self, model: Unknown, depth: int = limits.REPLACED_DEPTH) -> list[Value]:
         """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
         found: list[Value] = []
         for value in (model.attrs or {}).values() if depth else ():
@@ -861,7 +862,7 @@ class _Registered(MutableMapping[Any, Value]):
 
 
 def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tuple[str, Tensor]]) -> None:
-    if id(owner) in seen or len(seen) > 5_000:
+    if id(owner) in seen or len(seen) > limits.MOST_REGISTERED:
         return
     seen.add(id(owner))
     if isinstance(owner, Unknown):
@@ -891,7 +892,7 @@ def _layered(names: tuple[str, ...], flags: dict[str, Value]) -> list[str]:
     bases = dict.fromkeys(_LAYER.sub("", name) for name in names if _LAYER.search(name))
     plain = [name for name in names if not _LAYER.search(name)]
     layers = flags.get("num_layers", 1)
-    count = layers if isinstance(layers, int) and 0 < layers < 64 else 1
+    count = layers if isinstance(layers, int) and 0 < layers <= limits.MAX_LAYERS else 1
     directions = ("", "_reverse") if flags.get("bidirectional") is True else ("",)
     return plain + [f"{base}_l{layer}{way}" for layer in range(count) for way in directions for base in bases]
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import containers
@@ -90,10 +91,6 @@ _LOWERED = frozenset((
 """What autocast computes with copies of lower precision, and so has them saved in place of what it was given."""
 _LOWERED_WITHIN = ("MultiheadAttention", "Transformer", "nn.functional.multi_head_attention")
 """What does so in some of its parts."""
-_MAX_VIEWS = 32
-_MOST_PARTS = 64
-OP_WORK = 8
-"""What an op costs in the units of the work budget: about as much as eight statements."""
 
 
 def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> OpFact:
@@ -165,7 +162,7 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
             return apply(torch, fact, bound, node, target)
         finally:
             world.grad_modes.pop()
-    world.spend(OP_WORK)
+    world.spend(limits.OP_WORK)
     inputs: dict[str, list[Value]] = {}
     every: list[Value] = []
     shape: list[str] | None = [] if not fact.scalar_saves else None
@@ -301,7 +298,7 @@ def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
     target.changed = whole.changed = (world.clock, world.site(node))
     target.constant_terms = built.constant_terms
     target.cuts = merge_cuts(target.cuts, built.cuts)
-    for view in _views_alive(whole)[:_MAX_VIEWS]:
+    for view in _views_alive(whole)[: limits.MAX_VIEWS]:
         if view is not whole and view.base is whole and not view.is_leaf:
             _adopt(torch, view, world.build("AsStridedBackward0", node, [whole], exists=whole.graph))
 
@@ -320,7 +317,7 @@ def _register_view(torch: Torch, view: Tensor, viewed: Value) -> None:
         views = view.base.storage.views
         if views is None:
             views = view.base.storage.views = []
-        elif len(views) > 4 * _MAX_VIEWS:
+        elif len(views) > 4 * limits.MAX_VIEWS:
             views[:] = [known for known in views if known() is not None]
         views.append(weakref.ref(view))
 
@@ -569,7 +566,7 @@ def _outputs(torch: Torch, fact: OpFact, result: Tensor, bound: Kwargs, node: as
                 for part, length in zip(parts, rows, strict=True):
                     part.length = length
                 return tuple(parts)
-        if count is None or count > _MOST_PARTS:
+        if count is None or count > limits.MOST_OUTPUTS:
             return List([output(index) for index in range(2)], more=True, alike=2)
         live = set(fact.differentiable_outputs) if len(fact.differentiable_outputs) < count else None
         cuts = result.cuts
@@ -604,12 +601,12 @@ def _rows_of_parts(name: str, bound: Mapping[str, Value]) -> list[int | None] | 
     if not isinstance(length, int) or length <= 0 or concrete(bound.get("dim", 0)) != 0:
         return None
     if name == "unbind":
-        return [None] * length if length <= _MOST_PARTS else None
+        return [None] * length if length <= limits.MOST_OUTPUTS else None
     chunks = concrete(bound.get("chunks"))
     size = concrete(bound.get("split_size", bound.get("split_size_or_sections")))
     if name == "chunk" and type(chunks) is int and chunks > 0:
         size = -(-length // chunks)
-    if name not in ("chunk", "split") or type(size) is not int or size <= 0 or length > size * _MOST_PARTS:
+    if name not in ("chunk", "split") or type(size) is not int or size <= 0 or length > size * limits.MOST_OUTPUTS:
         return None
     return [min(size, length - start) for start in range(0, length, size)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, left_out
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import OptimizerState
@@ -184,7 +185,8 @@ class Optimizers:
         if closure is not None:
             # LBFGS asks its closure many times over in one step; twice shows what the second time does.
             most = concrete(_state(owner).max_iter)
-            rounds = (min(most, 3) if isinstance(most, int) else 3) if owner.lib.endswith("LBFGS") else 1
+            if owner.lib.endswith("LBFGS"):
+                rounds = min(most, limits.CLOSURE_CALLS) if isinstance(most, int) else limits.CLOSURE_CALLS
         for _ in range(rounds):
             if closure is not None:
                 self.world.grad_modes.append("yes")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library import contexts, processes
 from tapecheck.interpret.library.builtin import make_dict, make_range, unknown
@@ -45,7 +46,8 @@ def standard_library(m: Engine, path: str, args: Args, kwargs: Kwargs, node: ast
         function = getattr(math, path[5:], None)
         values = [concrete(arg) for arg in args]
         if callable(function) and values and all(isinstance(value, (int, float)) for value in values):
-            if path in ("math.factorial", "math.comb", "math.perm") and any(abs(value) > 1_000 for value in values):
+            large = any(abs(value) > limits.MAX_EXPONENT for value in values)
+            if large and path in ("math.factorial", "math.comb", "math.perm"):
                 return Unknown.number()
             try:
                 return function(*values)
@@ -182,8 +184,6 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop] = {
     "eq": ast.Eq(), "ne": ast.NotEq(), "lt": ast.Lt(), "le": ast.LtE(), "gt": ast.Gt(), "ge": ast.GtE(),
     "is_": ast.Is(), "is_not": ast.IsNot(), "contains": ast.In(),
 }  # fmt: skip
-_MAX_COMBINED = 256
-_LRU_SIZE = 128
 """What `lru_cache` remembers where nothing else is said."""
 
 
@@ -279,8 +279,9 @@ def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Engine
         plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
         if not plain or not all(whole for _, whole in listed):
             return Unknown.named(function.__name__)
-        made = list(itertools.islice(function(*(items for items, _ in listed), *numbers, **named), _MAX_COMBINED + 1))
-        return m.stream(m.new_list(made[:_MAX_COMBINED], node, len(made) > _MAX_COMBINED), node)
+        most = limits.MAX_COMBINED
+        made = list(itertools.islice(function(*(items for items, _ in listed), *numbers, **named), most + 1))
+        return m.stream(m.new_list(made[:most], node, len(made) > most), node)
 
     return run
 
@@ -372,7 +373,7 @@ def _groupby(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _tee(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     count = concrete(args[1]) if len(args) > 1 else 2
     items, whole = m.gathered(args[0], node)
-    copies = count if isinstance(count, int) and 0 <= count <= _MAX_COMBINED else 2
+    copies = count if isinstance(count, int) and 0 <= count <= limits.MAX_COMBINED else 2
     return tuple(m.stream(m.new_list(items, node, not whole), node) for _ in range(copies))
 
 
@@ -435,9 +436,11 @@ def _wraps(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _cache(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """`functools.lru_cache`, with or without arguments."""
+    # Python's own default.
+    size: Value = 128
     if args and isinstance(args[0], (Function, Bound, Wrapped, Native)):
-        return Wrapped("cache", args[0], Dict({}), bound=_LRU_SIZE)
-    size = concrete(args[0] if args else kwargs.get("maxsize", _LRU_SIZE))
+        return Wrapped("cache", args[0], Dict({}), bound=size)
+    size = concrete(args[0] if args else kwargs.get("maxsize", size))
     bound = size if isinstance(size, int) else None
     return Native("lru_cache", lambda m2, given, named, at: Wrapped("cache", given[0], Dict({}), bound=bound))
 

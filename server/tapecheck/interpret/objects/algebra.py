@@ -8,9 +8,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants
-from tapecheck.interpret.objects.containers import MOST_KEPT, extend, known_items, set_item
+from tapecheck.interpret.objects.containers import extend, known_items, set_item
 from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_items
 from tapecheck.interpret.values import (
     Args,
@@ -29,8 +30,8 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
     left, right = unwrapped(left), unwrapped(right)
     if isinstance(op, ast.Add):
         if isinstance(left, tuple) and isinstance(right, tuple):
-            if len(left) + len(right) > MOST_KEPT:
-                return machine.new_list(list(left[:MOST_KEPT]), node, True)
+            if len(left) + len(right) > limits.MOST_KEPT:
+                return machine.new_list(list(left[: limits.MOST_KEPT]), node, True)
             return left + right
         if isinstance(left, List) or isinstance(right, List):
             items = [*(known_items(machine, left, node) or ()), *(known_items(machine, right, node) or ())]
@@ -40,7 +41,7 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
         sequence, count = (left, right) if isinstance(left, (tuple, List)) else (right, left)
         if isinstance(sequence, (tuple, List)):
             items = list(sequence) if isinstance(sequence, tuple) else list(sequence.items)
-            if isinstance(count, int) and 0 <= count * len(items) <= 512:
+            if isinstance(count, int) and 0 <= count * len(items) <= limits.MAX_REPEATED:
                 repeated = items * count
                 return tuple(repeated) if isinstance(sequence, tuple) else machine.new_list(repeated, node)
             return machine.new_list(items, node, True)

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import syntax
 from tapecheck.interpret.values import (
@@ -33,13 +34,6 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.tape import Hold, Site
-
-_MAX_SEEN = 4_000
-_SEEN_FREE = 250
-_SEEN_A_UNIT = 3
-"""Looking through what a program keeps is work too, where it keeps much: so many objects cost what a statement does."""
-_MAX_LOADS = 6
-_MAX_BACK = 40
 
 
 def stored(machine: Engine, slots: dict[Any, Slot], key: Any, node: ast.AST) -> None:
@@ -70,7 +64,7 @@ def restored(machine: Engine, slot: Slot, before: Value, value: Value) -> bool:
         if number == before.node:
             return True
         node = machine.world.ledger.nodes.get(number)
-        if node is not None and len(queue) < _MAX_BACK:
+        if node is not None and len(queue) < limits.MAX_BACK:
             queue.extend(source for source in node.inputs if source >= before.node)
     return False
 
@@ -83,7 +77,7 @@ def loaded(machine: Engine, slot: Slot) -> None:
         slot.loads = [entry]
     elif loads[-1] != entry:
         loads.append(entry)
-        del loads[:-_MAX_LOADS]
+        del loads[: -limits.MAX_LOADS]
 
 
 def begin(machine: Engine, loop: int, index: int) -> tuple[int, int]:
@@ -109,7 +103,7 @@ def end(machine: Engine, loop: int, index: int, started: tuple[int, int]) -> Non
     for node, kept in machine.gathering:
         scan.gathered(node, kept)
     held = len(machine.world.tape.events) - events
-    machine.world.spend(max(len(scan.seen) + scan.looked - _SEEN_FREE, 0) // _SEEN_A_UNIT + held)
+    machine.world.spend(max(len(scan.seen) + scan.looked - limits.SEEN_FREE, 0) // limits.SEEN_A_UNIT + held)
 
 
 class _Scan:
@@ -163,7 +157,7 @@ class _Scan:
                 self.hold(_carrying(value, owner, key), path, kept)
             return value.node is None
         if type(value) is not Instance and isinstance(value, (tuple, List, Dict, Set)):
-            if len(self.seen) >= _MAX_SEEN:
+            if len(self.seen) >= limits.MAX_SEEN:
                 return False
             if isinstance(value, tuple) or getattr(value, "born", -1) >= self.clock:
                 tensors = tensors_in(value)
@@ -205,7 +199,7 @@ class _Scan:
             kind = type(item)
             if kind in INERT or id(item) in self.seen:
                 continue
-            if kind is Dict and len(self.seen) < _MAX_SEEN and INERT.issuperset(map(type, item.items.values())):
+            if kind is Dict and len(self.seen) < limits.MAX_SEEN and INERT.issuperset(map(type, item.items.values())):
                 # Rows of numbers and texts are most of what programs collect.
                 self.seen.add(id(item))
             elif isinstance(item, (Instance, List, Dict)):
@@ -251,7 +245,7 @@ class _Scan:
                 # A layer of the library holds leaves only, as long as none was changed in place.
                 if not self.world.leaves_changed:
                     return True
-        if id(value) in self.seen or len(self.seen) > _MAX_SEEN:
+        if id(value) in self.seen or len(self.seen) > limits.MAX_SEEN:
             return False
         self.seen.add(id(value))
         if isinstance(value, Instance):
@@ -450,7 +444,7 @@ def is_leaf(value: Value) -> bool:
     return isinstance(value, Tensor) and value.is_leaf
 
 
-def tensors_in(value: Value, depth: int = 4, *, into_objects: bool = True) -> list[Any]:
+def tensors_in(value: Value, depth: int = limits.HELD_DEPTH, *, into_objects: bool = True) -> list[Any]:
     """Every tensor with a node inside a value: in containers, in objects, or only in what objects are records of."""
     found: list[Any] = []
     _collect(value, depth, into_objects, found)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable, unkey
 from tapecheck.interpret.values import (
@@ -27,11 +28,6 @@ from tapecheck.interpret.values import (
     concrete,
 )
 
-_MAX_TEXT = 10_000
-_MAX_BITS = 4_096
-_MAX_WORK = 1_000_000
-_MAX_RANGE = 1_000
-_MAX_DEPTH = 6
 _ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _WIDE = re.compile(r"\d{5,}")
 _NESTED = re.compile(r"\{[^{}]*\{")
@@ -41,7 +37,7 @@ class NotPlain(Exception):
     """A value is not all constants, or not all known."""
 
 
-def plain(value: Value, depth: int = _MAX_DEPTH) -> Any:
+def plain(value: Value, depth: int = limits.PLAIN_DEPTH) -> Any:
     """Return a value as Python's own; raises NotPlain where anything in it is no known constant."""
     value = concrete(value)
     if isinstance(value, CONSTANTS):
@@ -55,7 +51,7 @@ def plain(value: Value, depth: int = _MAX_DEPTH) -> Any:
             return {plain(unkey(key), depth - 1): plain(item, depth - 1) for key, item in value.items.items()}
         if isinstance(value, Set):
             return {plain(item, depth - 1) for item in value.items}
-        if isinstance(value, Range) and len(value) <= _MAX_RANGE:
+        if isinstance(value, Range) and len(value) <= limits.MAX_RANGE:
             return range(value.start, value.stop, value.step)
         if isinstance(value, slice):
             return slice(*(plain(part) for part in (value.start, value.stop, value.step)))
@@ -89,7 +85,7 @@ def computed(machine: Engine, kind: Kind, function: Callable[..., Any], /, *args
         return lifted(function(*args, **kwargs))
     except _ERRORS as error:
         if machine.handlers:
-            raise Signal(type(error).__name__, None, str(error)[:80]) from None
+            raise Signal(type(error).__name__, None, str(error)[: limits.MAX_MESSAGE]) from None
         return Unknown(kind.value, None, (), kind)
 
 
@@ -99,19 +95,19 @@ def arithmetic(
     """Return an operator on Python constants, guarded against results too large to be worth computing."""
     if function is None:
         return Unknown("result")
-    if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > 1_000:
+    if isinstance(op, (ast.Pow, ast.LShift)) and isinstance(right, (int, float)) and abs(right) > limits.MAX_EXPONENT:
         return Unknown.number()
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
         text, count = (left, right) if isinstance(left, (str, bytes)) else (right, left)
-        if not isinstance(count, int) or not isinstance(text, (str, bytes)) or count * len(text) > _MAX_TEXT:
+        if not isinstance(count, int) or not isinstance(text, (str, bytes)) or count * len(text) > limits.MAX_TEXT:
             return Unknown.text()
-    if any(isinstance(side, int) and side.bit_length() > _MAX_BITS for side in (left, right)):
+    if any(isinstance(side, int) and side.bit_length() > limits.MAX_BITS for side in (left, right)):
         return Unknown.number()
     if isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
-        if left.bit_length() * max(right, 0) > _MAX_BITS:
+        if left.bit_length() * max(right, 0) > limits.MAX_BITS:
             return Unknown.number()
     if isinstance(op, ast.Add) and isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
-        if len(left) + len(right) > _MAX_TEXT:
+        if len(left) + len(right) > limits.MAX_TEXT:
             return Unknown.text()
     if isinstance(op, ast.Mod) and isinstance(left, (str, bytes)) and _explodes(left, right):
         return Unknown.text()
@@ -133,10 +129,11 @@ def method_of_constant(machine: Engine, owner: Value, name: str, args: Args, kwa
     except NotPlain:
         return Unknown.text()
     given = (*values, *named.values())
-    if any(isinstance(value, int) and abs(value) > _MAX_TEXT for value in given):
+    if any(isinstance(value, int) and abs(value) > limits.MAX_TEXT for value in given):
         return Unknown.text()
     weights = [abs(value) if isinstance(value, int) else _weight(value) for value in given]
-    if _weight(owner) + sum(map(_weight, given)) > _MAX_TEXT or _weight(owner) * max(weights, default=0) > _MAX_WORK:
+    own = _weight(owner)
+    if own + sum(map(_weight, given)) > limits.MAX_TEXT or own * max(weights, default=0) > limits.MAX_TEXT_WORK:
         return Unknown.text()
     if name not in _METHODS or (name == "format" and _explodes(owner, given)):
         return Unknown.text()
@@ -160,7 +157,7 @@ def _explodes(pattern: str | bytes, given: Any) -> bool:
     """Return whether formatting could take long or make a large text: by a width, or by many parts."""
     text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
     parts = text.count("%") + text.count("{")
-    if _WIDE.search(text) or parts * _weight(given) > _MAX_WORK:
+    if _WIDE.search(text) or parts * _weight(given) > limits.MAX_TEXT_WORK:
         return True
     # A width may come with the arguments, too.
     return ("*" in text or _NESTED.search(text) is not None) and _wide(given)
@@ -169,7 +166,7 @@ def _explodes(pattern: str | bytes, given: Any) -> bool:
 def _wide(value: Any) -> bool:
     """Return whether anything in some arguments would be a large width."""
     if isinstance(value, int):
-        return abs(value) > _MAX_TEXT
+        return abs(value) > limits.MAX_TEXT
     if isinstance(value, str):
         return _WIDE.search(value) is not None
     if isinstance(value, Mapping):
@@ -198,7 +195,7 @@ def text_of(machine: Engine, value: Value, node: ast.AST, names: tuple[str, ...]
     except NotPlain:
         return Unknown.text()
     text = str(known) if "__str__" in names else repr(known)
-    return text if len(text) <= _MAX_TEXT else Unknown.text()
+    return text if len(text) <= limits.MAX_TEXT else Unknown.text()
 
 
 def formatted(machine: Engine, value: Value, spec: Value, conversion: int, node: ast.AST) -> Value:

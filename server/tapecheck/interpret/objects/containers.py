@@ -6,11 +6,11 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, constants, syntax, windows
 from tapecheck.interpret.objects.equality import hashable, unkey, unsure_keys
 from tapecheck.interpret.objects.unknowns import (
-    LOOP_BOUND,
     bound_length,
     is_drawn,
     item_of_unknown,
@@ -49,15 +49,15 @@ def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | N
     if isinstance(value, Instance) and value.inner is not None and machine.find_method(value, "__iter__") is None:
         value = value.inner
     if isinstance(value, tuple):
-        return list(value) if len(value) <= MOST_KEPT else None
+        return list(value) if len(value) <= limits.MOST_KEPT else None
     if isinstance(value, (List, Set)):
-        return None if value.more or len(value.items) > MOST_KEPT else list(value.items)
+        return None if value.more or len(value.items) > limits.MOST_KEPT else list(value.items)
     if isinstance(value, Dict):
         return None if value.more else [unkey(key) for key in value.items]
     if isinstance(value, Range):
-        return list(range(value.start, value.stop, value.step)) if len(value) <= 64 else None
+        return list(range(value.start, value.stop, value.step)) if len(value) <= limits.MAX_ITEMS else None
     if isinstance(value, str):
-        return list(value) if len(value) <= 64 else None
+        return list(value) if len(value) <= limits.MAX_ITEMS else None
     if isinstance(value, Tensor) and value.items is not None:
         return list(value.items)
     if isinstance(value, Class) and value.members is not None:
@@ -65,10 +65,10 @@ def known_items(machine: Engine, value: Value, node: ast.AST) -> list[Value] | N
     if isinstance(value, (Generator, Stream, Instance)):
         stream = machine.stream(value, node)
         length = stream.length()
-        if length is None or (not stream.sequential and length - stream.next > MAX_ITEMS):
+        if length is None or (not stream.sequential and length - stream.next > limits.MAX_ITEMS):
             return None
         items: list[Value] = []
-        while len(items) < MAX_DRAINED:
+        while len(items) < limits.MAX_DRAINED:
             length = stream.length()
             if length is None:
                 # It turned out to be a generator without a known end.
@@ -168,7 +168,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
 def _if_asked(length: Unknown) -> int | None:
     """Return the length that was settled on: whoever has asked for it reckons with it, the loop has to end there."""
     size = length.concrete
-    return size if isinstance(size, int) and (size != LOOP_BOUND or length.bounds is not None) else None
+    return size if isinstance(size, int) and (size != limits.LOOP_BOUND or length.bounds is not None) else None
 
 
 def _further(owner: List | tuple[Value, ...]) -> Value:
@@ -199,7 +199,7 @@ def _generator_stream(machine: Engine, generator: Generator) -> Stream:
     # Where the length is said to be large the stream ends by itself: loops run it to its end.
     def length() -> int | None:
         sent = generator.env.sent
-        return None if generator.open or (sent is not None and OPEN in sent) else 1_000_000
+        return None if generator.open or (sent is not None and OPEN in sent) else limits.ENDLESS
 
     return Stream(length, item, sequential=True, sources=(generator,))
 
@@ -239,7 +239,7 @@ def extend(machine: Engine, target: List, value: Value, node: ast.AST) -> None:
 
 
 def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST) -> None:
-    room = max(MOST_KEPT - len(target.items), 0)
+    room = max(limits.MOST_KEPT - len(target.items), 0)
     if len(items) > room:
         # It may double with every line: what is beyond counts as elements nobody knows.
         target.more, items = True, items[:room]
@@ -253,14 +253,6 @@ def append_all(machine: Engine, target: List, items: list[Value], node: ast.AST)
 
 
 TYPE_NAMES = frozenset(("str", "dict", "list", "set", "frozenset", "tuple", "int", "float", "bytes"))
-
-
-MAX_ITEMS = 64
-MOST_KEPT = 4_096
-"""The most elements that a container is followed with as it grows; one that is written out larger has unknown ones."""
-
-
-MAX_DRAINED = 256
 
 
 def exception_signal(args: Args, node: ast.AST) -> Signal:
@@ -371,7 +363,7 @@ def set_item(machine: Engine, owner: Value, index: Value, value: Value, node: as
                     owner.more = True
             else:
                 owner.more = True
-        elif isinstance(index, int) and 0 <= index < MAX_ITEMS and (owner.more or owner.cut != 0):
+        elif isinstance(index, int) and 0 <= index < limits.MAX_ITEMS and (owner.more or owner.cut != 0):
             # The dry run has not filled it as far as that.
             owner.items += [Unknown("item") for _ in range(index - len(owner.items))]
             owner.items.append(value)

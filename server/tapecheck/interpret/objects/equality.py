@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
     CONSTANTS,
@@ -187,7 +188,7 @@ def _reached(machine: Engine, container: Value, item: Value) -> bool | None:
                             ast.Pass())  # fmt: skip
     if stream.length() is None and not isinstance(container, Instance):
         return None
-    for _ in range(256):
+    for _ in range(limits.MAX_DRAINED):
         try:
             length = stream.length()
             if length is not None and stream.next >= length:
@@ -205,12 +206,9 @@ def unsure_keys(container: Dict) -> bool:
     return any(isinstance(key, tuple) and key and key[0] == "?" for key in container.items)
 
 
-_MOST_PARTS = 4_096
-
-
 def hashable(value: Value) -> Any:
     """Return a dict key for a value: constants by value, everything else and what has too many parts by identity."""
-    return _hashable(value, [_MOST_PARTS])
+    return _hashable(value, [limits.MOST_HASHED])
 
 
 def _hashable(value: Value, left: list[int]) -> Any:

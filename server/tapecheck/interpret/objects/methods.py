@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants, queues, records, syntax
 from tapecheck.interpret.objects.algebra import (
@@ -19,7 +20,6 @@ from tapecheck.interpret.objects.algebra import (
     set_update_by,
 )
 from tapecheck.interpret.objects.containers import (
-    MAX_ITEMS,
     TYPE_NAMES,
     append_all,
     delete_item,
@@ -377,7 +377,7 @@ def _most_common(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.A
 def _elements(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     items: list[Value] = []
     for key, count in owner.items.items():
-        if owner.more or not isinstance(concrete(count), int) or concrete(count) > MAX_ITEMS:
+        if owner.more or not isinstance(concrete(count), int) or concrete(count) > limits.MAX_ITEMS:
             return Unknown("elements")
         items += [unkey(key)] * max(concrete(count), 0)
     return List(items)

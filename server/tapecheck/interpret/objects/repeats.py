@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.world import World
 from tapecheck.tape import (
@@ -179,8 +180,6 @@ _READ: dict[type, Callable[[_Reader, Any], tuple[Any, ...]]] = {
 }  # fmt: skip
 _INDEX = re.compile(r"\[\d+\]")
 """What is iterated is named by the number of the iteration."""
-_MOST = 4
-"""A loop that has not repeated itself in so many iterations goes on as it is."""
 _TELLING = (Backward, Cut, Node, Step)
 
 
@@ -224,7 +223,7 @@ class Rounds:
         self.last = done
         since, self.since = self.since, 0
         known = machine.shown.get(self.key)
-        if self.compared > _MOST or (known is None and before is None):
+        if self.compared > limits.MOST_COMPARED or (known is None and before is None):
             return False
         was, self.reading = self.reading, None
         now = self.reading = self.read(self.begun, until)

@@ -8,18 +8,14 @@ import math
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
 from tapecheck.interpret.values import CONSTANTS, Kind, List, Unknown, Value
 from tapecheck.interpret.world import World
 
-_MOST = 1_000
-_LARGEST = 500
-_MOST_ITEMS = 16
 _DRAWN = "drawn by chance"
 """The mark of a tensor, and the operation of an unknown, that chance has made."""
-LOOP_BOUND = 3
-"""The number of elements settled on for an iterable whose length nobody knows."""
 
 
 def attribute_of_unknown(owner: Unknown, name: str) -> Value:
@@ -127,7 +123,7 @@ def expression(value: Value) -> tuple[Any, ...]:
         return ("=", value)
     if isinstance(value, (tuple, List)) and not getattr(value, "more", False):
         items = value if isinstance(value, tuple) else value.items
-        if len(items) <= _MOST_ITEMS:
+        if len(items) <= limits.MOST_NAMED:
             return _composed("()", items, value)
     return ("?", id(value))
 
@@ -139,7 +135,7 @@ def _composed(what: Any, parts: Iterable[Value], value: Value) -> tuple[Any, ...
     """
     keys = [expression(part) for part in parts]
     size = 1 + sum(key[1] if len(key) > 2 else 1 for key in keys)
-    return (what, size, *keys) if size <= _LARGEST else ("?", id(value))
+    return (what, size, *keys) if size <= limits.LARGEST_KEY else ("?", id(value))
 
 
 def _steady(part: Value) -> bool:
@@ -252,7 +248,7 @@ def _bounds_of(value: Unknown) -> tuple[float, float] | None:
     return None if bounds is None else (bounds[0] + shift, bounds[1] + shift)
 
 
-def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
+def bound_length(value: Unknown, times: int = limits.LOOP_BOUND) -> int:
     """Settle on a length for an unknown iterable or number, one that fits what is known of it."""
     if isinstance(value.concrete, int):
         return value.concrete
@@ -260,7 +256,7 @@ def bound_length(value: Unknown, times: int = LOOP_BOUND) -> int:
         times = 0
     elif value.bounds is not None:
         low, high = value.bounds
-        times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < _MOST else times
+        times = math.ceil(max(min(times, high), low, 0)) if max(min(times, high), low) < limits.MOST_SETTLED else times
     if value.concrete is None:
         settle_on(value, times)
     return times

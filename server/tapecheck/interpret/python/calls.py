@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, equality, exceptions, records, syntax
 from tapecheck.interpret.python import flow, functions, summaries
@@ -29,10 +30,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Frame
 
-MAX_DEPTH = 48
-"""Calls within calls that are followed; what lies deeper is unknown, and the user is told."""
-MAX_RECURSION = 3
-MAX_COUNTED_RECURSION = 12
 _ODD_CALLS = (IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError, AttributeError)
 """What a library function's model raises when it is called in an odd way."""
 
@@ -107,7 +104,7 @@ def _run(
 ) -> Value:
     world = machine.world
     body = function.node
-    if machine.depth >= MAX_DEPTH:
+    if machine.depth >= limits.MAX_DEPTH:
         world.not_followed.setdefault(world.span(node))
         return machine.library.opaque_result(function.name, args, kwargs, node)
     if _too_deep(machine, body, args):
@@ -156,9 +153,9 @@ def _too_deep(machine: Engine, body: ast.AST, args: Args) -> bool:
     or a known container be gone through.
     """
     running = machine.running.count(id(body))
-    if running < MAX_RECURSION:
+    if running < limits.MAX_RECURSION:
         return False
-    return running >= MAX_COUNTED_RECURSION or not any(
+    return running >= limits.MAX_COUNTED_RECURSION or not any(
         type(arg) is int or (isinstance(arg, (List, tuple, Dict)) and not getattr(arg, "more", False)) for arg in args
     )
 

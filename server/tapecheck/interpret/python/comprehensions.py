@@ -9,16 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, methods
-from tapecheck.interpret.python import loops
 from tapecheck.interpret.values import Dict, Env, Extent, Generator, List, Run, Set, Signal, Stream, Value
 from tapecheck.interpret.world import Frame
-
-_MAX_ROUNDS = 64
-_TRAINED_ROUNDS = 4
-"""Of unknown length, with backwards in it: one element, and three rounds of the loop that it then is."""
-_COUNTED_ROUNDS = 3
 
 
 def list_comprehension(machine: Engine, node: ast.ListComp | ast.SetComp, env: Env) -> Value:
@@ -52,7 +47,7 @@ def gathered(machine: Engine, value: Value, node: ast.AST) -> tuple[list[Value],
     if not isinstance(value, (Generator, Stream)):
         known = containers.known_items(machine, value, node)
         return (list(machine.elements(value, node)), False) if known is None else (known, True)
-    extent = Extent(enough=loops.MIN_ITERATIONS)
+    extent = Extent(enough=limits.MIN_ITERATIONS)
     made = machine.new_list([], node)
     for item in trained(machine, _drawn(machine, value, node, extent), node, made, extent):
         made.items.append(item)
@@ -63,10 +58,10 @@ def _drawn(machine: Engine, value: Value, node: ast.AST, extent: Extent) -> Iter
     """Yield the elements of a stream, one after the other: all of them where their number is known."""
     stream = machine.stream(value, node)
     length = stream.length()
-    if length is not None and not stream.sequential and length - stream.next > containers.MAX_ITEMS:
+    if length is not None and not stream.sequential and length - stream.next > limits.MAX_ITEMS:
         extent.whole = False
     drawn = 0
-    while drawn < containers.MAX_DRAINED:
+    while drawn < limits.MAX_DRAINED:
         length = stream.length()
         if length is None:
             extent.whole = False
@@ -100,10 +95,10 @@ def trained(
         for value in rounds:
             yield value
             if world.backwards != before:
-                extent.enough = max(extent.enough, _TRAINED_ROUNDS)
+                extent.enough = max(extent.enough, limits.TRAINED_ROUNDS)
                 break
             if world.last_id != newest and not world.inside_forward and _without_graph(kept):
-                extent.enough = max(extent.enough, _COUNTED_ROUNDS)
+                extent.enough = max(extent.enough, limits.COUNTED_ROUNDS)
                 break
         else:
             return
@@ -181,10 +176,10 @@ def _over(
                 break
         elif index >= length:
             break
-        if index - start >= _MAX_ROUNDS:
+        if index - start >= limits.MAX_ROUNDS:
             extent.whole = False
             break
-        machine.world.spend(2)
+        machine.world.spend(limits.ROUND_WORK)
         try:
             element = stream.item(index)
         except IndexError:

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, equality, records, syntax, unknowns
 from tapecheck.interpret.python import consequences, guards
@@ -40,7 +41,6 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.Eq, ast.NotEq: ast.NotEq, ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
 }  # fmt: skip
 _NEGATED = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
-_DEEP = 3
 _NUMBERS = (int, float, complex)
 
 
@@ -69,7 +69,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if isinstance(value, Unknown) and value.likely is not None and not _counted(machine, expression):
             default = value.likely
         # A function that calls itself comes to an end, whatever this way through the program has answered so far.
-        deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= _DEEP
+        deep = bool(machine.running) and machine.running.count(machine.running[-1]) >= limits.RECURSION_DECIDED
         if deep and isinstance(node, ast.If):
             default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
         text = machine.world.notes.of(expression, syntax.text_of)

@@ -13,24 +13,13 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.equality import hashable
 from tapecheck.interpret.objects.unknowns import expression
 from tapecheck.interpret.values import CONSTANTS, COUNTED, Class, Kind, List, Unknown, Value
 from tapecheck.interpret.world import World
 
-_MOST_FACTS = 10
-_MOST_ATOMS = 3
-_MOST_EXAMPLES = 150
-_MOST_TRIALS = 6_000
-_MOST_WORKED_OUT = 200_000
-"""Parts of expressions that are worked out for one test, over all trials."""
-_A_UNIT = 20
-"""As many parts cost about what a unit of the dry run's work does."""
-_MOST_COMBINED = 6
-_MOST_TEXTS = 6
-_LARGEST_DIVISOR = 50
-_LONGEST = 1_000_000
 _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, LookupError)
 
 
@@ -55,7 +44,7 @@ _BUILT_IN: dict[str, type] = {
 _TENSOR = frozenset(["Tensor", "Parameter"])
 _CALLS: dict[str, Callable[..., Any]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
-    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": lambda a, b: a**b if abs(b) < 64 else _stuck(),
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": lambda a, b: _power(a, b),
     "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor, "abs": abs, "min": min, "max": max,
     "int": int, "float": float, "round": round, "len": len, "isnan": math.isnan, "isinf": math.isinf,
     "isfinite": math.isfinite, "ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt,
@@ -66,8 +55,10 @@ _ARITHMETIC = frozenset(("Add", "Sub", "Mult", "Div", "FloorDiv", "Mod", "Pow"))
 _TEXT = frozenset(("startswith", "endswith", "lower", "upper", "strip", "isdigit"))
 
 
-def _stuck() -> Any:
-    raise _Opaque
+def _power(base: Any, exponent: Any) -> Any:
+    if abs(exponent) >= limits.MAX_TRIED_EXPONENT:
+        raise _Opaque
+    return base**exponent
 
 
 def consequence(machine: Engine, value: Unknown) -> bool | None:
@@ -93,7 +84,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
         # All that it hangs on has been settled on.
         return bool(_worked_out(value, {})) if value.parts is not None else None
     facts = _about(world.facts_about, atoms)
-    if not 0 < len(facts) <= _MOST_FACTS or len(atoms) > _MOST_ATOMS:
+    if not 0 < len(facts) <= limits.MOST_ANSWERED or len(atoms) > limits.MOST_UNKNOWNS:
         return None
     return _tried(world, value, facts, atoms)
 
@@ -117,12 +108,12 @@ def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact
     """
     chosen: dict[int, Fact] = {}
     open_atoms = list(atoms)
-    while open_atoms and len(chosen) <= _MOST_FACTS and len(atoms) <= _MOST_ATOMS:
+    while open_atoms and len(chosen) <= limits.MOST_ANSWERED and len(atoms) <= limits.MOST_UNKNOWNS:
         for fact in facts.get(open_atoms.pop(), ()):
             if id(fact) in chosen:
                 continue
             chosen[id(fact)] = fact
-            if len(chosen) > _MOST_FACTS:
+            if len(chosen) > limits.MOST_ANSWERED:
                 break
             open_atoms += fact[2].keys() - atoms.keys()
             atoms.update(fact[2])
@@ -131,16 +122,16 @@ def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact
 
 def _tried(world: World, value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool | None:
     tests = [value, *(fact for fact, _, _ in facts)]
-    size = _size(tests, _MOST_WORKED_OUT)
-    if size >= _MOST_WORKED_OUT:
+    size = _size(tests, limits.MOST_WORKED_OUT)
+    if size >= limits.MOST_WORKED_OUT:
         return None
     constants = _Constants(tests)
     sets = [constants.examples(atom) for atom in atoms.values()]
     trials = math.prod(len(examples) for examples in sets)
     # A minimum of a minimum of ..., as a search for the best of many makes it, is as long as the search.
-    if trials > _MOST_TRIALS or trials * size > _MOST_WORKED_OUT:
+    if trials > limits.MOST_TRIALS or trials * size > limits.MOST_WORKED_OUT:
         return None
-    world.spend(trials * size // _A_UNIT)
+    world.spend(trials * size // limits.PARTS_A_UNIT)
     alone: set[bool] = set()
     together: set[bool] = set()
     for chosen in itertools.product(*sets):
@@ -260,11 +251,13 @@ class _Constants:
         named = self.numbers - {0, 1}
         if self.divided:
             largest = max(abs(number) for number in named)
-            if largest > _LARGEST_DIVISOR:
+            if largest > limits.LARGEST_DIVISOR:
                 raise _Opaque
             self.numbers |= set(range(2 * int(largest)))
-        elif self.combined and len(named) <= _MOST_COMBINED:
-            self.numbers |= {made for a in named for b in named for made in (a + b, a * b) if abs(made) < 1e12}
+        elif self.combined and len(named) <= limits.MOST_COMBINED:
+            self.numbers |= {
+                made for a in named for b in named for made in (a + b, a * b) if abs(made) < limits.LARGEST_COMBINED
+            }
 
     def _collect(self, value: Value) -> None:
         if isinstance(value, Unknown):
@@ -300,8 +293,8 @@ class _Constants:
         else:
             found = [*numbers, *dict.fromkeys(self._texts()), *self.others, *self._kinds(), *self._containers()]
             if self.lengths:
-                found += [range(int(number)) for number in self._numbers(True) if 0 < number < _LONGEST]
-        if len(found) > _MOST_EXAMPLES:
+                found += [range(int(number)) for number in self._numbers(True) if 0 < number < limits.LONGEST_EXAMPLE]
+        if len(found) > limits.MOST_EXAMPLES:
             raise _Opaque
         return found
 
@@ -317,7 +310,7 @@ class _Constants:
         """Each text alone, as a part of another, and with each of the others in it."""
         for text in sorted(self.texts):
             yield from (text, f"{text}~", f"~{text}", text.upper())
-        if len(self.texts) > _MOST_TEXTS:
+        if len(self.texts) > limits.MOST_TEXTS:
             raise _Opaque
         for one, other in itertools.permutations(sorted(self.texts - {""}), 2):
             yield from (one + other, f"{one}~{other}")
@@ -325,7 +318,7 @@ class _Constants:
     def _containers(self) -> Iterator[tuple[Any, ...]]:
         """Containers that hold some of what was looked for and not the rest."""
         wanted = list(self.searched)
-        if len(wanted) > _MOST_TEXTS:
+        if len(wanted) > limits.MOST_TEXTS:
             raise _Opaque
         for count in range(len(wanted) + 1 if wanted else 0):
             yield from itertools.combinations(wanted, count)

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import algebra, carry, constants, containers, equality, exceptions, methods, syntax
 from tapecheck.interpret.python import comprehensions, conditions
@@ -98,7 +99,7 @@ def _slice(machine: Engine, node: ast.Slice, env: Env) -> Value:
 
 def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
     world = machine.world
-    world.spend(2)
+    world.spend(limits.CALL_WORK)
     if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in env.vars:
         return _super(machine, node, env)
     if type(node.func) is ast.Attribute and node.func.attr in _CLEARING:

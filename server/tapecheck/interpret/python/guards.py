@@ -12,15 +12,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import Env
 from tapecheck.interpret.values.vocabulary import STARTS, TOUCHES
 from tapecheck.interpret.world import Guard
 from tapecheck.source.nodes import walk
 
-_AFTER = 3
-_MOST_JUMPS = 3
-_FARTHEST = 100_000
 _TESTS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -61,7 +59,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     """
     world = machine.world
     best = chosen = 0
-    if len(reached) >= _MOST_JUMPS:
+    if len(reached) >= limits.MOST_JUMPS:
         return 0, 0
     for key, guard in world.guards.items():
         if guard.at[-1] != world.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
@@ -75,7 +73,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
         return 0, 0
     reached.append(chosen)
     periodic = world.guards[chosen].divisor > 0 or isinstance(world.guards[chosen].test.ops[0], ast.Eq)
-    return best, 1 if periodic else _AFTER
+    return best, 1 if periodic else limits.AFTER_GUARD
 
 
 def at_hand(machine: Engine, loop: int) -> bool:
@@ -125,7 +123,7 @@ def turns_after(guard: Guard, *, again: bool = False) -> int:
         return 0
     now = test(guard.apart, 0)
     if guard.divisor > 0:
-        places = range(1, min(guard.divisor, _FARTHEST) + 1) if float(guard.step).is_integer() else ()
+        places = range(1, min(guard.divisor, limits.FARTHEST) + 1) if float(guard.step).is_integer() else ()
         wanted = now if again else not now
         return next(
             (count for count in places if test((guard.apart + count * guard.step) % guard.divisor, 0) == wanted), 0

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, repeats, syntax
 from tapecheck.interpret.python import flow, guards
@@ -26,16 +27,6 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Guard, World
 from tapecheck.tape import Fact, Span
-
-MIN_ITERATIONS = 3
-MAX_ITERATIONS = 36
-ITERATION_WORK = 14_000
-_AFTER_REPEATING = 3
-"""Iterations of a loop that repeats itself, though numbers that it compares outside of an `if` change, before its last.
-"""
-_MAX_FED = 256
-_MOST_PARAMETERS = 256
-"""Each part of a model is one of its own: a loop over them goes on to the end, as long as it does little."""
 
 
 class _Inner:
@@ -86,20 +77,22 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         length = stream.length()
         if length is not None and index >= length:
             break
-        if done >= enough and feeding and done < _MAX_FED:
+        if done >= enough and feeding and done < limits.MAX_FED:
             # Whoever takes what it yields says how often it goes round.
             if length is None and env.sent is not None:
                 env.sent[OPEN] = True
         elif extra:
             extra -= 1
         elif done >= enough and (length is None or length > index):
-            short = length is not None and (length <= 6 or (length <= _MOST_PARAMETERS and carry.of_model(element)))
+            short = length is not None and (
+                length <= limits.SHORT_LOOP or (length <= limits.MODEL_ITERATIONS and carry.of_model(element))
+            )
             short = short and not repeated
             # Where it repeats itself, its own guards say how far ahead another iteration is worth running.
             moved = world.varying - varying - (world.guarded - guarded if repeated else 0)
-            go_on = length is not None and (moved > 0 or (short and work - world.work < ITERATION_WORK))
-            most = min(enough + _AFTER_REPEATING, MAX_ITERATIONS) if repeated else MAX_ITERATIONS
-            exhausted = (done >= most and not short) or work - world.work > ITERATION_WORK
+            go_on = length is not None and (moved > 0 or (short and work - world.work < limits.LOOP_WORK))
+            most = min(enough + limits.AFTER_REPEATING, limits.MAX_ITERATIONS) if repeated else limits.MAX_ITERATIONS
+            exhausted = (done >= most and not short) or work - world.work > limits.LOOP_WORK
             count = 0
             if not go_on or exhausted:
                 count, extra = guards.ahead(machine, loop, reached, math.inf if length is None else length - index)
@@ -126,7 +119,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         done += 1
         index += 1
         stream.next = index
-        world.spend(3)
+        world.spend(limits.ITERATION_WORK)
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             carry.end(machine, loop, done, started)
             break
@@ -135,7 +128,7 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         signal = None
         # The loop around goes by whether this one came to repeat itself.
         going_on = done < enough or bool(outside) or (length is not None and length > index)
-        if length is not None and length <= _MOST_PARAMETERS and carry.of_model(element):
+        if length is not None and length <= limits.MODEL_ITERATIONS and carry.of_model(element):
             # What one layer shows says nothing of the next one.
             continue
         if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
@@ -184,7 +177,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
         answer = _truth(machine, node.test, env)
-        if done >= enough and feeding and done < _MAX_FED and answer is not False:
+        if done >= enough and feeding and done < limits.MAX_FED and answer is not False:
             if env.sent is not None and (always or answer is None):
                 env.sent[OPEN] = True
         elif answer is False:
@@ -192,15 +185,15 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
             break
         else:
             if always:
-                most = enough + _AFTER_REPEATING if repeated else MAX_ITERATIONS
-                over = done >= most or work - world.work > ITERATION_WORK
+                most = enough + limits.AFTER_REPEATING if repeated else limits.MAX_ITERATIONS
+                over = done >= most or work - world.work > limits.LOOP_WORK
                 moved = world.varying - varying - (world.guarded - guarded if repeated else 0)
                 enough_seen = done >= enough and (moved <= 0 or over)
             elif answer is None:
                 enough_seen = done >= enough
             else:
                 own = guards.own_guard(machine, node, own, done)
-                enough_seen = done >= MAX_ITERATIONS or (done >= enough and work - world.work > ITERATION_WORK)
+                enough_seen = done >= limits.MAX_ITERATIONS or (done >= enough and work - world.work > limits.LOOP_WORK)
             if extra:
                 extra -= 1
             elif enough_seen:
@@ -216,7 +209,7 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         started = carry.begin(machine, loop, done + 1)
         signal = yield from machine.block(node.body, env)
         done += 1
-        world.spend(3)
+        world.spend(limits.ITERATION_WORK)
         carry.end(machine, loop, done, started)
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
@@ -267,7 +260,7 @@ def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:
 def _enough_iterations(machine: Engine, key: tuple[int, tuple[Span, ...]]) -> int:
     """How many iterations of a loop show what it does: fewer each time it is entered from the same place."""
     entered = machine.entered[key] = machine.entered.get(key, 0) + 1
-    return max(MIN_ITERATIONS + 1 - entered, 1)
+    return max(limits.MIN_ITERATIONS + 1 - entered, 1)
 
 
 def _end_of(machine: Engine, node: ast.For, stream: Stream, env: Env) -> None:
@@ -344,7 +337,7 @@ def stream(machine: Engine, value: Value, node: ast.AST) -> Stream:
         following = machine.find_method(value, "__next__")
         if following is not None:
             # The length is asked for as if unknown, but the stream ends by itself: loops run it to its end.
-            return Stream(lambda: 1_000_000, lambda i: _next(machine, following, node), sequential=True)
+            return Stream(lambda: limits.ENDLESS, lambda i: _next(machine, following, node), sequential=True)
         getter = machine.find_method(value, "__getitem__")
         if getter is not None:
             length = machine.find_method(value, "__len__")
@@ -387,7 +380,8 @@ def elements(machine: Engine, value: Value, node: ast.AST) -> Iterator[Value]:
     start = index = stream.next
     while True:
         length = stream.length()
-        if index >= (length if length is not None else start + MIN_ITERATIONS) or index - start >= 256:
+        end = length if length is not None else start + limits.MIN_ITERATIONS
+        if index >= min(end, start + limits.MAX_DRAINED):
             break
         try:
             element = stream.item(index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, records, syntax
 from tapecheck.interpret.python import functions
@@ -26,8 +27,6 @@ from tapecheck.interpret.values import (
     Wrapped,
 )
 from tapecheck.tape import Bind, Escape, Site
-
-_NAMED_ELEMENTS = 4
 
 
 def assign(machine: Engine, target: ast.expr, value: Value, env: Env, statement: ast.AST) -> None:
@@ -219,7 +218,7 @@ def name_tensor(machine: Engine, target: ast.expr, value: Value) -> None:
 
 def _name_elements(machine: Engine, at: Site, name: str, value: tuple[Any, ...]) -> None:
     """Note the tensors of a small tuple under the tuple's name, as for the state of an LSTM."""
-    for index, item in enumerate(value[:_NAMED_ELEMENTS]):
+    for index, item in enumerate(value[: limits.NAMED_ELEMENTS]):
         if isinstance(item, (Tensor, Unknown)) and item.node is not None:
             machine.world.emit(Bind(at, name, item.node, item.cuts, index))
 

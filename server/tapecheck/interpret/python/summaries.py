@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
     INERT,
@@ -39,12 +40,6 @@ from tapecheck.interpret.world import Frame, World
 from tapecheck.tape import Bind, Cut, InPlace, Iteration, Loop, LoopEnd, Node, Saved, Site, Span
 from tapecheck.tape.ledger import GRAPH_OF
 
-MOST_PARTS = 6_000
-"""A model of more objects than that is run each time: looking through it would take as long."""
-MOST_TRIED = 4
-"""A function whose calls could not be summed up so often is run each time from then on."""
-_FEWEST_EVENTS = 6
-_DEEP = 30
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
 _ITEM = re.compile(r"\[\d+\]")
 
@@ -81,7 +76,7 @@ class _Given:
             tokens.append(number)
             return
         number = self.known[id(value)] = len(self.known)
-        if number > MOST_PARTS:
+        if number > limits.MOST_SUMMED_UP:
             raise _Unlike
         if kind is Tensor:
             self._tensor(value)
@@ -283,7 +278,7 @@ def forward(
     if calls is None:
         calls = machine.summaries[id(function.node)] = Calls({})
     receiver = args[0] if args else None
-    if calls.failed >= MOST_TRIED or not isinstance(receiver, Instance) or not receiver.module or "**" in kwargs:
+    if calls.failed >= limits.MOST_TRIED or not isinstance(receiver, Instance) or not receiver.module or "**" in kwargs:
         return run()
     given = _Given()
     try:
@@ -317,7 +312,7 @@ def forward(
     summary = watch.summary(receiver, given.tokens[:within], result, reads, node)
     if summary is not None:
         calls.summaries[key] = summary
-    elif watch.ended.events - watch.begun.events >= _FEWEST_EVENTS:
+    elif watch.ended.events - watch.begun.events >= limits.FEWEST_EVENTS:
         calls.failed += 1
     return result
 
@@ -329,7 +324,7 @@ def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
         world.grad_mode, world.inference, world.autocast, world.recomputed, world.scaled, world.passes_failures,
         machine.handlers > 0, world.block_calls is None, world.cut_site is None, world.gradients_cut,
         world.leaves_changed, bool(world.iteration), world.class_stores, world.unknown_made,
-        machine.running.count(function), machine.depth > _DEEP,
+        machine.running.count(function), machine.depth > limits.NEAR_DEPTH,
     )  # fmt: skip
 
 
@@ -364,7 +359,7 @@ class _Watch:
         world, given = self.world, self.given
         self.ended = _mark(world)
         events = world.tape.events[self.begun.events :]
-        if len(events) < _FEWEST_EVENTS or self.asked != self._asked():
+        if len(events) < limits.FEWEST_EVENTS or self.asked != self._asked():
             return None
         if any(type(event) not in _WRITTEN for event in events) or not all(_constant(value) for _, _, value in reads):
             return None
@@ -531,7 +526,7 @@ class _Again:
         """Write the events, and return the result of the call."""
         world, summary = self.world, self.summary
         # An event that is written again costs what a statement does.
-        world.spend(3 + len(summary.events))
+        world.spend(limits.AGAIN_WORK + len(summary.events))
         world.push(Frame(function.name, function.module, world.span(self.call) if world.frames else None, True))
         try:
             self._write()

@@ -1,0 +1,246 @@
+"""What bounds the dry run: every limit of the exploration and of what is followed, with its unit and its reason.
+
+Work is counted in units: a statement is one, and a second of CPU time 60,000 to 150,000. What a limit leaves out is
+unknown, which is never reported as if it were so, or it is said in a note (`CutShort`). Values are read as
+`limits.NAME` where they are used, so that a test can set another.
+"""
+
+# -- the work that an analysis may take -------------------------------------------------------------------------------
+
+RUN_BUDGET = 200_000
+"""Work of one way through the program: two seconds, after which its author would look for another tool."""
+TOTAL_BUDGET = 220_000
+"""Work of a file: all ways from the module and from each function that is started."""
+COLLECTING_BUDGET = 100_000
+"""Work of all functions of a file that only collect: they can begin no backward and make nothing require grad."""
+TURNED_BUDGET = 100_000
+"""Work of one way that answers a condition otherwise, where less than that is left for further ways."""
+FURTHER_WORK = 30_000
+"""Work that further ways of one start may always take, however short the first way is."""
+FURTHER_TIMES = 5
+"""How many times the work of the first way the further ways may take where that is more."""
+LOOP_WORK = 14_000
+"""Work of one loop, over all times that it is entered from the same place: else it grows with each level of nesting."""
+WORK_BETWEEN_LOOKS = 512
+"""Work after which the caller is asked again whether it still wants the answer: about 5 ms of a keystroke."""
+
+# -- what things cost besides their statements, in units of work ------------------------------------------------------
+
+RUN_WORK = 50
+"""A way: the engine, the world and the module's namespace are made anew."""
+CALL_WORK = 2
+"""A call in the text, whatever is called."""
+ITERATION_WORK = 3
+"""An iteration of a loop: what it leaves behind is looked for."""
+ROUND_WORK = 2
+"""A round of a comprehension."""
+OP_WORK = 8
+"""An op of torch: its facts are looked up, its arguments bound and a node built."""
+GRADIENT_WORK = 4
+"""A node of a gradient that itself has a graph (`create_graph`)."""
+AGAIN_WORK = 3
+"""A call whose events are written again; each of the events is a unit more."""
+WATCH_WORK = 2
+"""Looking at the other side of a condition."""
+PARTS_A_UNIT = 20
+"""Parts of expressions that are worked out in a trial of a test for one unit."""
+SEEN_FREE = 250
+"""Objects that are looked through at the end of an iteration for nothing: most programs keep fewer."""
+SEEN_A_UNIT = 3
+"""Objects beyond those that are looked through for one unit."""
+
+# -- the ways through a program ---------------------------------------------------------------------------------------
+
+MAX_TURNED = 2
+"""Conditions answered otherwise in one way: a mistake that needs three at once is said by nobody. Those of which one
+at most can hold count as one.
+"""
+MOST_CALLEES = 20
+"""Functions that are read to learn that a call builds no graph of its own; with more it is taken to build one."""
+MOST_LIVED = 200
+"""Objects that an entry's own refers to and whose attributes may have changed since they were made."""
+MAX_NESTED_LOOPS = 5
+"""Loops within loops that liveness follows exactly: each level doubles the work."""
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+MAX_DEPTH = 48
+"""Calls within calls that are followed; what lies deeper is unknown, and the user is told."""
+NEAR_DEPTH = 30
+"""The depth from which on a call is another one to a summary: what it calls may lie beyond `MAX_DEPTH`."""
+MAX_RECURSION = 3
+"""Calls of a function within itself: a first, a second and a third, as with the iterations of a loop."""
+MAX_COUNTED_RECURSION = 12
+"""The same, where a known number may count down or a known container be gone through."""
+RECURSION_DECIDED = 3
+"""Calls of a function within itself from which on undecided conditions are answered so that it comes to its end."""
+MOST_SUMMED_UP = 6_000
+"""Objects of a model whose forward is summed up: looking through more would take as long as running it."""
+MOST_TRIED = 4
+"""Calls of a function that could not be summed up, after which it is run each time."""
+FEWEST_EVENTS = 6
+"""Events from which on a summary is worth its making."""
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+MIN_ITERATIONS = 3
+"""Iterations of a loop, as far as it has them: the second meets what the first left, the third what was left twice.
+"""
+MAX_ITERATIONS = 36
+"""Iterations of a loop whose conditions compare what it counts: `if step % 32 == 0` comes out both ways in these."""
+AFTER_REPEATING = 3
+"""Iterations of a loop that repeats itself, though numbers that it compares outside of an `if` change, before its last.
+"""
+SHORT_LOOP = 6
+"""Iterations of a loop of known length that are run to the end, as long as they do little."""
+MODEL_ITERATIONS = 256
+"""The same over the parts of a model: each is one of its own."""
+MAX_FED = 256
+"""Iterations of a generator's loop: whoever takes what it yields says how often it goes round."""
+MOST_COMPARED = 4
+"""Iterations that are compared with the one before: a loop that has not repeated itself in these goes on as it is."""
+MOST_JUMPS = 3
+"""Guards (`if step > 1000`) that a loop is taken on to."""
+AFTER_GUARD = 3
+"""Iterations from such a guard on, as at the beginning of a loop."""
+FARTHEST = 100_000
+"""Iterations that are looked through for the next one in which a guard that comes round does so."""
+MAX_ROUNDS = 64
+"""Rounds of a comprehension of known length."""
+TRAINED_ROUNDS = 4
+"""Rounds of one of unknown length that runs backwards: one element, and three iterations of the loop that it then is.
+"""
+COUNTED_ROUNDS = 3
+"""Rounds of one of unknown length that builds graphs and keeps nothing of them."""
+BATCHES = 3
+"""Batches that a framework's trainer is run for: a first, a second and a third."""
+CLOSURE_CALLS = 3
+"""Times that LBFGS asks its closure in one step, up to its `max_iter`."""
+LOOP_BOUND = 3
+"""Elements settled on for an iterable whose length nobody knows."""
+MOST_SETTLED = 1_000
+"""Elements, likewise, where what is known of the length asks for more than `LOOP_BOUND`: not so many."""
+
+# -- containers and streams -------------------------------------------------------------------------------------------
+
+MAX_ITEMS = 64
+"""Elements of a stream, a range or a text that are taken out one by one."""
+MOST_KEPT = 4_096
+"""Elements that a container is followed with as it grows; one that is written out larger has unknown ones."""
+MAX_DRAINED = 256
+"""Elements that one call draws from a stream that ends by itself."""
+ENDLESS = 1_000_000
+"""The length said of such a stream, in elements: a loop runs it to its end."""
+COUNTABLE = 10_000
+"""Elements below which a length is no `ENDLESS` one, but says where a `zip` ends."""
+MAX_REPEATED = 512
+"""Elements of a sequence times a number."""
+MAX_COMBINED = 256
+"""Elements that `itertools.product` and its like are followed for: they multiply."""
+MOST_HASHED = 4_096
+"""Parts of a key of a dictionary that is compared by value: tuples in tuples may share their parts."""
+NAMED_ELEMENTS = 4
+"""Elements of a tuple that are named after it, as for the state of an LSTM."""
+
+# -- constants --------------------------------------------------------------------------------------------------------
+
+MAX_TEXT = 10_000
+"""Characters of a text that is worked out, and the largest number that a method of one is given."""
+MAX_TEXT_WORK = 1_000_000
+"""Characters times arguments of one method of a text: what formatting or replacing could come to."""
+MAX_BITS = 4_096
+"""Bits of a whole number that is worked out."""
+MAX_EXPONENT = 1_000
+"""Exponents, shifts, digits to round to, numbers that a factorial is taken of."""
+MAX_RANGE = 1_000
+"""Elements of a range that is handed to Python's own functions."""
+PLAIN_DEPTH = 6
+"""Containers within each other that are turned into Python's own."""
+MAX_MESSAGE = 80
+"""Characters of an exception's message."""
+
+# -- unknown values, and what follows from the tests of them ----------------------------------------------------------
+
+MOST_NAMED = 16
+"""Items of a sequence by which what is worked out from it is known again."""
+LARGEST_KEY = 500
+"""Parts of an expression of unknowns by which it is known again: the same part may be in it many times."""
+MOST_ANSWERED = 10
+"""Answered tests that a condition is held against."""
+MOST_UNKNOWNS = 3
+"""Unknowns that a condition and those tests may speak of: their examples multiply."""
+MOST_EXAMPLES = 150
+"""Values that one unknown is tried with."""
+MOST_TRIALS = 6_000
+"""Combinations of values that a condition is tried with."""
+MOST_WORKED_OUT = 200_000
+"""Parts of expressions that are worked out for one condition, over all trials."""
+MOST_COMBINED = 6
+"""Numbers in a test whose sums and products are tried as well."""
+LARGEST_COMBINED = 1e12
+"""The largest of those sums and products."""
+MOST_TEXTS = 6
+"""Texts in tests that are tried with each other in them; elements that are looked for in containers."""
+MAX_TRIED_EXPONENT = 64
+"""Exponents in a test, which is tried with many values."""
+LARGEST_DIVISOR = 50
+"""The largest number that a test divides by: each remainder is tried."""
+LONGEST_EXAMPLE = 1_000_000
+"""Elements of a container that a test of a length is tried with."""
+
+# -- graphs, and who keeps them ---------------------------------------------------------------------------------------
+
+MAX_CUTS = 8
+"""Places at which a graph was cut that a tensor remembers, the newest ones."""
+MOST_ESCAPING = 4_000
+"""Nodes that one event hands to unknown code, the newest ones."""
+MAX_SEEN = 4_000
+"""Objects that are looked through for graphs at the end of an iteration."""
+HELD_DEPTH = 4
+"""Containers and objects within each other that are looked into for tensors."""
+MAX_LOADS = 6
+"""Reads of a variable in later iterations that are remembered, the newest ones."""
+MAX_BACK = 40
+"""Nodes back to which it is looked whether a store goes on from the one before it."""
+MAX_VIEWS = 32
+"""Views of one tensor that a change in place gives a new history."""
+MOST_OUTPUTS = 64
+"""Tensors that an op takes another one apart into, one by one."""
+
+# -- models and optimizers --------------------------------------------------------------------------------------------
+
+MAX_LAYERS = 64
+"""Layers of a recurrent module, each of which has parameters of its own."""
+MOST_REGISTERED = 5_000
+"""Modules and parameters within one module."""
+REPLACED_DEPTH = 4
+"""Attributes within attributes of a model that was handed in, where the program may have put modules of its own."""
+ESCAPE_DEPTH = 4
+"""Containers and objects within each other whose parameters unknown code gets with them."""
+LOOKED_STEPS = 2
+"""Steps of each optimizer at which is looked what it lacks: what is added to a module later has been added by then."""
+LOOKED_STEPS_GROWN = 6
+"""The same where leaves were made in between: a model that grows."""
+MOST_MODULES = 400
+"""Modules, and tensors outside of any, that are looked at there, the newest ones."""
+LEAVES_DEPTH = 3
+"""Plain containers and objects within each other that are looked into there."""
+MOST_HOLDERS = 2_000
+"""Containers and objects that are looked into there for one module."""
+MAX_NESTED_CONFIGURATIONS = 8
+"""Dataclasses within dataclasses that a command line is read into: a class may name itself."""
+
+# -- what is kept between analyses, and Python's own limits -----------------------------------------------------------
+
+MAX_EVENTS = 350_000
+"""Events that the tapes of a memory may hold, about 310 bytes each; what else is kept counts as so many events."""
+START_EVENTS = 16
+"""Events that a start counts as, though it has none."""
+CHARACTERS_AN_EVENT = 300
+"""Characters of a file's text that count as one event."""
+MOST_BODIES = 1_000
+"""Functions whose facts are kept: those of some files that are being edited."""
+PYTHON_DEPTH = 12_000
+"""Python's own calls within calls while a program is interpreted: one call of the program takes about twenty."""
+OBJECTS_BETWEEN_COLLECTIONS = 200_000
+"""New objects between two collections of garbage: those of a tape all stay, and collecting in between finds nothing."""
