@@ -163,113 +163,166 @@ def apply(torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Valu
         finally:
             world.grad_modes.pop()
     world.spend(limits.OP_WORK)
-    inputs: dict[str, list[Value]] = {}
-    every: list[Value] = []
-    shape: list[str] | None = [] if not fact.scalar_saves else None
-    for name, value in bound.items():
-        kind = type(value)
-        if kind is Tensor:
-            inputs[name] = [value]
-            every.append(value)
-            if shape is not None:
-                shape += (name, value.graph)
-        elif kind not in INERT:
-            found = torch.tensors(value)
-            if found:
-                # What a generator gives is worked out here, and may change what came before.
-                shape = None
-                inputs[name] = found
-                every += found
+    call = _Call(torch, fact, bound, node, target)
+    shape = call.gather()
     if isinstance(target, (Tensor, Unknown)):
-        if isinstance(target, Tensor) and target.extra is not None and world.grad_mode == "yes":
-            _check_view(torch, target, inputs, node)
-        others = [value for value in every if value is not target] if world.grad_mode == "no" else ()
-        change(torch, target, node, fact.name, others)
-    for value in every if shape is None and world.grad_mode != "no" else ():
-        if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
-            # What unknown code returned has a graph of its own, if it has one: others that use it share that one.
-            own = world.build(f"{GRAPH_OF}{value.name}", node, (), keeps="may", exists="may")
-            value.node, value.oldest, value.certain = own.node, own.oldest, False
-    plan = _planned(fact, bound, inputs, tuple(_shape(fact, bound, inputs) if shape is None else shape))
-    carriers = [every[index] for index in plan.carriers]
-    exists = both(plan.exists, world.grad_modes[-1])
-    cuts = merge_cuts(*[value.cuts for value in every if value.node is None and value.cuts])
+        call.change(target)
+    if shape is None and world.grad_mode != "no":
+        call.give_own_graphs()
+    plan = _planned(fact, bound, call.inputs, tuple(_shape(fact, bound, call.inputs) if shape is None else shape))
     # Some permuted sizes join without a copy: nobody knows which, and nothing is said of a copy.
     if fact.name in _COPIES_ACROSS and fact.view == "may" and lies_across(bound.get(fact.view_of or "")):
-        fact = dataclasses.replace(fact, view="no", view_of=None)
-    storage = _result_storage(torch, fact, bound, target)
-    name = fact.name
-    if exists == "no":
-        how = ""
-        if carriers and world.grad_mode == "no":
+        call.fact = dataclasses.replace(fact, view="no", view_of=None)
+    call.cuts = merge_cuts(*[value.cuts for value in call.every if value.node is None and value.cuts])
+    call.storage = _result_storage(torch, call.fact, bound, target)
+    exists = both(plan.exists, world.grad_modes[-1])
+    result = call.without_graph(plan) if exists == "no" else call.with_graph(plan, exists)
+    if result is target:
+        return result
+    assert isinstance(result, Tensor)
+    return _outputs(torch, call.fact, result, bound, node)
+
+
+class _Call:
+    """An op at work on its arguments.
+
+    `target` is the tensor that it changes in place, `inputs` are the tensors of each argument by its name, `every` all
+    of them in order. `storage` is the memory that the result shares, `cuts` are where graphs of what it is made of end.
+    """
+
+    __slots__ = ("bound", "cuts", "every", "fact", "inputs", "node", "storage", "target", "torch", "world")
+
+    def __init__(self, torch: Torch, fact: OpFact, bound: Kwargs, node: ast.AST, target: Value) -> None:
+        self.torch, self.world = torch, torch.world
+        self.fact, self.bound, self.node, self.target = fact, bound, node, target
+        self.inputs: dict[str, list[Value]] = {}
+        self.every: list[Value] = []
+        self.cuts: tuple[int, ...] = ()
+        self.storage: Any = None
+
+    def gather(self) -> list[str] | None:
+        """Find the tensors among the arguments; return what a plan depends on, None where that is not known yet."""
+        inputs, every = self.inputs, self.every
+        shape: list[str] | None = [] if not self.fact.scalar_saves else None
+        for name, value in self.bound.items():
+            kind = type(value)
+            if kind is Tensor:
+                inputs[name] = [value]
+                every.append(value)
+                if shape is not None:
+                    shape += (name, value.graph)
+            elif kind not in INERT:
+                found = self.torch.tensors(value)
+                if found:
+                    # What a generator gives is worked out here, and may change what came before.
+                    shape = None
+                    inputs[name] = found
+                    every += found
+        return shape
+
+    def change(self, target: Tensor | Unknown) -> None:
+        """Change the target in place; raises where torch would."""
+        mode = self.world.grad_mode
+        if isinstance(target, Tensor) and target.extra is not None and mode == "yes":
+            _check_view(self.torch, target, self.inputs, self.node)
+        others = [value for value in self.every if value is not target] if mode == "no" else ()
+        change(self.torch, target, self.node, self.fact.name, others)
+
+    def give_own_graphs(self) -> None:
+        """Give what unknown code returned the graph of its own that it may have: others that use it share that one."""
+        for value in self.every:
+            if isinstance(value, Unknown) and value.returned and value.node is None and value.concrete is None:
+                own = self.world.build(f"{GRAPH_OF}{value.name}", self.node, (), keeps="may", exists="may")
+                value.node, value.oldest, value.certain = own.node, own.oldest, False
+
+    def without_graph(self, plan: _Plan) -> Tensor:
+        """Return the result where no node is built for it: the target, or data."""
+        fact, target = self.fact, self.target
+        cuts = self._cuts_of_data(plan)
+        result = self.world.data(cuts=cuts, dtype=_dtype(self.torch, fact, self.bound))
+        if self.storage is not None:
+            result.storage = self.storage
+            if fact.name != "detach" and fact.view_of in self.inputs:
+                self._make_view(result, self.inputs[fact.view_of][0])
+        if not isinstance(target, Tensor):
+            return result
+        target.cuts = merge_cuts(cuts, target.cuts)
+        if self.world.grad_mode != "no" and target.node is None:
+            target.graph = "no"
+        return target
+
+    def _cuts_of_data(self, plan: _Plan) -> tuple[int, ...]:
+        """Return where graphs end that lead to a result without one."""
+        name, world = self.fact.name, self.world
+        if plan.carriers and world.grad_mode == "no":
             how = "no_grad"
-        elif fact.differentiable == "no" and any(value.node is not None for value in every) and name != "detach":
-            how = "nondifferentiable"
         elif name == "detach":
             how = "detach"
-        if how:
-            if name == "detach":
-                cuts = _constant_cuts(torch, name, cuts)
-            for value in every:
-                if value.node is not None:
-                    cuts = merge_cuts(world.cut(how, node, value, name=getattr(value, "name", "")), cuts)
+        elif self.fact.differentiable == "no" and any(value.node is not None for value in self.every):
+            how = "nondifferentiable"
         else:
-            cuts = _constant_cuts(torch, name, cuts)
-        result = world.data(cuts=cuts, dtype=_dtype(torch, fact, bound))
-        if storage is not None:
-            result.storage = storage
-            if name != "detach" and fact.view_of in inputs:
-                viewed = inputs[fact.view_of][0]
-                _register_view(torch, result, viewed)
-                if target is None and fact.view == "yes" and isinstance(viewed, Tensor):
-                    _mark(torch, result, viewed, name, node)
-        if isinstance(target, Tensor):
-            target.cuts = merge_cuts(cuts, target.cuts)
-            if world.grad_mode != "no" and target.node is None:
-                target.graph = "no"
-            return target
-        return _outputs(torch, fact, result, bound, node)
-    if plan.open:
-        # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
-        carriers.append(world.unknown_source(node))
-    saved = _saves(torch, fact, plan, every, target, storage)
-    built = world.build(
-        fact.nodes[0] if len(fact.nodes) == 1 else name, node, carriers, saved=saved, keeps=plan.keeps,
-        storage=storage, cuts=cuts, exists=exists,
-    )  # fmt: skip
-    if world.gradients_cut:
-        if _moves_leaf(torch, name, every):
+            return _constant_cuts(self.torch, name, self.cuts)
+        cuts = _constant_cuts(self.torch, name, self.cuts) if name == "detach" else self.cuts
+        for value in self.every:
+            if value.node is not None:
+                cuts = merge_cuts(world.cut(how, self.node, value, name=getattr(value, "name", "")), cuts)
+        return cuts
+
+    def with_graph(self, plan: _Plan, exists: Fact) -> Tensor | Unknown:
+        """Return the result with a node of its own: the target, or a new tensor. `exists` says whether it has it."""
+        torch, world, fact = self.torch, self.world, self.fact
+        carriers = [self.every[index] for index in plan.carriers]
+        if plan.open:
+            # A value nobody knows may bring a graph of its own along: nothing is certainly outside this one.
+            carriers.append(world.unknown_source(self.node))
+        saved = _saves(torch, fact, plan, self.every, self.target, self.storage)
+        built = world.build(
+            fact.nodes[0] if len(fact.nodes) == 1 else fact.name, self.node, carriers, saved=saved, keeps=plan.keeps,
+            storage=self.storage, cuts=self.cuts, exists=exists,
+        )  # fmt: skip
+        if world.gradients_cut:
+            self._mark_terms(built)
+        place = torch.pending_storage or self.storage or built.storage
+        torch.autograd.remember_gradient(built.node, fact, self.inputs, place)
+        if "result" in fact.saves or "result" in fact.may_save:
+            built.storage = self.storage or built.storage
+        if isinstance(self.target, (Tensor, Unknown)):
+            torch.pending_storage = None
+            self._move_to(self.target, built)
+            return self.target
+        if fact.view != "no" and fact.view_of in self.inputs:
+            viewed = self.inputs[fact.view_of][0]
+            if isinstance(viewed, Tensor):
+                built.of_leaf = viewed.of_leaf
+                self._make_view(built, viewed)
+        return built
+
+    def _mark_terms(self, built: Tensor) -> None:
+        """Mark a result that gradients without a graph went into."""
+        if _moves_leaf(self.torch, self.fact.name, self.every):
             # A step from a parameter is a place to compute at, no term of a loss.
             built.extra = {**(built.extra or {}), Mark.MOVED_LEAF: True}
-        else:
-            built.constant_terms = _constant_terms(torch, name, every)
-            if built.constant_terms and all(value.node is None or _weighted(value) for value in every):
-                built.extra = {**(built.extra or {}), Mark.WEIGHTED: True}
-    place = torch.pending_storage or storage or built.storage
-    torch.autograd.remember_gradient(built.node, fact, inputs, place)
-    if "result" in fact.saves or "result" in fact.may_save:
-        built.storage = storage or built.storage
-    if isinstance(target, (Tensor, Unknown)):
-        torch.pending_storage = None
-    if isinstance(target, Tensor):
-        if name in _VIEW_IN_PLACE:
+            return
+        built.constant_terms = _constant_terms(self.torch, self.fact.name, self.every)
+        if built.constant_terms and all(value.node is None or _weighted(value) for value in self.every):
+            built.extra = {**(built.extra or {}), Mark.WEIGHTED: True}
+
+    def _move_to(self, target: Tensor | Unknown, built: Tensor) -> None:
+        """Have what is changed in place stand at the end of the graph that was built."""
+        if isinstance(target, Unknown):
+            target.node, target.oldest = built.node, built.oldest
+            self.world.kept += 1
+        elif self.fact.name in _VIEW_IN_PLACE:
             # The tensor alone looks at its memory in another way: what it is a view of stays as it is.
-            _adopt(torch, target, built)
+            _adopt(self.torch, target, built)
         else:
-            rebase(torch, target, built, node)
-        return target
-    if isinstance(target, Unknown):
-        target.node, target.oldest = built.node, built.oldest
-        world.kept += 1
-        return target
-    if fact.view != "no" and fact.view_of in inputs:
-        viewed = inputs[fact.view_of][0]
-        if isinstance(viewed, Tensor):
-            built.of_leaf = viewed.of_leaf
-            _register_view(torch, built, viewed)
-            if target is None and fact.view == "yes":
-                _mark(torch, built, viewed, name, node)
-    return _outputs(torch, fact, built, bound, node)
+            rebase(self.torch, target, built, self.node)
+
+    def _make_view(self, result: Tensor, viewed: Value) -> None:
+        """Have a result follow the history of what it is a view of."""
+        _register_view(self.torch, result, viewed)
+        if self.target is None and self.fact.view == "yes" and isinstance(viewed, Tensor):
+            _mark(self.torch, result, viewed, self.fact.name, self.node)
 
 
 def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
