@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from tapecheck.interpret.library import arguments, leaves, scalers
 from tapecheck.interpret.library.contract import Torch
@@ -186,101 +187,157 @@ def _given_away(torch: Torch, values: list[Value], node: ast.AST, to: str) -> No
 
 
 def _unknown_method(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    world = torch.world
+    """Call a method that is known by its name, whatever it is called on; NotImplemented for any other."""
+    known: Value = NotImplemented
     if isinstance(owner, arguments.Parser):
         known = arguments.method(torch, owner, name, args, kwargs, node)
-        if known is not NotImplemented:
-            return known
-    if name == "backward":
-        if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and torch.requires(args[0]) != "no":
-            # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into.
-            return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
-        return torch.autograd.backward_method(owner, args, kwargs, node)
-    if name == "manual_backward" and args:
+    method = _METHODS.get(name)
+    if known is NotImplemented and method is not None:
+        known = method(torch, owner, name, args, kwargs, node)
+    if known is NotImplemented and owner.node is not None and torch.facts.op(name) is not None:
+        return torch.op(name, [owner, *args], kwargs, node)
+    return known
+
+
+def _backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args and isinstance(args[0], (Tensor, Unknown)) and owner.node is None and torch.requires(args[0]) != "no":
+        # accelerator.backward(loss), fabric.backward(loss), scaler-like objects nobody can see into.
         return torch.autograd.backward_method(args[0], args[1:], kwargs, node)
-    if name in ("register_forward_hook", "register_forward_pre_hook") and args:
-        if name == "register_forward_hook":
-            torch.nn.loose_hooks.append(args[0])
-        return Unknown("handle")
-    if name == "requires_grad_" and (owner.leaf is not None or not owner.data):
-        wanted = concrete(args[0] if args else kwargs.get("requires_grad", True))
+    return torch.autograd.backward_method(owner, args, kwargs, node)
+
+
+def _manual_backward(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.autograd.backward_method(args[0], args[1:], kwargs, node) if args else NotImplemented
+
+
+def _register_hook(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not args:
+        return NotImplemented
+    if name == "register_forward_hook":
+        torch.nn.loose_hooks.append(args[0])
+    return Unknown("handle")
+
+
+def _requires_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    wanted = concrete(args[0] if args else kwargs.get("requires_grad", True))
+    if owner.leaf is not None or not owner.data:
         if owner.leaf is not None or wanted is False:
             # Of a model nobody knows, whatever it is used for later, no parameter certainly requires grad any more.
             opaque_parameters(torch, owner, node).graph = "yes" if wanted is True else "may"
         return owner
-    if name == "requires_grad_" and owner.node is None:
-        if concrete(args[0] if args else kwargs.get("requires_grad", True)) is not True:
-            return owner
-        # What is data is a tensor here, and a leaf from now on, under each name that it has.
-        made = world.data(owner.name, owner.cuts)
-        made.storage = storage_of(world, owner)
-        world.make_leaf(made, node, owner.name)
-        owner.node, owner.data, owner.certain = made.node, False, True
-        return made
-    if name in ("parameters", "named_parameters", "trainable_parameters"):
-        leaf = opaque_parameters(torch, owner, node)
-        return List([(Unknown.plain("name"), leaf) if name == "named_parameters" else leaf], more=True)
-    if name in ("eval", "train") and owner.within is not None and owner.node is None and not args and not kwargs:
+    if owner.node is not None or wanted is not True:
+        return owner
+    # What is data is a tensor here, and a leaf from now on, under each name that it has.
+    made = torch.world.data(owner.name, owner.cuts)
+    made.storage = storage_of(torch.world, owner)
+    torch.world.make_leaf(made, node, owner.name)
+    owner.node, owner.data, owner.certain = made.node, False, True
+    return made
+
+
+def _parameters(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    leaf = opaque_parameters(torch, owner, node)
+    return List([(Unknown.plain("name"), leaf) if name == "named_parameters" else leaf], more=True)
+
+
+def _set_mode(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if owner.within is not None and owner.node is None and not args and not kwargs:
         # Of what a file held, only a model can be told to evaluate. Its parts are its own from now on.
         opaque_parameters(torch, owner, node)
         owner.data = False
-    if name in (
-        "to",
-        "cuda",
-        "cpu",
-        "train",
-        "eval",
-        "float",
-        "half",
-        "double",
-        "requires_grad_",
-        "contiguous",
-        "type",
-    ):
+    return owner
+
+
+def _itself(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return owner
+
+
+def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    how = "numpy" if name == "numpy" else "item"
+    result = Unknown.number(torch.world.cut(how, node, owner, name=owner.name))
+    result.data = True
+    return result
+
+
+def _detach(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    result = Unknown(owner.name, None, torch.world.cut("detach", node, owner, name=owner.name))
+    result.data = True
+    if name == "detach_":
+        owner.node, owner.cuts, owner.data = None, result.cuts, True
         return owner
-    if name in ("item", "tolist", "numpy"):
-        result = Unknown.number(world.cut("numpy" if name == "numpy" else "item", node, owner, name=owner.name))
+    return result
+
+
+def _generate(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if owner.leaf is None:
+        return NotImplemented
+    # Text generation of transformers runs under no_grad.
+    result = Unknown("generate()")
+    result.data = True
+    return result
+
+
+def _prepare(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Give back what was handed over, as accelerator.prepare(model, optimizer) does."""
+    if not args:
+        return NotImplemented
+    return args[0] if len(args) == 1 else tuple(args)
+
+
+def _asked(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """What gives data, and the same each time."""
+    result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
+    if isinstance(result, Unknown):
+        result.node = None
         result.data = True
-        return result
-    if name in ("detach", "detach_"):
-        result = Unknown(owner.name, None, world.cut("detach", node, owner, name=owner.name))
-        result.data = True
-        if name == "detach_":
-            owner.node, owner.cuts, owner.data = None, result.cuts, True
-            return owner
-        return result
-    if name == "generate" and owner.leaf is not None:
-        # Text generation of transformers runs under no_grad.
-        result = Unknown("generate()")
-        result.data = True
-        return result
-    if name == "prepare" and args:
-        return args[0] if len(args) == 1 else tuple(args)
-    if name in ("size", "dim", "numel", "keys", "state_dict", "zero_grad", "step", "parse_args"):
-        if name == "zero_grad":
-            leaves.cleared_elsewhere(torch, owner, node)
-        if name == "step" and args:
-            scalers.divided(world, args[0], node)
-            # A step that is given a loss does the backward itself, as far as anybody knows.
-            _given_away(torch, [tensor for arg in args for tensor in torch.tensors(arg)], node, f"{owner.name}.step")
-        result = unknowns.attribute_of_unknown(owner, f"{name}({len(args)})")
-        if isinstance(result, Unknown):
-            result.node = None
-            result.data = True
-            if name == "dim" and result.truth is None:
-                result.truth = True
-            if name == "size" and args:
-                return unknowns.item_of_unknown(result, args[0])
-        return result
-    if name == "scale" and len(args) == 1 and isinstance(args[0], (Tensor, Unknown)):
-        # A gradient scaler that was handed in may be switched off.
-        return scalers.scaled_by(torch, args[0], world.data("scale"), "may", node)
-    if name == "unscale_" and args:
-        scalers.divided(world, args[0], node)
-        return None
-    if owner.node is not None and torch.facts.op(name) is not None:
-        return torch.op(name, [owner, *args], kwargs, node)
-    return NotImplemented
+        if name == "dim" and result.truth is None:
+            result.truth = True
+        if name == "size" and args:
+            return unknowns.item_of_unknown(result, args[0])
+    return result
+
+
+def _zero_grad(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    leaves.cleared_elsewhere(torch, owner, node)
+    return _asked(torch, owner, name, args, kwargs, node)
+
+
+def _step(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args:
+        scalers.divided(torch.world, args[0], node)
+        # A step that is given a loss does the backward itself, as far as anybody knows.
+        _given_away(torch, [tensor for arg in args for tensor in torch.tensors(arg)], node, f"{owner.name}.step")
+    return _asked(torch, owner, name, args, kwargs, node)
+
+
+def _scale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if len(args) != 1 or not isinstance(args[0], (Tensor, Unknown)):
+        return NotImplemented
+    # A gradient scaler that was handed in may be switched off.
+    return scalers.scaled_by(torch, args[0], torch.world.data("scale"), "may", node)
+
+
+def _unscale(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if not args:
+        return NotImplemented
+    scalers.divided(torch.world, args[0], node)
+    return None
+
+
+_METHODS: dict[str, Callable[[Torch, Unknown, str, Args, Kwargs, ast.AST], Value]] = {
+    "backward": _backward, "manual_backward": _manual_backward,
+    "register_forward_hook": _register_hook, "register_forward_pre_hook": _register_hook,
+    "requires_grad_": _requires_grad,
+    "parameters": _parameters, "named_parameters": _parameters, "trainable_parameters": _parameters,
+    "eval": _set_mode, "train": _set_mode,
+    **dict.fromkeys(("to", "cuda", "cpu", "float", "half", "double", "contiguous", "type"), _itself),
+    "item": _taken_out, "tolist": _taken_out, "numpy": _taken_out,
+    "detach": _detach, "detach_": _detach,
+    "generate": _generate, "prepare": _prepare,
+    **dict.fromkeys(("size", "dim", "numel", "keys", "state_dict", "parse_args"), _asked),
+    "zero_grad": _zero_grad, "step": _step, "scale": _scale, "unscale_": _unscale,
+}  # fmt: skip
+"""What methods do by their names where nobody knows the object: a tensor, a model, an optimizer or a scaler."""
 
 
 def opaque_parameters(torch: Torch, owner: Unknown, node: ast.AST) -> Tensor:
