@@ -29,11 +29,13 @@ NAMES = st.one_of(
 def bad(finding: Finding) -> list[str]:
     """What is wrong with the wording of a finding."""
     text = finding.message
+    # Names are the program's own words.
+    ours = re.sub("`[^`]*`", "", text)
     wrong = ["empty"] if not text.strip() else []
     wrong += [f"{len(text)} characters"] if len(text) > MAX_HEADLINE else []
     wrong += ["several lines"] if len(text.splitlines()) > 1 else []
-    wrong += ["a line number"] if re.search(r"\blines? \d|\.py:\d", text) else []
-    wrong += ["may"] if re.search(r"\bmay\b", text) else []
+    wrong += ["a line number"] if re.search(r"\blines? \d|\.py:\d", ours) else []
+    wrong += ["may"] if re.search(r"\bmay\b", ours) else []
     wrong += ["not said to be possible"] if finding.certain == text.startswith("possible ") else []
     others = [*finding.notes, finding.help, *(label.message for label in finding.labels)]
     wrong += ["the headline is said again"] if any(text in other for other in others) else []
@@ -138,6 +140,7 @@ def test_every_rule_keeps_its_headline_short(code: str, tapes: dict[str, list[Ta
     seen: set[str] = set()
 
     @given(NAMES)
+    @example("may")
     def with_names(name: str) -> None:
         assume("\n" not in name)
         for tape in tapes[code]:
