@@ -1,9 +1,12 @@
 """How long after a keystroke the diagnostics are there: `didChange` to `publishDiagnostics`, over stdio.
 
     python benchmarks/lsp_keystroke.py [--lines 1000] [--keys 60] [--uncalled] [--file train.py] [--inside]
+        [--newline blank|comment|statement]
 
 Types a statement into the training function of a generated script (into the middle of the script of `--file`), one
-letter at a time, and waits for the diagnostics of each version. Prints milliseconds; nothing is asserted. `--inside`
+letter at a time, and waits for the diagnostics of each version. With `--newline` lines are typed instead and taken away
+again, each in one edit: blank ones into the first function, comments above everything, or statements into the first
+function, from which the training cannot be reached. Prints milliseconds; nothing is asserted. `--inside`
 does without a server and prints the processor time of the analyses, of the first hover and of the first fixes: figures
 that other load on the machine changes less.
 """
@@ -118,6 +121,32 @@ def script(lines: int, uncalled: bool = False) -> str:
     return text + "# end\n" * (lines - text.count("\n"))
 
 
+Change = tuple[int, int, int, int, str]
+"""A line and character, the ones up to which the text is replaced, and what it is replaced by; all count from 0."""
+
+
+def letters(lines: list[str], place: int, keys: int) -> list[Change]:
+    """Statements typed in front of a line, one letter at a time."""
+    column = len(lines[place]) - len(lines[place].lstrip())
+    statement = " " * column + "".join(f"seen_{number} = {number}; " for number in range(keys))
+    changes = [(place, column, place, column, statement[column : column + 1] + "\n" + " " * column)]
+    for key in range(1, keys):
+        changes.append((place, column + key, place, column + key, statement[column + key]))
+    return changes
+
+
+def newlines(lines: list[str], keys: int, kind: str) -> list[Change]:
+    """Whole lines typed into the first function, comments above all else, and then taken away, the oldest first."""
+    first = next(number for number, line in enumerate(lines) if line.startswith("def "))
+    place = 0 if kind == "comment" else first + 1
+    written = [
+        {"blank": "    ", "comment": f"# remark {number}", "statement": f"    seen_{number} = {number}"}[kind]
+        for number in range(keys // 2)
+    ]
+    changes = [(place + number, 0, place + number, 0, f"{line}\n") for number, line in enumerate(written)]
+    return changes + [(place, 0, place + 1, 0, "") for _ in written]
+
+
 class Client:
     """Just enough of a client."""
 
@@ -156,7 +185,7 @@ class Client:
                     return found
 
 
-def inside(text: str, path: str, changes: list[tuple[int, int, str]]) -> None:
+def inside(text: str, path: str, changes: list[Change]) -> None:
     """Print the processor time of each step in this process, as the server's threads would take it."""
     sys.path.insert(0, str(SERVER))
     from tapecheck.fixes import strategies, verify
@@ -170,9 +199,8 @@ def inside(text: str, path: str, changes: list[tuple[int, int, str]]) -> None:
     session = Session()
     document = session.open("file:///", path, text, 1)
     took, collecting = [], []
-    for key, (line, character, typed) in enumerate([(0, 0, ""), *changes]):
-        place = Position(line, character)
-        document.edit(place, place, typed, "utf-16", key + 1)
+    for key, (line, character, end, until, typed) in enumerate([(0, 0, 0, 0, ""), *changes]):
+        document.edit(Position(line, character), Position(end, until), typed, "utf-16", key + 1)
         started = clock()
         snapshot = session.snapshot("file:///")
         analysis = session.analyse(snapshot) if snapshot is not None else None
@@ -204,15 +232,14 @@ def main() -> None:
     parser.add_argument("--uncalled", action="store_true", help="leave most functions without a caller")
     parser.add_argument("--file", type=Path, help="a script of your own")
     parser.add_argument("--inside", action="store_true", help="without a server, in processor time")
+    parser.add_argument("--newline", choices=("blank", "comment", "statement"), help="type whole lines of a kind")
     options = parser.parse_args()
     text = options.file.read_text(encoding="utf-8") if options.file else script(options.lines, options.uncalled)
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if re.match(r"\s+\w+ = \w", line)]
     place = lines.index("            optimizer.zero_grad()") if not options.file else starts[len(starts) // 2]
-    column = len(lines[place]) - len(lines[place].lstrip())
-    statement = " " * column + "".join(f"seen_{number} = {number}; " for number in range(options.keys))
-    changes = [(place, column, statement[column : column + 1] + "\n" + " " * column)]
-    changes += [(place, column + key, statement[column + key]) for key in range(1, options.keys)]
+    kind = options.newline
+    changes = newlines(lines, options.keys, kind) if kind else letters(lines, place, options.keys)
     if options.inside:
         inside(text, str(options.file.resolve()) if options.file else "/benchmark/train.py", changes)
         return
@@ -227,9 +254,9 @@ def main() -> None:
     found = client.diagnostics(1)
     opened = time.perf_counter() - started
     took = []
-    for key, (line, character, typed) in enumerate(changes):
-        where = {"line": line, "character": character}
-        change = {"range": {"start": where, "end": where}, "text": typed}
+    for key, (line, character, end, until, typed) in enumerate(changes):
+        where = {"start": {"line": line, "character": character}, "end": {"line": end, "character": until}}
+        change = {"range": where, "text": typed}
         started = time.perf_counter()
         client.send(
             "textDocument/didChange",
