@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tapecheck import check as checking
-from tapecheck.check import Memory, Report, check
+from tapecheck.check import Memory, Report, check, limits_of
 from tapecheck.interpret import Starts
 from tapecheck.interpret.explore import paths
 from tapecheck.source import from_text
@@ -230,6 +232,115 @@ def test_a_comment_runs_nothing_again(started: list[str], line: str, typed: str)
     assert shown(report) == shown(check(from_text(edited, "library.py")))
 
 
+@pytest.mark.parametrize(
+    "above, added",
+    [
+        ("import torch\n", "# Trains.\n"),
+        ("import torch\n", "\n\n"),
+        ("    loss = helper(model, batch)\n", "\n"),
+        ("            loss = self.model(batch).sum()\n", "            # one batch\n"),
+        ("def helper(model, batch):\n", "    \n"),
+    ],
+)
+def test_a_line_without_code_runs_nothing_again(started: list[str], above: str, added: str) -> None:
+    memory = Memory()
+    check(from_text(LIBRARY, "library.py"), memory=memory)
+    started.clear()
+    source = from_text(LIBRARY.replace(above, above + added), "library.py")
+    report = check(source, memory=memory)
+    assert started == []
+    fresh = check(from_text(source.text, "library.py"))
+    assert whole(report) == whole(fresh)
+    # And away again.
+    assert whole(check(from_text(LIBRARY, "library.py"), memory=memory)) == whole(
+        check(from_text(LIBRARY, "library.py"))
+    )
+    assert started.count("other") == 2
+
+
+def test_a_line_of_code_runs_only_the_starts_that_can_reach_it(started: list[str]) -> None:
+    memory = Memory()
+    check(from_text(LIBRARY, "library.py"), memory=memory)
+    started.clear()
+    edited = LIBRARY.replace("        self.losses = []\n", "        self.losses = []\n        self.count = 0\n")
+    report = check(from_text(edited, "library.py"), memory=memory)
+    assert started == ["Trainer.fit"]
+    assert whole(report) == whole(check(from_text(edited, "library.py")))
+
+
+def test_a_method_that_is_called_eval_gives_nothing_away(started: list[str]) -> None:
+    text = LIBRARY.replace("    return model(batch).pow(2)", "    model.eval()\n    return model(batch).pow(2)")
+    for name, expected in ((text, ["other"]), (text.replace("model.eval()", "eval('model')"), ["", "other"])):
+        memory = Memory()
+        check(from_text(name, "library.py"), memory=memory)
+        started.clear()
+        check(from_text(name.replace("weight * batch", "weight / batch"), "library.py"), memory=memory)
+        assert started == expected
+
+
+def test_what_imports_itself_is_run_where_its_lines_move(tmp_path: Path, started: list[str]) -> None:
+    main, helper = tmp_path / "main.py", tmp_path / "helper.py"
+    helper.write_text("import main\n\n\ndef step(loss):\n    loss.backward()\n    main.again(loss)\n")
+    main.write_text(
+        "import torch\nimport helper\n\n\ndef again(loss):\n    loss.backward()\n\n\n"
+        "if __name__ == '__main__':\n    w = torch.ones(2, requires_grad=True)\n    helper.step((w * w).sum())\n"
+    )
+    memory = Memory()
+    first = check(from_text(main.read_text(), str(main)), memory=memory)
+    assert [one.code for one in first.findings] == ["TAPE101"]
+    edited = "# Shown, not saved.\n" + main.read_text()
+    report = check(from_text(edited, str(main)), memory=memory)
+    assert whole(report) == whole(check(from_text(edited, str(main))))
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(("blank", "comment", "statement", "delete", "behind", "swap")),
+        st.integers(0, 200),
+        st.integers(0, 200),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(PROGRAMS), LINES)
+def test_wherever_lines_move_a_memory_says_what_a_fresh_check_says(
+    path: Path, typed: list[tuple[str, int, int]]
+) -> None:
+    memory = Memory()
+    lines = path.read_text().split("\n")
+    source = from_text("\n".join(lines), path.name)
+    check(source, memory=memory)
+    for what, where, other in typed:
+        at, there = where % len(lines), other % len(lines)
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+        if what == "delete" and len(lines) > 1:
+            del lines[at]
+        elif what == "behind":
+            lines[at] += "  # remark"
+        elif what == "swap":
+            lines[at], lines[there] = lines[there], lines[at]
+        else:
+            text = {"blank": "", "comment": "# remark `x`", "statement": f"seen_{there} = {there}"}.get(what, "pass")
+            lines.insert(at, indent + text)
+        source = from_text("\n".join(lines), path.name, before=source)
+        assert whole(check(source, memory=memory)) == whole(check(from_text(source.text, path.name)))
+
+
+def whole(report: Report) -> tuple[object, ...]:
+    """All that a report says, with the events that it says it of."""
+    found = [*report.findings, *report.suppressed, *report.elsewhere]
+    said = [(one.help, one.notes, one.facts) for one in found]
+    shows = report.interpretation
+    tapes = [
+        (tape.started, tape.events, tape.untried, [way.events for way in tape.beyond], tape.complete)
+        for tape in shows.tapes
+    ]
+    return shown(report), said, tapes, shows.mistakes, shows.gaps, shows.entries, limits_of(report)
+
+
 def test_what_is_half_typed_is_run_once(started: list[str]) -> None:
     memory = Memory()
     line = "    (weight * batch).sum().backward()\n"
@@ -283,7 +394,7 @@ def test_a_tape_that_says_the_same_is_not_judged_again(monkeypatch: pytest.Monke
 
 
 def test_a_memory_is_bounded_whatever_the_files_hold() -> None:
-    memory = Memory(Starts(most_events=2_000), checking.Verdicts(most_events=2_000))
+    memory = Memory(Starts(most_events=2_000), checking.Verdicts(most=60))
     quiet = "import torch\n" + "x = 1\n" * 500
     for number in range(60):
         check(from_text(quiet, f"quiet_{number}.py"), memory=memory)

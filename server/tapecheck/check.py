@@ -10,18 +10,21 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import MAX_EVENTS, ROOM, Explored, Interpretation, Part, Starts, interpret
+from tapecheck.interpret import ROOM, Explored, Group, Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
+from tapecheck.rules.moving import moved
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
 from tapecheck.source.search import torch_of
 from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
-from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Span, Step, Tape
+from tapecheck.tape import MovedTape, Moves, Span, Tape
 from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"
 """The code under which comments are reported that switch nothing off."""
+MAX_VERDICTS = 4_000
+"""How many findings a memory may hold, over groups of tapes that each count as one."""
 
 
 @dataclass(slots=True)
@@ -93,42 +96,63 @@ def limits_of(report: Report) -> list[Limit]:
 
 
 class Verdicts:
-    """The findings over groups of tapes, the last ones; the tapes are kept, so that their ids stay their own.
+    """The findings over groups of tapes, the last ones.
 
     `under` are read where there are none here, and stay as they are.
     """
 
-    def __init__(self, most_events: int = MAX_EVENTS, under: Verdicts | None = None) -> None:
-        self._most = most_events
-        self._events = 0
+    def __init__(self, most: int = MAX_VERDICTS, under: Verdicts | None = None) -> None:
+        self._most = most
+        self._weight = 0
         self._under = under
-        self._kept: OrderedDict[Hashable, tuple[list[Tape], list[Finding]]] = OrderedDict()
+        # What tells the tapes from others is kept, so that its id stays its own.
+        self._kept: OrderedDict[Hashable, tuple[list[object], list[Finding]]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> list[Finding] | None:
-        """Return what was found over the tapes of these ids, None where they were not judged yet."""
+    def get(self, asked: Hashable, groups: Sequence[Group]) -> list[Finding] | None:
+        """Return what was found over the tapes of some groups, None where they were not judged yet.
+
+        What was found over tapes that have moved since is moved as well, where it says the same there.
+        """
+        tapes = [tape for group in groups for tape in group.tapes]
+        found = self._known(asked, [tape.identity for tape in tapes])
+        if found is not None or not any(isinstance(tape, MovedTape) for tape in tapes):
+            return found
+        before = [tape.origin if isinstance(tape, MovedTape) else tape.identity for tape in tapes]
+        found = self._known(asked, before)
+        if found is None:
+            return None
+        ways = [
+            tape.way if isinstance(tape, MovedTape) else (group.where, group.where)
+            for group in groups
+            for tape in group.tapes
+        ]
+        moves = Moves(list({(id(start), id(end)): (start, end) for start, end in ways}.values()))
+        found = moved(found, moves) if not moves.torn else None
+        if found is not None:
+            self.put(asked, tapes, found)
+        return found
+
+    def _known(self, asked: Hashable, tapes: list[object]) -> list[Finding] | None:
         with self._lock:
-            known = self._kept.get(key)
+            known = self._kept.get((asked, tuple(map(id, tapes))))
         if known is None:
-            return self._under.get(key) if self._under is not None else None
+            return self._under._known(asked, tapes) if self._under is not None else None
         return known[1]
 
-    def put(self, key: Hashable, tapes: list[Tape], findings: list[Finding]) -> None:
+    def put(self, asked: Hashable, tapes: Sequence[Tape], findings: list[Finding]) -> None:
         """Keep what was found over some tapes."""
+        told = [tape.identity for tape in tapes]
+        key = (asked, tuple(map(id, told)))
         with self._lock:
             self._take(self._kept.pop(key, None))
-            self._kept[key] = (tapes, findings)
-            self._events += _events_of(tapes)
-            while self._events > self._most and len(self._kept) > 1:
+            self._kept[key] = (told, findings)
+            self._weight += 1 + len(findings)
+            while self._weight > self._most and len(self._kept) > 1:
                 self._take(self._kept.popitem(last=False)[1])
 
-    def _take(self, gone: tuple[list[Tape], list[Finding]] | None) -> None:
-        self._events -= _events_of(gone[0]) if gone is not None else 0
-
-
-def _events_of(tapes: list[Tape]) -> int:
-    """Return how many events tapes have, with those beyond their failures; an empty group counts, too."""
-    return 16 + sum(len(way.events) for tape in tapes for way in (tape, *tape.beyond))
+    def _take(self, gone: tuple[list[object], list[Finding]] | None) -> None:
+        self._weight -= 1 + len(gone[1]) if gone is not None else 0
 
 
 @dataclass(slots=True)
@@ -143,24 +167,15 @@ class Memory:
         return Memory(Starts(under=self.starts), Verdicts(under=self.verdicts))
 
 
-_JUDGED = (Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step)
-
-
-def together(groups: Iterable[list[Tape]]) -> list[list[Tape]]:
-    """Return the tapes that have to be judged in one: those of one start, and of starts that come to the same lines."""
-    groups = [tapes for tapes in groups if tapes]
+def together(groups: Iterable[Group]) -> list[list[Group]]:
+    """Return the groups that have to be judged in one: those of starts that come to the same lines."""
+    groups = [group for group in groups if group.tapes]
     if len(groups) < 2:
-        return [list(tapes) for tapes in groups]
-    found: list[tuple[set[tuple[str, int]], list[Tape]]] = []
-    for tapes in groups:
-        places = {
-            (event.at.span.file, event.at.span.line)
-            for tape in tapes
-            for way in (tape, *tape.beyond)
-            for event in way.events
-            if isinstance(event, _JUDGED)
-        }
-        mine: list[Tape] = list(tapes)
+        return [[group] for group in groups]
+    found: list[tuple[set[tuple[str, int]], list[Group]]] = []
+    for group in groups:
+        places = set(group.judged)
+        mine = [group]
         others = []
         for known, before in found:
             if known.isdisjoint(places):
@@ -169,7 +184,7 @@ def together(groups: Iterable[list[Tape]]) -> list[list[Tape]]:
                 places |= known
                 mine = before + mine
         found = [*others, (places, mine)]
-    return [tapes for _, tapes in found]
+    return [joined for _, joined in found]
 
 
 def check(
@@ -217,13 +232,13 @@ def check(
                 source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log
             )
         findings = []
-        for tapes in together(interpretation.groups):
-            key = (asked, tuple(map(id, tapes)))
-            known = memory.verdicts.get(key) if memory is not None else None
+        for groups in together(interpretation.groups):
+            known = memory.verdicts.get(asked, groups) if memory is not None else None
             if known is None:
+                tapes = [tape for group in groups for tape in group.tapes]
                 known = judge(tapes, select=wanted, ignore=ignored, read=read)
                 if memory is not None:
-                    memory.verdicts.put(key, tapes, known)
+                    memory.verdicts.put(asked, tapes, known)
             # Whoever shows a finding may give it another severity, or the evidence of a run.
             findings += [copy.copy(finding) for finding in known]
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))

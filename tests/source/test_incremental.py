@@ -47,6 +47,21 @@ def test_whatever_is_edited_the_tree_is_that_of_the_whole_text(path: Path, monke
         assert told(source) == told(from_text(text, path.name)), f"turn {turn}: {text!r}"
 
 
+def test_statements_below_an_edit_are_known_again() -> None:
+    choose = random.Random(6)
+    some = 0
+    for path in choose.sample(PROGRAMS, 12):
+        whole = path.read_text()
+        source = from_text(whole, path.name)
+        for _ in range(40):
+            after = from_text(edited(whole, choose), path.name)
+            assert source.parsed is not None and after.parsed is not None
+            for old, new in incremental.moved(source.parsed, after.parsed):
+                assert ast.dump(old) == ast.dump(new) and old.col_offset == new.col_offset
+                some += 1
+    assert some > 200
+
+
 def test_what_stands_around_an_edit_keeps_its_nodes() -> None:
     text = "\n".join(f"def f{number}():\n    return {number}\n" for number in range(40))
     source = from_text(text, "a.py")

@@ -8,6 +8,7 @@ from pathlib import Path
 from tapecheck.check import Memory, check
 from tapecheck.source import from_text
 from tapecheck.source.nodes import walk
+from tapecheck.source.notes import placeless
 
 PROGRAM = "\n".join(
     [
@@ -55,6 +56,28 @@ def test_an_edit_keeps_what_is_known_of_the_statements_that_it_leaves() -> None:
     asked.clear()
     assert before.notes.of(changed, place) == changed.lineno
     assert asked == [changed.lineno]
+
+
+@placeless
+def name_of(node: ast.stmt) -> str:
+    return getattr(node, "name", "")
+
+
+def test_an_edit_that_moves_lines_keeps_what_holds_no_place() -> None:
+    before = from_text(PROGRAM, "a.py")
+
+    def place(node: ast.stmt) -> int:
+        return node.lineno
+
+    for statement in before.tree.body:
+        before.notes.of(statement, name_of)
+        before.notes.of(statement, place)
+    after = from_text(PROGRAM.replace("def f5(x", "# five\ndef f5(y"), "a.py", before=before)
+    known = {name: set(notes) for name, notes in after.notes._answers.items()}
+    moved = [node for node in after.tree.body if node.lineno > 22 and name_of(node) != "f5"]
+    assert moved and known[name_of].issuperset(moved)
+    assert known[place].isdisjoint(moved)
+    assert [after.notes.of(node, name_of) for node in moved] == [name_of(node) for node in moved]
 
 
 def test_a_text_of_another_name_shares_no_places() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tapecheck.interpret.explore.memory import Starts
+from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.paths import ROOM, Condition, Explored, Interpretation, Part, interpret
-from tapecheck.interpret.limits import MAX_EVENTS
 from tapecheck.interpret.world import Cancelled
 
-__all__ = ["MAX_EVENTS", "ROOM", "Cancelled", "Condition", "Explored", "Interpretation", "Part", "Starts", "interpret"]
+__all__ = ["ROOM", "Cancelled", "Condition", "Explored", "Group", "Interpretation", "Part", "Starts", "interpret"]

@@ -1,7 +1,7 @@
 """Parsing a text of which an earlier state was parsed: only the statements around what has changed are parsed again.
 
 The top-level statements above and below a change keep their nodes, with all that was worked out from them. Below a
-change of the number of lines everything is parsed again, since nodes hold their line numbers.
+change of the number of lines everything is parsed again, since nodes hold their line numbers; `moved` says what it was.
 """
 
 from __future__ import annotations
@@ -106,6 +106,25 @@ def replaced(before: Parsed, after: Parsed) -> tuple[int, int]:
         below += 1
     gone = range(above, len(old) - below)
     return (before.firsts[gone[0]] + 1, before.ends[gone[-1]]) if gone else (0, 0)
+
+
+def moved(before: Parsed, after: Parsed) -> list[tuple[ast.stmt, ast.stmt]]:
+    """Return the statements below a change of the number of lines with what they were before it, methods included."""
+    by = len(after.lines) - len(before.lines)
+    found: list[tuple[ast.stmt, ast.stmt]] = []
+    if not by:
+        return found
+    for number in range(1, min(len(before.firsts), len(after.firsts)) + 1):
+        first, end = before.firsts[-number], before.ends[-number]
+        if (first + by, end + by) != (after.firsts[-number], after.ends[-number]):
+            break
+        if before.lines[first:end] != after.lines[first + by : end + by]:
+            break
+        old, new = before.tree.body[-number], after.tree.body[-number]
+        found.append((old, new))
+        if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
+            found += zip(old.body, new.body)
+    return found
 
 
 def _apart(parsed: Parsed, number: int) -> bool:

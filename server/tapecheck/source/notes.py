@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 _UNKNOWN = object()
@@ -11,6 +11,13 @@ _UNKNOWN = object()
 Node = TypeVar("Node", bound=ast.AST)
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")
+_PLACELESS: set[Callable[..., Any]] = set()
+
+
+def placeless(work: Callable[Given, Answer]) -> Callable[Given, Answer]:
+    """Mark what makes the same of a node wherever its lines stand: the answer holds no node and no place."""
+    _PLACELESS.add(work)
+    return work
 
 
 class Notes:
@@ -48,5 +55,16 @@ class Notes:
             }
         return left
 
+    def take_over(self, before: Notes, moved: Iterable[tuple[ast.AST, ast.AST]]) -> None:
+        """Answer for nodes what earlier notes say of the same ones on other lines, as far as no place is in that."""
+        pairs = list(moved)
+        for work in _PLACELESS & before._answers.keys() if pairs else ():
+            known = before._answers[work]
+            mine = self._answers.setdefault(work, {})
+            for old, new in pairs:
+                answer = known.get(old, _UNKNOWN)
+                if answer is not _UNKNOWN:
+                    mine[new] = answer
 
-__all__ = ["Notes"]
+
+__all__ = ["Notes", "placeless"]

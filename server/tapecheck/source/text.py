@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tapecheck.source.disk import read_regular
-from tapecheck.source.incremental import Parsed, replaced
+from tapecheck.source.incremental import Parsed, moved, replaced
 from tapecheck.source.nodes import walk
 from tapecheck.source.notes import Notes
 from tapecheck.source.recovery import TOO_DEEP, recover
@@ -133,4 +133,5 @@ def from_text(text: str, path: str, *, joined: bool = False, before: Source | No
     notes = Notes()
     if before is not None and before.parsed is not None and before.path == path:
         notes = before.notes.without(*replaced(before.parsed, parsed))
+        notes.take_over(before.notes, moved(before.parsed, parsed))
     return Source(path, text, parsed.tree, error, *place, found.blanked, lines, parsed=parsed, notes=notes)

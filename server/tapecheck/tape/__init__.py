@@ -47,6 +47,7 @@ from tapecheck.tape.events import (
     either,
 )
 from tapecheck.tape.ledger import Ledger, Problem, Traversal
+from tapecheck.tape.moving import MovedTape, Moves, Where, moved
 from tapecheck.tape.store import TapeError, read_tape, write_tape
 
 __all__ = [
@@ -74,6 +75,8 @@ __all__ = [
     "Loop",
     "LoopEnd",
     "Measure",
+    "MovedTape",
+    "Moves",
     "Named",
     "Node",
     "Optimizer",
@@ -90,8 +93,10 @@ __all__ = [
     "TapeError",
     "Traversal",
     "Unscaled",
+    "Where",
     "both",
     "either",
+    "moved",
     "read_tape",
     "write_tape",
 ]

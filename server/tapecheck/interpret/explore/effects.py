@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from tapecheck.interpret import limits
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, walk
+from tapecheck.source.notes import placeless
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -364,12 +365,14 @@ def _all_numbers(args: list[ast.expr]) -> bool:
     return bool(args) and all(map(is_number, args))
 
 
+@placeless
 def class_facts(node: ast.ClassDef) -> Facts:
     """Return the facts of a class without its methods."""
     others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return facts_of((*others, *node.bases, *node.keywords, *node.decorator_list))
 
 
+@placeless
 def _body_facts(node: FunctionNode, lines: list[str]) -> Facts:
     """Return the facts of a function: by its text, as that of an earlier state of the file may be the same."""
     text = "\n".join(lines[node.lineno - 1 : node.end_lineno])

@@ -29,7 +29,7 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.values.vocabulary import STARTS
 from tapecheck.source import Source
 from tapecheck.source.nodes import walk
-from tapecheck.source.notes import Notes
+from tapecheck.source.notes import Notes, placeless
 
 _MAKERS = ("__init__", "__new__", "__post_init__")
 _FILLS = frozenset((
@@ -153,6 +153,7 @@ def _names_of(tree: ast.Module, notes: Notes) -> _Names:
     )
 
 
+@placeless
 def _names_in(statement: ast.stmt) -> _Names:
     called: set[str] = set()
     changed: set[str] = set()

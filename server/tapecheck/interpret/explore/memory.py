@@ -1,8 +1,9 @@
 """What earlier analyses of a file found, start by start, for as long as nothing that a start can reach has changed.
 
-A start is the module itself or a function that is begun with unknown arguments. Its key holds the text and place of
-every statement of the module that it can come to by a name, and what the conditions of the file are told by; beside
-it stands which files its imports led to. An edit in one function leaves the results of all others as they are.
+A start is the module itself or a function that is begun with unknown arguments. Its key holds the code of every
+statement of the module that it can come to by a name, in their order, and what the conditions of the file are told by;
+beside it stands where they stand and which files its imports led to. An edit in one function leaves the results of all
+others as they are, and moves those whose lines it moves.
 """
 
 from __future__ import annotations
@@ -12,32 +13,53 @@ import builtins
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of
 from tapecheck.source import Source
-from tapecheck.source.lexed import code_of
+from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Project
 from tapecheck.source.nodes import first_line
+from tapecheck.source.notes import placeless
+from tapecheck.tape import Backward, GradientCleared, Hold, InPlace, Moves, Optimizer, Raised, Step, Tape, Where
 
-_ANYTHING = frozenset(("__import__", "eval", "exec", "globals", "import_module", "locals", "vars"))
-"""Names by which a program can come to whatever stands in its file."""
+_OF_MODULES = frozenset(("__import__", "exec", "globals", "import_module", "locals"))
+"""Functions by which a program can come to whatever stands in its file, as names and as attributes."""
+_BARE = _OF_MODULES | {"__builtins__", "builtins", "eval", "vars"}
+"""Those as names alone: `model.eval()` is another one."""
+_ANYTHING = "*"
 
 _BUILTINS = frozenset(dir(builtins))
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
-Part = TypeVar("Part")
+
+class Movable(Protocol):
+    """A result that can be had for a text whose lines have moved."""
+
+    def moved(self: Part, before: Where, after: Where) -> Part:
+        """Return the same result in the places that its pieces have now."""
+        ...
 
 
-@dataclass(slots=True)
-class _Statement:
-    """A statement of the module: the names it defines and mentions, and its text with its place."""
+Part = TypeVar("Part", bound=Movable)
 
+
+class _Code(NamedTuple):
+    """What Python reads of the lines of a piece of the module, and which of them hold it, counted from the first."""
+
+    text: str
+    rows: tuple[int, ...]
+
+
+class _Piece(NamedTuple):
+    """A piece of the module: its first line, its code, and the names that it mentions."""
+
+    first: int
+    code: _Code
     names: frozenset[str]
-    text: tuple[int, str]
 
 
 class Reach:
@@ -48,13 +70,14 @@ class Reach:
         # What was left out of a broken text is not run.
         self._lines = source.parsed.lines if source.parsed is not None else source.lines
         self._index = index
-        self._defined: dict[str, list[_Statement]] = {}
-        self._always: list[_Statement] = []
-        self._main: list[_Statement] = []
+        self._defined: dict[str, list[_Piece]] = {}
+        self._always: list[_Piece] = []
+        self._main: list[_Piece] = []
         imported = _imported(source.tree)
         known = imported | _BUILTINS | {node.name for node in source.tree.body if isinstance(node, _DEFINITIONS)}
         for node in source.tree.body:
-            statement = source.notes.of(node, _statement, index, self._lines)
+            code = source.notes.of(node, _code_of_statement, self._lines)
+            statement = _Piece(first_line(node), code, source.notes.of(node, _names_of_statement, index))
             if isinstance(node, _DEFINITIONS):
                 self._defined.setdefault(node.name, []).append(statement)
                 # Of a definition that nobody comes to, what stands in its class, its decorators and defaults is run.
@@ -66,30 +89,39 @@ class Reach:
             else:
                 # A function that is started finds the module imported, not run.
                 (self._main if _asks_for_main(node) else self._always).append(statement)
+        self._whole: _Code | None = None
         self._tested = hash((index.tested, index.steering))
         # Which classes the file makes objects of, and which globals its functions change: see `entries`.
         self._lived = entries.called_names(source) | entries.changed_globals(source)
 
-    def _piece(self, node: ast.stmt | ast.expr) -> _Statement:
-        return _Statement(frozenset(_mentioned(facts_of((node,)))), _written(node, self._lines))
+    def _piece(self, node: ast.stmt | ast.expr) -> _Piece:
+        names = frozenset(_mentioned(facts_of((node,))))
+        if isinstance(node, ast.stmt):
+            return _Piece(first_line(node), _code_of_statement(node, self._lines), names)
+        return _Piece(node.lineno, _code(node.lineno, node.end_lineno, self._lines), names)
 
-    def key(self, start: str | None) -> Hashable:
-        """Return what the result of a start depends on in its own file; None stands for the module itself."""
+    def key(self, start: str | None) -> tuple[Hashable, Where]:
+        """Return what the result of a start depends on in its own file, and where that stands there.
+
+        None stands for the module itself.
+        """
         found: dict[str, None] = {}
         queue: list[str] = [start] if start is not None else []
-        run = self._always if start is not None else [*self._always, *self._main]
-        parts = [statement.text for statement in run]
-        for statement in run:
-            queue.extend(statement.names)
+        pieces = self._always if start is not None else [*self._always, *self._main]
+        pieces = list(pieces)
+        for piece in pieces:
+            queue.extend(piece.names)
         for name in queue:
             if name in found:
                 continue
             found[name] = None
-            for statement in self._defined.get(name, ()):
-                parts.append(statement.text)
-                queue.extend(statement.names)
-        if not _ANYTHING.isdisjoint(found):
-            return self._source.text
+            for piece in self._defined.get(name, ()):
+                pieces.append(piece)
+                queue.extend(piece.names)
+        if _ANYTHING in found:
+            if self._whole is None:
+                self._whole = _code(1, len(self._lines), self._lines)
+            return self._whole.text, ((self._source.path, ((1, self._whole.rows),)),)
         # Methods are called by name on what nobody knows: of those that are not reached their effects matter.
         effects = tuple(
             sorted(
@@ -97,25 +129,35 @@ class Reach:
             )
         )
         lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
-        return (tuple(sorted(parts)), effects, self._tested, lived)
+        pieces.sort(key=_place_of)
+        where = tuple((piece.first, piece.code.rows) for piece in pieces)
+        key = (tuple([piece.code.text for piece in pieces]), effects, self._tested, lived)
+        return key, ((self._source.path, where),)
 
 
-def _statement(node: ast.stmt, index: Index, lines: list[str]) -> _Statement:
-    names: set[str] = set()
+def _place_of(piece: _Piece) -> tuple[int, _Code]:
+    return piece.first, piece.code
+
+
+@placeless
+def _names_of_statement(node: ast.stmt, index: Index) -> frozenset[str]:
     if isinstance(node, ast.ClassDef):
         members = [index.body_of(member) for member in node.body]
+        names: set[str] = set()
         for facts in (index.notes.of(node, class_facts), *(body.facts for body in members if body is not None)):
             names |= _mentioned(facts)
-    else:
-        body = index.body_of(node)
-        names |= _mentioned(body.facts if body is not None else facts_of((node,)))
-    return _Statement(frozenset(names), _written(node, lines))
+        return frozenset(names)
+    body = index.body_of(node)
+    return frozenset(_mentioned(body.facts if body is not None else facts_of((node,))))
 
 
-def _written(node: ast.stmt | ast.expr, lines: list[str]) -> tuple[int, str]:
-    """Return where a piece of the module begins, and what Python reads of its lines."""
-    first = first_line(node) if isinstance(node, ast.stmt) else node.lineno
-    return first, code_of("\n".join(lines[first - 1 : node.end_lineno]))
+@placeless
+def _code_of_statement(node: ast.stmt, lines: list[str]) -> _Code:
+    return _code(first_line(node), node.end_lineno, lines)
+
+
+def _code(first: int, last: int | None, lines: list[str]) -> _Code:
+    return _Code(*code_lines("\n".join(lines[first - 1 : last])))
 
 
 def _run_when_defined(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.stmt | ast.expr]:
@@ -174,23 +216,67 @@ def _asks_for_main(node: ast.stmt) -> bool:
 
 
 def _mentioned(facts: Facts) -> set[str]:
-    return facts.names | facts.attributes | facts.own
+    """Return the names that a piece of code can come to statements by."""
+    found = facts.names | facts.attributes | facts.own
+    if not _BARE.isdisjoint(facts.names) or not _OF_MODULES.isdisjoint(facts.attributes):
+        found.add(_ANYTHING)
+    return found
+
+
+_JUDGED = (Backward, GradientCleared, Hold, InPlace, Optimizer, Raised, Step)
+
+
+@dataclass(slots=True)
+class Group:
+    """The tapes of one start, and where what the start can come to stands in its file."""
+
+    tapes: list[Tape] = field(default_factory=list)
+    where: Where = ()
+    _before: tuple[Group, Moves] | None = None
+    _judged: frozenset[tuple[str, int]] | None = None
+
+    @property
+    def judged(self) -> frozenset[tuple[str, int]]:
+        """The lines on which its tapes do what rules judge, by file and number."""
+        if self._judged is None:
+            if self._before is not None:
+                # Tapes that have moved need not be made for that.
+                before, moves = self._before
+                self._judged = frozenset((file, moves.line(file, line)) for file, line in before.judged)
+                self._before = None
+            else:
+                self._judged = frozenset(
+                    (event.at.span.file, event.at.span.line)
+                    for tape in self.tapes
+                    for way in (tape, *tape.beyond)
+                    for event in way.events
+                    if isinstance(event, _JUDGED)
+                )
+        return self._judged
+
+    def moved(self, tapes: list[Tape], after: Where) -> Group:
+        """Return the group of the same tapes where they stand now."""
+        before, start = (
+            (self._before[0], self._before[1].states[0][0]) if self._before is not None else (self, self.where)
+        )
+        return Group(tapes, after, (before, Moves([(start, after)])))
 
 
 @dataclass(slots=True)
 class Kept(Generic[Part]):
-    """A result with the key and the files that it hangs on."""
+    """A result with the key and the files that it hangs on, and where the pieces of the file stood."""
 
     key: Hashable
+    where: Where
     part: Part
     weight: int
     basis: Basis
 
 
-def kept(key: Hashable, part: Part, events: int, source: Source, project: Project) -> Kept[Part]:
+def kept(key: Hashable, where: Where, part: Part, events: int, source: Source, project: Project) -> Kept[Part]:
     """Return a result with what it was worked out from."""
     weight = events + limits.START_EVENTS + len(source.text) // limits.CHARACTERS_AN_EVENT
-    return Kept(key, part, weight, project.basis)
+    return Kept(key, where, part, weight, project.basis)
 
 
 class Starts(Generic[Part]):
@@ -210,16 +296,33 @@ class Starts(Generic[Part]):
         """Return how many results are kept."""
         return len(self._kept)
 
-    def find(self, path: str, start: str | None, asked: Hashable, key: Hashable, project: Project) -> Part | None:
-        """Return the result kept for a start under this key, None where what it came from has changed."""
+    def find(
+        self, path: str, start: str | None, asked: Hashable, key: Hashable, where: Where, project: Project
+    ) -> Part | None:
+        """Return the result kept for a start under this key, None where what it came from has changed.
+
+        One whose lines have moved is returned as it would be had they always stood there.
+        """
         place = (path, start, asked)
+        known = self._still(place, key, project)
+        if known is None or known.where == where:
+            return known.part if known is not None else None
+        if path in known.basis.texts:
+            # It imports itself, as it is on the disk: of two texts of one name nobody knows whose lines are meant.
+            return None
+        part = known.part.moved(known.where, where)
+        self.keep(path, start, asked, Kept(key, where, part, known.weight, known.basis))
+        return part
+
+    def _still(self, place: tuple[str, str | None, Hashable], key: Hashable, project: Project) -> Kept[Part] | None:
+        """Return what is kept under this key and still holds."""
         with self._lock:
             known = self._kept.get(place)
             if known is not None and known.key == key:
                 self._kept.move_to_end(place)
         if known is not None and known.key == key and project.same(known.basis):
-            return known.part
-        return self._under.find(path, start, asked, key, project) if self._under is not None else None
+            return known
+        return self._under._still(place, key, project) if self._under is not None else None
 
     def last(self, path: str, start: str | None, asked: Hashable) -> Part | None:
         """Return the last result kept for a start, whatever has changed since."""

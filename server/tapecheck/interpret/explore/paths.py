@@ -21,7 +21,7 @@ from typing import Any, Literal
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import entries
 from tapecheck.interpret.explore.effects import Effect, index_of
-from tapecheck.interpret.explore.memory import Reach, Starts, kept
+from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher, imports_of_project
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
@@ -34,7 +34,23 @@ from tapecheck.source.modules import SOURCES, Project, Question
 from tapecheck.source.nodes import walk
 from tapecheck.source.notes import Notes
 from tapecheck.source.search import Found
-from tapecheck.tape import LEFT_OVER, Backward, Bind, Cut, Decision, Hold, InPlace, Node, Raised, Span, Step, Tape
+from tapecheck.tape import (
+    LEFT_OVER,
+    Backward,
+    Bind,
+    Cut,
+    Decision,
+    Hold,
+    InPlace,
+    Moves,
+    Node,
+    Raised,
+    Span,
+    Step,
+    Tape,
+    Where,
+    moved,
+)
 
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
 _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
@@ -81,18 +97,30 @@ class Interpretation:
     """The modules that were asked for, with what was found."""
     read: dict[str, str | None] = field(default_factory=dict)
     """The texts of the files that imports led to, None for one that could not be read."""
-    groups: list[list[Tape]] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     """The tapes by the start that they belong to."""
 
-    def add(self, other: Interpretation) -> None:
+    def add(self, part: Part) -> None:
         """Take over what another start showed."""
+        other = part.found
         self.tapes += other.tapes
         self.runs += other.runs
         self.exhausted = self.exhausted or other.exhausted
         self.mistakes |= other.mistakes
         self.gaps |= other.gaps
         self.cut_short += other.cut_short
-        self.groups.append(other.tapes)
+        self.groups.append(part.group)
+
+    def moved(self, tapes: list[Tape], moves: Moves) -> Interpretation:
+        """Return what a start showed as it would be where its lines stand now, with its tapes as they are there."""
+        return Interpretation(
+            tapes,
+            self.runs,
+            self.exhausted,
+            mistakes={(kind, moves.span(span)) for kind, span in self.mistakes},
+            gaps={(kind, moves.span(span)) for kind, span in self.gaps},
+            cut_short=[replace(one, line=moves.line(one.file, one.line)) for one in self.cut_short],
+        )
 
 
 Lines = set[tuple[str, int]]
@@ -244,11 +272,12 @@ def interpret(
                     continue
                 result.entries.append(entry.name)
             key: Hashable = None
+            where: Where = ()
             part: Part | None = None
             name = entry.name if entry is not None else None
             if memory is not None and reach is not None:
-                key = reach.key(None if entry is None else entry.owner or entry.node.name)
-                part = memory.find(source.path, name, asked, key, project.project)
+                key, where = reach.key(None if entry is None else entry.owner or entry.node.name)
+                part = memory.find(source.path, name, asked, key, where, project.project)
             most = min(left, collecting) if entry is not None and entry.collects else left
             if part is not None and part.work > most:
                 # Without a memory the other starts would have left too little for it.
@@ -259,16 +288,17 @@ def interpret(
                 if before is not None:
                     # What was made of a tape stays right for its like: of two the older is kept.
                     part.found.tapes = _as_before(part.found.tapes, before.found.tapes)
+                part.group = Group(part.found.tapes, where)
                 # What the work limit has cut short hangs on what other starts had left.
                 whole = not part.found.exhausted and all(one.kind == "calls" for one in part.found.cut_short)
                 if memory is not None and whole:
                     events = sum(len(way.events) for tape in part.found.tapes for way in (tape, *tape.beyond))
-                    memory.keep(source.path, name, asked, kept(key, part, events, source, project.project))
+                    memory.keep(source.path, name, asked, kept(key, where, part, events, source, project.project))
             left -= part.work
             if entry is not None and entry.collects:
                 collecting -= part.work
             called |= part.called
-            result.add(part.found)
+            result.add(part)
         result.imported = project.imported
         _note_files(result, files)
     return result
@@ -307,6 +337,13 @@ class Part:
     found: Interpretation
     called: frozenset[str]
     work: int
+    group: Group = field(default_factory=Group)
+
+    def moved(self, before: Where, after: Where) -> Part:
+        """Return what it would have come to where its lines stand now."""
+        tapes = moved(self.found.tapes, before, after)
+        found = self.found.moved(tapes, Moves([(before, after)]))
+        return Part(found, self.called, self.work, self.group.moved(tapes, after))
 
 
 def _part(
