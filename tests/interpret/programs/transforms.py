@@ -369,6 +369,34 @@ y = (w ** 2).sum()
 y.backward()
 j = torch.autograd.functional.jacobian(lambda v: (v * w).sum() + y, torch.rand(4))
 """,
+    "functional jacobian create of what is changed in place": """
+lin = nn.Linear(4, 4)
+def f(v):
+    h = F.relu_(lin(v))
+    torch.relu_(h)
+    return h.sum(0)
+x = torch.rand(4, 4)
+j = torch.autograd.functional.jacobian(f, x, create_graph=True)  # raises
+(j.pow(2).mean() + f(x).mean()).backward()
+""",
+    "functional jvp of what is changed in place": """
+lin = nn.Linear(4, 4)
+def f(v):
+    h = lin(v).sigmoid()
+    h.mul_(2)
+    return h
+out, jv = torch.autograd.functional.jvp(f, torch.rand(4, 4), torch.ones(4, 4))  # raises
+""",
+    "functional hvp create of what is not saved": """
+lin = nn.Linear(4, 4)
+def f(v):
+    h = lin(v)
+    h.mul_(2)
+    return h.pow(3).sum()
+x = torch.rand(4, 4)
+out, hv = torch.autograd.functional.hvp(f, x, torch.ones(4, 4), create_graph=True)
+(out + hv.sum()).backward()
+""",
     "grad_and_value": """
 w = torch.rand(4, requires_grad=True)
 g, v = torch.func.grad_and_value(lambda v: (v ** 2).sum())(w)

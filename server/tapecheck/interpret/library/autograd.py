@@ -403,10 +403,11 @@ class Autograd:
         result = Tensor(world.new_storage(), number, both(create, certain), oldest=oldest)
         return result
 
-    def walk(self, roots: list[Value], inputs: list[Value], node: ast.AST) -> None:
+    def walk(self, roots: list[Value], inputs: list[Value], node: ast.AST, create: bool | None) -> None:
         """Walk from some values to others and keep what was saved, as torch.autograd.functional does within a call."""
         event = self._event("grad", roots, inputs, {"allow_unused": True}, node, None)
-        self._run(dataclasses.replace(event, retain="yes"), node)
+        creates: Fact = "may" if create is None else "yes" if create else "no"
+        self._run(dataclasses.replace(event, retain="yes", create=creates), node)
 
     def cut(self, site: Site, roots: tuple[int, ...]) -> int:
         """Note that a gradient was taken which has no graph of its own; return the number of the cut."""

@@ -131,12 +131,12 @@ def _autograd_functional(torch: Torch, short: str, args: Args, kwargs: Kwargs, n
     finally:
         del world.grad_modes[depth - 1 :]
     roots = tuple(value.node for value in torch.tensors(result) if value.node is not None)
-    if short in ("jacobian", "hessian", "vjp") and roots and create is False:
+    if roots:
         # What was saved is walked here, and kept for the next row; an output without graph gives zeros.
         walked = [value for value in torch.tensors(result) if torch.requires(value) == "yes"]
         targets: list[Value] = [value for value in torch.tensors(entered) if isinstance(value, Tensor)]
         if walked and targets:
-            torch.autograd.walk(walked, targets, node)
+            torch.autograd.walk(walked, targets, node, create)
     computed = [] if create is False else torch.tensors(result)
     if create is False and roots and world.grad_mode != "no":
         constant = (torch.autograd.cut(world.site(node), roots),)
