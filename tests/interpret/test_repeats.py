@@ -250,3 +250,49 @@ for step in range(100):
     (finding,) = check(from_text(full(program), "program.py")).findings
     assert finding.code == "TAPE101"
     assert not finding.certain
+
+
+AGENT = """
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.seen = 0
+    def remember(self, state):
+        self.seen += len(state)
+    def learn(self, state):
+        loss = self.net(state).mean()
+        {clear}loss.backward()
+        self.optimizer.step()
+        return loss.item()
+agent = Agent()
+for step in range({steps}):
+    state = torch.randn(3, 4)
+    agent.remember(state)
+    if step >= {start}:
+        agent.learn(state)
+"""
+
+
+@pytest.mark.parametrize(("steps", "start"), [(60, 20), (100_000, 5000)])
+@pytest.mark.parametrize("assigned", ["", "value = "])
+def test_learning_that_a_guard_holds_back_is_seen_more_than_once(steps: int, start: int, assigned: str) -> None:
+    text = AGENT.format(steps=steps, start=start, clear="").replace(
+        "        agent.learn", f"        {assigned}agent.learn"
+    )
+    assert codes(text) == [("TAPE403", 10)]
+    assert codes(AGENT.format(steps=steps, start=start, clear="self.optimizer.zero_grad(); ")) == []
+
+
+@pytest.mark.parametrize("rounds", [3, 30])
+@pytest.mark.parametrize("test", ["j < 2", "j + 1 < 3", "not j >= 2"])
+def test_an_inner_loop_that_is_broken_off_at_first_is_run_once_it_is_not(rounds: int, test: str) -> None:
+    text = f"""
+for j in range({rounds}):
+    cost = torch.rand(4).mean()
+    for other in [torch.rand(4) for _ in range(3)]:
+        if {test}:
+            break
+        cost.backward()
+"""
+    assert codes(text) == [("TAPE103", 6)]

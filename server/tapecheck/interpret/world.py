@@ -105,6 +105,9 @@ class Watching(Protocol):
     ) -> None:
         """Take note of an expression that took `value` and did not evaluate `other`."""
 
+    def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
+        """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
+
 
 @dataclass(slots=True)
 class Guard:
@@ -124,6 +127,8 @@ class Guard:
     """Whether iterations were let pass since it was asked last."""
     moving: bool = True
     """Whether it is asked for the first time since the loop was entered, with other numbers than before that."""
+    matters: bool = True
+    """Whether a graph can hang on which way it goes."""
 
 
 class World:

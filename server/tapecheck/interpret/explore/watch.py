@@ -284,7 +284,7 @@ class Shapes:
         self, node: ast.If, jumps: frozenset[str], home: ast.AST, owner: str | None, around: list[_Loop]
     ) -> frozenset[int]:
         """Return the lines of what is not run where a side of a condition leaves the block around it."""
-        jumps &= {"break", "continue", "return", "value"}
+        jumps &= _LEAVING
         if not jumps:
             return frozenset()
         first, last = node.lineno, node.end_lineno or node.lineno
@@ -343,7 +343,8 @@ def _dotted(node: ast.AST) -> str:
 _SETTLING = int(Effect.SETTLE | Effect.DROP)
 _MATTERING = int(Effect.SETTLE | Effect.CHANGE | Effect.KEEP | Effect.DROP)
 _MATTERING_OR_CUT = int(_MATTERING | Effect.CUT)
-_DROP, _CUT, _CLEAR = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR)
+_DROP, _CUT, _CLEAR, _START = int(Effect.DROP), int(Effect.CUT), int(Effect.CLEAR), int(Effect.START)
+_LEAVING = frozenset(("break", "continue", "return", "value"))
 _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optimizer, Raised, Step)
 
 
@@ -408,7 +409,7 @@ class Watcher:
         own = ((other.facts.stored & shape.live) - other.unknowable) | {f"?.{name}" for name in other.attributes}
         stake = max(stake, self._number(world, shapes, (name.rsplit(".", 1)[-1] for name in own), places))
         lines = {(world.frames[-1].file, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-        if other.jumps & {"break", "continue", "return", "value"}:
+        if other.jumps & _LEAVING:
             lines |= {(world.frames[-1].file, line) for line in shape.left_out}
         found = []
         for place in places:
@@ -420,6 +421,16 @@ class Watcher:
         inert = not here.effects & _DROP or _inert(world, here, env, first)
         events = len(world.tape.events)
         return _Open(shapes, shape, here, other, before, objects, events, first, found, places, env, inert, most)
+
+    def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
+        """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return False
+        shape = shapes.shape(node)
+        here, other = (shape.body, shape.orelse) if taken else (shape.orelse, shape.body)
+        sides = (here, other, shape.rest) if here.jumps & _LEAVING else (here, other)
+        return any((side.effects | _elsewhere(side, env, shapes)) & _START for side in sides)
 
     def _other_side(
         self, world: World, shapes: Shapes, shape: Shape, here: Side, other: Side, env: Env, first: int

@@ -33,12 +33,14 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         return
     apart = operands[0] - operands[1]
     guard = world.guards.get(id(test))
-    if world.varied is test and guard is not None and (_matters(machine, guard) or not _stores(guard)):
+    if world.varied is test and guard is not None and (guard.matters or not _stores(guard)):
         world.varied = None
         world.guarded += 1
     if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
         moving = guard is None or guard.apart != apart
-        guard = world.guards[id(test)] = Guard(statement, test, apart, {answer}, world.iteration, moving=moving)
+        matters = (guard is not None and guard.matters) or _matters(machine, statement, answer, env)
+        guard = Guard(statement, test, apart, {answer}, world.iteration, moving=moving, matters=matters)
+        world.guards[id(test)] = guard
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
             divisor = machine.eval(part, env) if isinstance(part, (ast.Constant, ast.Name, ast.Attribute)) else None
@@ -64,7 +66,7 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     for key, guard in world.guards.items():
         if guard.at[-1] != world.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
             continue
-        if (len(guard.answers) > 1 and key not in reached) or not _matters(machine, guard):
+        if (len(guard.answers) > 1 and key not in reached) or not guard.matters:
             continue
         count = turns_after(guard, again=key in reached)
         if 0 < count <= most and (not best or count < best):
@@ -86,7 +88,7 @@ def at_hand(machine: Engine, loop: int) -> bool:
         else:
             # In a loop within: what it compares there may change with this one.
             near = guard.moving and now in guard.at
-        if near and (_matters(machine, guard) or _stores(guard)):
+        if near and (guard.matters or _stores(guard)):
             return True
     return False
 
@@ -146,9 +148,12 @@ def _turns_next(guard: Guard) -> bool:
     return test(following, 0) != test(guard.apart, 0)
 
 
-def _matters(machine: Engine, guard: Guard) -> bool:
+def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
     """Whether a graph can hang on which way a guard goes: not where it only reports, or only ends the loop."""
-    return machine.world.notes.of(guard.statement, _decides)
+    world = machine.world
+    if world.notes.of(statement, _decides):
+        return True
+    return world.watcher is not None and world.watcher.trains(world, statement, taken, env)
 
 
 def _decides(statement: ast.If) -> bool:

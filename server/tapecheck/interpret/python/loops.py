@@ -120,11 +120,10 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
         index += 1
         stream.next = index
         world.spend(limits.ITERATION_WORK)
-        if signal is flow.BREAK or isinstance(signal, flow.Returned):
-            carry.end(machine, loop, done, started)
-            break
-        carry.end(machine, loop, done, started)
         inner.numbers.append(world.numbers)
+        carry.end(machine, loop, done, started)
+        if signal is flow.BREAK or isinstance(signal, flow.Returned):
+            break
         signal = None
         # The loop around goes by whether this one came to repeat itself.
         going_on = done < enough or bool(outside) or (length is not None and length > index)
@@ -210,11 +209,11 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
         signal = yield from machine.block(node.body, env)
         done += 1
         world.spend(limits.ITERATION_WORK)
+        inner.numbers.append(world.numbers)
         carry.end(machine, loop, done, started)
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
-        inner.numbers.append(world.numbers)
         going_on = done < enough or bool(outside) or always
         if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
             repeated, enough = True, min(enough, done)
