@@ -250,3 +250,44 @@ def test_a_custom_teacher_of_raw_weights_is_no_loss() -> None:
         "own(ARGUMENT, y)", "own(z, x)"
     )
     assert [one.code for one in check(from_text(text, "train.py")).findings if one.code == "TAPE405"] == []
+
+
+HEAD_REPLACED = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features, self.classifier = nn.Linear(4, 8), nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).relu())
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.classifier = nn.Linear(8, 3)
+OTHER
+for step in range(3):
+    loss = model(torch.randn(2, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "ignore", "expected"),
+    [
+        ("", (), [("TAPE405", 16)]),
+        ("", ("TAPE405",), [("TAPE402", 16)]),
+        ("optimizer.add_param_group({'params': model.classifier.parameters()})", (), []),
+    ],
+)
+def test_a_layer_that_was_replaced_is_told_once(
+    other: str, ignore: tuple[str, ...], expected: list[tuple[str, int]]
+) -> None:
+    report = check(from_text(HEAD_REPLACED.replace("OTHER", other), "train.py"), ignore=ignore)
+    assert [(finding.code, finding.span.line) for finding in report.findings] == expected
