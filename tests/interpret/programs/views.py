@@ -344,6 +344,17 @@ loss = (w * feats.t().t().contiguous()).sum()
 feats.zero_()
 loss.backward()  # raises
 """,
+    **{
+        f"{view} reshaped by a copy": f"""
+w = torch.zeros(4, 4, requires_grad=True)
+w{view}.reshape(-1).mul_(2)
+"""
+        for view in (".unfold(0, 2, 2)", ".movedim(0, 1)", ".moveaxis(0, 1)", ".mH", ".adjoint()")
+    },
+    "a matrix whose axes are swapped twice lies in order": """
+w = torch.zeros(4, 4, requires_grad=True)
+w.adjoint().mT.reshape(-1).mul_(2)  # raises
+""",
     "a permuted stack is reshaped by a copy": """
 w = torch.randn(3, 24, requires_grad=True)
 feats = torch.randn(3, 4, 6)

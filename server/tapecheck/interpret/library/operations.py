@@ -74,8 +74,10 @@ _RANK_FOLLOWS = _SAME_RANK | _RANKED | frozenset((
 """Ops of which `_rank` can tell the rank of the result."""
 _JOINS = frozenset(("cat", "stack", "concat", "hstack", "vstack"))
 _SPACES = frozenset(("linspace", "logspace"))
-_ACROSS = frozenset(("t", "transpose", "T", "mT", "swapaxes", "swapdims"))
+_ACROSS = frozenset(("t", "transpose", "T", "mT", "H", "mH", "adjoint", "swapaxes", "swapdims"))
 """Views whose elements no longer lie in order; a second one lays them in order again."""
+_OUT_OF_ORDER = frozenset(("permute", "movedim", "moveaxis", "unfold"))
+"""Views whose elements may lie in any order."""
 _COPIES_ACROSS = frozenset(("contiguous", "reshape", "flatten", "ravel"))
 _TO_FLOAT = frozenset((
     "div", "sqrt", "exp", "log", "mean", "sigmoid", "softmax", "nn.functional.embedding", "nn.functional.one_hot",
@@ -382,7 +384,7 @@ def _views_alive(tensor: Tensor) -> list[Tensor]:
 
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
     """Return what a view must know of how it was made: a view of one of several views is no better than that."""
-    if name == "permute" or (name in _ACROSS) != lies_across(viewed):
+    if name in _OUT_OF_ORDER or (name in _ACROSS) != lies_across(viewed):
         view.extra = {**(view.extra or {}), Mark.LIES_ACROSS: True}
     if torch.world.grad_mode == "no":
         if viewed.graph == "yes" and view.node is None:
