@@ -561,17 +561,20 @@ class World:
         leaf = (getattr(value, "extra", None) or {}).get(Mark.GRADIENT_OF)
         if leaf is not None and leaf.node is not None and leaf.is_leaf and not how.endswith(_KEEPS_GRADIENT):
             self.emit(GradientSet(self.site(at), leaf.node, how.rpartition(".")[2]))
+        mode = self.grad_mode if grad_mode is None else grad_mode
+        of_leaf = getattr(value, "of_leaf", None)
         event = InPlace(
             self.site(at),
             storage.id,
             how,
             getattr(value, "name", ""),
-            getattr(value, "of_leaf", None),
-            self.grad_mode if grad_mode is None else grad_mode,
+            of_leaf,
+            mode,
             bumps,
             optimizer,
             not getattr(value, "is_leaf", False),
             self._lost(written),
+            of_leaf is not None and mode == bumps == "yes",
         )
         self.emit(event)
         return event

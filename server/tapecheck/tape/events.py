@@ -239,7 +239,8 @@ class InPlace:
     `bumps` says whether its version counter moved ("no" for writes through `.data`). `leaf` is set when the
     target is a leaf that requires grad or a view of one; with `grad_mode` "yes" PyTorch raises then.
     `optimizer` is the optimizer whose step did it. `lost` are the nodes of values that were written past autograd,
-    through `.data` or under `no_grad`: the target does not lead back to them.
+    through `.data` or under `no_grad`: the target does not lead back to them. `refused` says that PyTorch raises before
+    anything is changed.
     """
 
     at: Site
@@ -252,6 +253,7 @@ class InPlace:
     optimizer: int | None = None
     on_view: bool = False
     lost: tuple[int, ...] = ()
+    refused: bool = False
 
 
 @built_directly

@@ -136,7 +136,7 @@ class Ledger:
         elif isinstance(event, Cut):
             self.cuts[event.id] = event
         elif isinstance(event, InPlace):
-            if event.bumps != "no":
+            if event.bumps != "no" and not event.refused:
                 self.changes.setdefault(event.storage, []).append(event)
                 self.versions[event.storage] = self.versions.get(event.storage, 0) + 1
         elif isinstance(event, Backward):

@@ -281,6 +281,27 @@ for training in (True, False):
 loss.requires_grad_()
 w.exp().sum().backward()
 """,
+    "a refused change has changed nothing": """
+w = torch.randn(3, requires_grad=True)
+loss = w.pow(3).sum()
+try:
+    w.add_(1)
+except RuntimeError:
+    w.data.add_(1)
+loss.backward()
+""",
+    "a leaf has the gradient that a failing backward brought it": """
+w = torch.ones(3, requires_grad=True)
+v = torch.ones(3, requires_grad=True)
+loss = w.exp().sum()
+loss.backward()
+try:
+    (loss + v.sum()).backward()
+except RuntimeError:
+    pass
+if v.grad is not None:
+    loss.backward()  # raises
+""",
     "try, except and finally": """
 w = torch.randn(3, requires_grad=True)
 loss = w.exp().sum()

@@ -314,14 +314,16 @@ class Autograd:
         wanted = self._sequence(inputs, node) if inputs is not None else None
         event = self._event("backward", roots, wanted, given, node, span)
         starts = self._sequence(given.get("gradient", given.get("grad_tensors")), node)
-        traversal = self._run(event, node)
+        traversal = self.world.run_backward(event)
+        # Leaves that were reached before a node fails have their gradients all the same.
+        self._accumulate(event, traversal, wanted, starts, node)
+        self._check(event, traversal, node)
         for root in roots:
             # It did not raise, so there is a graph.
             if isinstance(root, Tensor) and root.graph == "may":
                 root.graph = "yes"
             elif isinstance(root, Unknown) and root.node is not None:
                 root.certain = True
-        self._accumulate(event, traversal, wanted, starts, node)
         self._fire_hooks(traversal, node)
 
     def _give_graphs(self, roots: list[Value], node: ast.AST) -> None:
@@ -496,10 +498,14 @@ class Autograd:
 
     def _run(self, event: Backward, node: ast.AST) -> Traversal:
         traversal = self.world.run_backward(event)
+        self._check(event, traversal, node)
+        return traversal
+
+    def _check(self, event: Backward, traversal: Traversal, node: ast.AST) -> None:
+        """Raise where a backward certainly fails."""
         problem = traversal.problem
         if problem is not None and problem.certain == "yes":
             self._fail(event, problem, node)
-        return traversal
 
     def _fail(self, event: Backward, problem: Problem, node: ast.AST) -> None:
         passed = self.world.passes_failures and not self.machine.handlers

@@ -591,7 +591,7 @@ class _Again:
                 made = InPlace(
                     site(event.at), storage(event.storage), event.how, self._name(event.name), node(event.leaf),
                     event.grad_mode, event.bumps, event.optimizer, event.on_view,
-                    tuple([node(number) or number for number in event.lost]),
+                    tuple([node(number) or number for number in event.lost]), event.refused,
                 )  # fmt: skip
                 ledger.feed(made)
             elif kind is Cut:
