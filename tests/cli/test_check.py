@@ -14,7 +14,7 @@ import pytest
 
 import tapecheck.check as checking
 import tapecheck.fixes as fixes
-from tapecheck.cli import main
+from tapecheck.cli import fixing, main
 from tapecheck.cli.checking import CheckOptions, check_files
 from tapecheck.rules import ALL
 
@@ -259,7 +259,7 @@ def test_where_not_all_fixes_can_be_tried_errors_come_first_and_it_is_said(
     assert found["TAPE101"]["fix"] is not None and found["TAPE301"]["fix"] is None
     assert main(["check", "--no-cache", str(tmp_path)]) == 1
     assert "1 of 2 findings were not tried for fixes" in capsys.readouterr().out
-    monkeypatch.setattr("tapecheck.cli.fixing.Effort", functools.partial(fixes.Effort, left=0))
+    monkeypatch.setattr(fixing, "Effort", functools.partial(fixes.Effort, left=0))
     assert main(["check", "--no-cache", "--fix", "--select", "TAPE101", str(tmp_path)]) == 1
     assert "1 of 1 findings were not tried for fixes" in "".join(capsys.readouterr())
 
@@ -368,6 +368,20 @@ def test_a_notebook_is_checked_as_one_program(tmp_path: Path, by: str) -> None:
         (2, 4, "built"), (2, 5, "freed"),
     ]  # fmt: skip
     assert all(edit["cell"] in (2, 3) for edit in row["fix"]["edits"])
+
+
+def test_what_was_not_followed_of_a_notebook_is_said_of_its_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tapecheck.interpret.limits.RUN_BUDGET", 40)
+    loop = "for _ in range(3):\n    total = w.exp().sum()\n"
+    file = tmp_path / "train.ipynb"
+    file.write_text(notebook("import torch\nw = torch.ones(3, requires_grad=True)\n", f"x = 1\n{loop}", loop * 9))
+    assert main(["check", "--no-cache", "--output-format", "json", str(file)]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["code"], row["cell"], row["location"]["row"]) == ("incomplete-analysis", 2, 3)
+    main(["check", "--no-cache", str(file)])
+    assert "note[incomplete-analysis]" in (out := capsys.readouterr().out) and "train.ipynb:cell 2:3: " in out
 
 
 def test_a_notebook_s_report_shows_its_cells(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import stat
 import subprocess
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from tapecheck import fixes
 from tapecheck.cli import check as checking
-from tapecheck.cli import main
+from tapecheck.cli import fixing, fixing_together, main
 from tapecheck.cli.shared import UsageError
 from tests.cli.test_check import MEANT_TWICE as TWICE
 from tests.cli.test_check import ONCE, notebook, tapecheck
@@ -75,6 +77,26 @@ def test_several_fixes_of_one_file_are_made_and_hold(here: Path, capsys: pytest.
     # Nothing is left to do the second time.
     assert check(capsys, "--fix", "train.py")[2] == "No fixes to make.\n"
     assert (here / "train.py").read_text() == fixed
+
+
+def test_making_fixes_has_the_limit_that_listing_them_has(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not come to is said, and is not tried once more for the list of what is left."""
+    monkeypatch.setattr(fixing, "Effort", functools.partial(fixes.Effort, left=1))
+    (here / "train.py").write_text(SEVERAL)
+    status, out, err = check(capsys, "--fix", "train.py")
+    assert status == 1 and err.splitlines()[0] == "Fixed 1 finding in 1 file:"
+    assert "2 of 2 findings were not tried for fixes" in out and "fixable" not in out
+    assert check(capsys, "--fix", "train.py")[2].startswith("Fixed 1 finding in 1 file:")
+    assert check(capsys, "--fix", "train.py")[:2] == (0, "No problems found (1 file checked).\n")
+
+
+def test_errors_are_fixed_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needless = "for _ in range(3):\n    w.exp().sum().backward(retain_graph=True)\n"
+    (here / "train.py").write_text(f"import torch\nw = torch.ones(3, requires_grad=True)\n{needless}{TWICE}")
+    err = check(capsys, "--fix", "--unsafe-fixes", "train.py")[2]
+    assert [line.split()[0] for line in err.splitlines()[1:]] == ["TAPE101", "TAPE301"]
 
 
 def test_the_fixed_program_runs_as_the_original_did(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,6 +361,16 @@ def test_a_fix_of_two_files_is_made_in_both_and_once(project: Path, capsys: pyte
     assert check(capsys, "--fix", "--unsafe-fixes", ".")[2] == "No fixes to make.\n"
 
 
+def test_fixes_of_several_files_have_a_limit_too(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = texts(project)
+    monkeypatch.setattr(fixing_together, "Effort", functools.partial(fixes.Effort, left=0))
+    status, out, err = check(capsys, "--fix", "--unsafe-fixes", ".")
+    assert (status, err) == (1, "No fixes to make.\n") and texts(project) == before
+    assert out.count("1 of 1 findings were not tried for fixes") == 2
+
+
 def test_what_a_fix_of_two_files_leaves_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     check(capsys, "--fix", "--unsafe-fixes", ".")
@@ -386,7 +418,9 @@ def test_files_that_are_fixed_together_are_written_together(
     assert "no space left" in out and f"{failing}, which is fixed along with it" in out
 
 
-def test_a_finding_that_another_file_brings_is_fixed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finding_that_another_file_brings_is_fixed(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "meters.py").write_text(
         "class Meter:\n    def __init__(self):\n        self.values = []\n\n"
         "    def train(self, model, optimizer, batches):\n        for x in batches:\n"
@@ -399,6 +433,10 @@ def test_a_finding_that_another_file_brings_is_fixed(here: Path, capsys: pytest.
         "Meter().train(model, optimizer, [torch.randn(2, 3) for _ in range(5)])\n"
     )
     assert [code for code, _ in found(capsys, ".")] == ["TAPE201"]
+    with monkeypatch.context() as limited:
+        limited.setattr("tapecheck.fixes.Effort", functools.partial(fixes.Effort, left=0))
+        out = check(capsys, "--no-cache", ".")[1]
+        assert "meters.py:11: 1 of 1 findings were not tried for fixes" in out
     check(capsys, "--fix", ".")
     assert "self.values.append(loss.detach())" in (here / "meters.py").read_text()
     assert found(capsys, ".") == []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tapecheck.cli.effort import untried
 from tapecheck.cli.shared import real_path
 from tapecheck.report import Checked
 from tapecheck.rules.finding import Finding, Label
@@ -14,9 +15,9 @@ from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
-    from tapecheck.fixes import Fix
+    from tapecheck.fixes import Effort, Fix
 
-Mend = Callable[[str, Finding], "list[Fix]"]
+Mend = Callable[[str, Finding, "Effort"], "list[Fix]"]
 """Works out the fixes of a finding that the check of a file has in another one."""
 
 
@@ -26,8 +27,11 @@ def to_their_files(files: Sequence[Checked], mend: Mend | None = None, *, edited
     What is in files that were not asked for stays with the file that found it. Without `mend` there are no fixes.
     `edited` says that it was found in the others as edits have left them.
     """
+    from tapecheck.fixes import Effort
+
     homes = {real_path(file.path): file for file in files if not file.texts}
     known = {(one.code, real_path(one.span.file), one.span.line) for file in files for one in file.findings}
+    efforts: dict[str, Effort] = {}
     for file in files:
         left: list[Finding] = []
         for finding in file.elsewhere:
@@ -40,10 +44,15 @@ def to_their_files(files: Sequence[Checked], mend: Mend | None = None, *, edited
                 continue
             known.add((finding.code, place, finding.span.line))
             if list(wanted_of([finding])):
-                _add(home, finding, mend(file.path, finding) if mend is not None else [], place)
+                fixes: list[Fix] = []
+                if mend is not None:
+                    fixes = mend(file.path, finding, efforts.setdefault(place, Effort()))
+                _add(home, finding, fixes, place)
             else:
                 _drop_unused(home, finding)
         file.elsewhere = left
+    for place, effort in efforts.items():
+        homes[place].incomplete += untried(effort, len(homes[place].findings))
 
 
 def in_imported_files(files: Sequence[Checked]) -> list[Finding]:
@@ -58,7 +67,7 @@ def in_imported_files(files: Sequence[Checked]) -> list[Finding]:
     return found
 
 
-def mended(path: str, finding: Finding) -> list[Fix]:
+def mended(path: str, finding: Finding, effort: Effort) -> list[Fix]:
     """Return the fixes of a finding in another file, by a check of the file that has found it; none where it fails."""
     from tapecheck.check import check
     from tapecheck.fixes import fixes_for
@@ -67,7 +76,7 @@ def mended(path: str, finding: Finding) -> list[Fix]:
     try:
         report = check(read_source(path))
         same = next((one for one in report.elsewhere if one.key == finding.key), None)
-        return fixes_for(report, same) if same is not None else []
+        return fixes_for(report, same, effort=effort) if same is not None else []
     except Exception:  # the boundary: a finding without a fix is better than none
         return []
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tapecheck.cli import cache
+from tapecheck.cli.effort import errors_first, untried
 from tapecheck.cli.workers import pool, sheltered
 from tapecheck.report import Checked, Problem
-from tapecheck.report.checked import SEVERITIES, Incomplete
+from tapecheck.report.checked import Incomplete
 from tapecheck.source import Source
 from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
@@ -98,30 +99,19 @@ def check_program(
 
         effort = Effort()
         checked.fixes = [[] for _ in checked.findings]
-        # Where not all can be tried, errors come first.
-        for index, finding in sorted(enumerate(checked.findings), key=lambda pair: SEVERITIES.index(pair[1].severity)):
+        places = {id(finding): index for index, finding in enumerate(checked.findings)}
+        for finding in errors_first(checked.findings):
             try:
-                checked.fixes[index] = fixes_for(report, finding, memory=memory, effort=effort)
+                checked.fixes[places[id(finding)]] = fixes_for(report, finding, memory=memory, effort=effort)
             except Exception as error:
                 message = internal(f"working out fixes of {finding.code}, line {finding.span.line}", error)
                 checked.problems.append(Problem("internal-error", message))
-        checked.incomplete += _untried(effort, len(checked.findings))
+        checked.incomplete += untried(effort, len(checked.findings))
     if comments:
         _add_unused(checked, report, wanted)
     if folder is not None and source.cells is None and not checked.problems:
         cache.save(folder, source, asked, report, checked)
     return checked, source
-
-
-def _untried(effort: Effort, count: int) -> list[Incomplete]:
-    """Return what is said of findings whose fixes were not tried, of so many in a file."""
-    if not effort.untried:
-        return []
-    message = (
-        f"{len(effort.untried)} of {count} findings were not tried for fixes, which would take too long; an editor "
-        "tries those of one finding at a time, `--select` narrows what is tried"
-    )
-    return [Incomplete(message, min(finding.span.line for finding in effort.untried))]
 
 
 def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
@@ -195,17 +185,20 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
         checked = check_file(path, replace(wanted, edit=""), document.source())
         checked.problems.append(Problem("internal-error", internal("editing the file", error)))
         return checked
-    checked = edited_file(path, wanted, outcome.report, outcome.fixes)
+    checked = edited_file(path, wanted, outcome.report, outcome.fixes, outcome.effort)
     checked.rewrite, checked.shared = outcome.rewrite, outcome.shared
-    checked.incomplete += _untried(outcome.effort, len(outcome.report.findings))
     return checked
 
 
-def edited_file(path: str, wanted: CheckOptions, report: Report, fixes: list[list[Fix]]) -> Checked:
-    """Return what is said of a file that was edited, in the state that `report` is of."""
+def edited_file(path: str, wanted: CheckOptions, report: Report, fixes: list[list[Fix]], effort: Effort) -> Checked:
+    """Return what is said of a file that was edited, in the state that `report` is of.
+
+    `effort` is what trying its fixes came to.
+    """
     checked = Checked(path)
     _tell(checked, report)
     checked.fixes = fixes
+    checked.incomplete += untried(effort, len(report.findings))
     _add_unused(checked, report, wanted)
     cells = report.source.cells
     return checked if cells is None else by_cell(checked, cells)
@@ -260,43 +253,43 @@ def by_cell(checked: Checked, cells: Cells) -> Checked:
         place = local(Span(path, one.line, one.column, one.line, one.column))
         return replace(one, message=cells.words(one.message), line=place.line, file=place.file)
 
-    return Checked(
-        path,
+    def limit(one: Incomplete) -> Incomplete:
+        place = local(Span(path, one.line, 1, one.line, 1))
+        return replace(one, message=cells.words(one.message), line=place.line, file=place.file)
+
+    findings = [
+        replace(
+            finding,
+            span=local(finding.span),
+            message=cells.words(finding.message),
+            notes=tuple(map(cells.words, finding.notes)),
+            help=cells.words(finding.help),
+            evidence=finding.evidence and replace(finding.evidence, detail=cells.words(finding.evidence.detail)),
+            labels=tuple(
+                replace(label, span=local(label.span), message=cells.words(label.message)) for label in finding.labels
+            ),
+        )
+        for finding in checked.findings
+    ]
+    fixes = [
         [
             replace(
-                finding,
-                span=local(finding.span),
-                message=cells.words(finding.message),
-                notes=tuple(map(cells.words, finding.notes)),
-                help=cells.words(finding.help),
-                evidence=finding.evidence and replace(finding.evidence, detail=cells.words(finding.evidence.detail)),
-                labels=tuple(
-                    replace(label, span=local(label.span), message=cells.words(label.message))
-                    for label in finding.labels
-                ),
+                fix,
+                title=cells.words(fix.title),
+                changes=cells.words(fix.changes),
+                edits=tuple(replace(edit, span=local(edit.span)) for edit in fix.edits),
             )
-            for finding in checked.findings
-        ],
-        [
-            [
-                replace(
-                    fix,
-                    title=cells.words(fix.title),
-                    changes=cells.words(fix.changes),
-                    edits=tuple(replace(edit, span=local(edit.span)) for edit in fix.edits),
-                )
-                for fix in fixes
-            ]
-            for fixes in checked.fixes
-        ],
-        [problem(one) for one in checked.problems],
-        {cell_name(path, cell.number): list(cell.lines) for cell in cells.parts},
-        checked.trials,
-        checked.elsewhere,
-        checked.fail_on,
-        checked.recorded,
-        checked.rewrite,
-        gaps=checked.gaps,
+            for fix in several
+        ]
+        for several in checked.fixes
+    ]
+    return replace(
+        checked,
+        findings=findings,
+        fixes=fixes,
+        problems=[problem(one) for one in checked.problems],
+        texts={cell_name(path, cell.number): list(cell.lines) for cell in cells.parts},
+        incomplete=[limit(one) for one in checked.incomplete],
     )
 
 

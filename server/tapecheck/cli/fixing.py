@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tapecheck.check import UNUSED
 from tapecheck.cli.comments import fix_of
 from tapecheck.cli.editing import Document, open_document, unified_diff
+from tapecheck.cli.effort import errors_first
 from tapecheck.fixes import Edit, Effort, Fix, fixes_for
 from tapecheck.report.checked import Rewrite
 from tapecheck.rules.finding import Finding
@@ -17,7 +18,7 @@ from tapecheck.source.suppress import Unused, ignore_line
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tapecheck.check import Report
 
@@ -29,8 +30,8 @@ MOST = 200
 class Outcome:
     """What editing one file came to: its last report, the fixes of what is left, the change.
 
-    `shared` says that something left has a fix that may be made and edits other files, too; `effort` what trying the
-    fixes of what is left came to.
+    `shared` says that something left has a fix that may be made and edits other files, too; `effort` has what is left
+    whose fixes were not tried. Where that is so before all were made that may be, there are none of what is left.
     """
 
     report: Report
@@ -77,8 +78,9 @@ def fix_document(
     hopeless: set[Key] = set()
     shared: set[Key] = set()
     states = {_state(document)}
+    effort = Effort()
     while len(done) < MOST:
-        step = _step(document, report, hopeless, shared, states, unsafe=unsafe)
+        step = _step(document, report, hopeless, shared, states, effort, unsafe=unsafe)
         if step is None:
             break
         finding, fix, edited = step
@@ -95,9 +97,25 @@ def fix_document(
             document = without
     if idle:
         report = check(document)
+    fixes, effort = fixes_of_rest(report, effort, wanted=remaining)
+    return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort)
+
+
+def fixes_of_rest(
+    report: Report, making: Effort, *, wanted: bool, open_files: Mapping[str, Source] | None = None
+) -> tuple[list[list[Fix]], Effort]:
+    """Return the fixes of what is left once those were made that may be, and what trying them came to.
+
+    There are none where they are not wanted, or where it took too long already to find those that were made.
+    """
+    fixes: list[list[Fix]] = [[] for _ in report.findings]
+    if making.untried or not wanted:
+        return fixes, making
     effort = Effort()
-    left = [fixes_for(report, finding, effort=effort) if remaining else [] for finding in report.findings]
-    return Outcome(report, left, rewritten(first, document, data, done), document, bool(shared), effort)
+    places = {id(finding): index for index, finding in enumerate(report.findings)}
+    for finding in errors_first(report.findings):
+        fixes[places[id(finding)]] = fixes_for(report, finding, open_files=open_files, effort=effort)
+    return fixes, effort
 
 
 def add_ignores(document: Document, data: bytes, check: Callable[[Document], Report]) -> Outcome:
@@ -135,15 +153,16 @@ def _step(
     hopeless: set[Key],
     shared: set[Key],
     states: set[tuple[str, ...]],
+    effort: Effort,
     *,
     unsafe: bool,
 ) -> tuple[Finding, Fix, Document] | None:
     """Return the first finding that has a fix which may be made, that fix, and the document with it made."""
-    for finding in report.findings:
+    for finding in errors_first(report.findings):
         key = key_of(finding, report.source)
         if key in hopeless:
             continue
-        for fix in fixes_for(report, finding):
+        for fix in fixes_for(report, finding, effort=effort):
             if fix.applicability != "safe" and not unsafe:
                 continue
             if any(edit.span.file != finding.span.file for edit in fix.edits):

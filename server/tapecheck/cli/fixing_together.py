@@ -10,9 +10,10 @@ from tapecheck.check import Report, check
 from tapecheck.cli.across import wanted_of
 from tapecheck.cli.checking import CheckOptions, edited_file, internal
 from tapecheck.cli.editing import Document, open_document
-from tapecheck.cli.fixing import MOST, Key, can_be_written, key_of, read_document, rewritten
+from tapecheck.cli.effort import errors_first
+from tapecheck.cli.fixing import MOST, Key, can_be_written, fixes_of_rest, key_of, read_document, rewritten
 from tapecheck.cli.shared import real_path
-from tapecheck.fixes import Edit, Fix, fixes_for
+from tapecheck.fixes import Edit, Effort, Fix, fixes_for
 from tapecheck.report import Checked, Problem
 from tapecheck.rules.finding import Finding
 from tapecheck.source import Source, SourceError
@@ -41,6 +42,7 @@ class Together:
         self.wanted = wanted
         self.files = files
         self._known: dict[str, _File | None] = {}
+        self._efforts: dict[str, Effort] = {}
         self._homes = {real_path(file.path): file for file in files if not file.problems}
 
     def fix(self) -> None:
@@ -64,12 +66,12 @@ class Together:
                 if known is not None:
                     known.checked.problems.append(Problem("internal-error", internal("fixing several files", error)))
 
-    def mended(self, path: str, finding: Finding) -> list[Fix]:
+    def mended(self, path: str, finding: Finding, effort: Effort) -> list[Fix]:
         """Return the fixes of a finding that the check of one file has in another one; none where that fails."""
         try:
             report = self._check(path)
             same = next((one for one in report.elsewhere if one.key == finding.key), None)
-            return fixes_for(report, same, open_files=self._open_files()) if same is not None else []
+            return fixes_for(report, same, open_files=self._open_files(), effort=effort) if same is not None else []
         except Exception:  # the boundary: a finding without a fix is better than none
             return []
 
@@ -123,16 +125,17 @@ class Together:
             return
         hopeless: set[Key] = set()
         states = {self._state()}
+        effort = self._efforts[real_path(file.path)] = Effort()
         for _ in range(MOST):
             report = self._check(file.path)
-            for finding in [*report.findings, *self._brought(report)]:
+            for finding in errors_first([*report.findings, *self._brought(report)]):
                 home = self._file(real_path(finding.span.file))
                 if home is None:
                     continue
                 key = key_of(finding, home.now.source())
                 if key in hopeless:
                     continue
-                made = self._make(report, finding, home, states)
+                made = self._make(report, finding, home, states, effort)
                 if made:
                     break
                 hopeless.add(key)
@@ -145,11 +148,13 @@ class Together:
             if real_path(finding.span.file) in self._homes:
                 yield from wanted_of([finding])
 
-    def _make(self, report: Report, finding: Finding, home: _File, states: set[tuple[str, ...]]) -> bool:
+    def _make(
+        self, report: Report, finding: Finding, home: _File, states: set[tuple[str, ...]], effort: Effort
+    ) -> bool:
         """Make the preferred fix that may be made, in all its files; return whether there was one."""
         # What was found, and that a fix holds, rests on the edits that were made before.
         rests_on = {path for path, known in self._known.items() if known is not None and known.now is not known.first}
-        for fix in fixes_for(report, finding, open_files=self._open_files()):
+        for fix in fixes_for(report, finding, open_files=self._open_files(), effort=effort):
             if fix.applicability != "safe" and self.wanted.edit != "unsafe":
                 continue
             edited = self._edited(fix)
@@ -208,10 +213,9 @@ class Together:
         if file is None:
             return
         report = self._check(path)
-        fixes: list[list[Fix]] = [[] for _ in report.findings]
-        if self.wanted.fixes:
-            fixes = [fixes_for(report, one, open_files=self._open_files()) for one in report.findings]
-        told = edited_file(file.checked.path, self.wanted, report, fixes)
+        making = self._efforts.get(path) or Effort()
+        fixes, effort = fixes_of_rest(report, making, wanted=self.wanted.fixes, open_files=self._open_files())
+        told = edited_file(file.checked.path, self.wanted, report, fixes, effort)
         old = file.checked
         old.shared = any(self._left_out(fix) for several in fixes for fix in several)
         old.findings, old.fixes, old.elsewhere = told.findings, told.fixes, told.elsewhere

@@ -36,10 +36,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """What a work limit left out of the analysis of a file, and the line where that begins."""
+    """What a work limit left out of the analysis of a file, and the line where that begins.
+
+    `file` names the cell of a notebook that the line is counted in; empty where it is the file's own.
+    """
 
     message: str
     line: int = 1
+    file: str = ""
 
 
 class Tried(Protocol):

@@ -46,7 +46,7 @@ def _rows(files: Iterable[Checked], *, evidence: bool) -> list[dict[str, Any]]:
 
 def _incomplete(path: str, limit: Incomplete, *, evidence: bool) -> dict[str, Any]:
     """Return what was not analysed in the shape of a problem, as a hint."""
-    row = _problem(path, Problem("internal-error", limit.message, limit.line), evidence=evidence)
+    row = _problem(path, Problem("internal-error", limit.message, limit.line, file=limit.file), evidence=evidence)
     return {**row, "code": "incomplete-analysis", "name": "incomplete-analysis", "severity": "hint"}
 
 

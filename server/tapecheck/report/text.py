@@ -58,7 +58,7 @@ def render(
                 )
             )
         for limit in file.incomplete:
-            where = f"{printable(_shown(file.path))}:{limit.line}"
+            where = f"{printable(_shown(limit.file or file.path))}:{limit.line}"
             pieces.append(f"{paint('info', 'note[incomplete-analysis]')}: {where}: {printable(limit.message)}\n")
     told = "".join(f"{piece}\n" for piece in pieces)
     return told if quiet else told + summary(files, paint)
