@@ -113,6 +113,7 @@ class Modules(Protocol):
     made: list[Instance]
     loose: list[Tensor]
     loose_hooks: list[Value]
+    named_by: dict[int, Instance]
 
     @property
     def torch(self) -> Torch: ...

@@ -42,7 +42,7 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
     for owner in state.whole:
         registered = {id(tensor) for _, tensor in torch.nn.named_parameters(owner)}
         whole |= registered
-        prefix = _prefix(torch, owner)
+        top = owner.layer.top if owner.layer is not None else None
         later: list[int] = []
         unregistered: list[int] = []
         for path, tensor in _leaves_of(owner, "", limits.LEAVES_DEPTH, set()):
@@ -52,8 +52,10 @@ def look(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
                 # Switched on later, that is another story.
                 continue
             (later if id(tensor) in registered else unregistered).append(tensor.node)
-            if prefix and not tensor.name.startswith(prefix):
-                tensor.name = f"{prefix}{path}"
+            if owner.layer is not None and top is not None and torch.nn.named_by.get(tensor.node) is not top:
+                # It came into the module when that had its name already.
+                torch.nn.named_by[tensor.node] = top
+                tensor.name = f"{owner.layer.path}.{path}"
                 torch.world.emit(Named(tensor.node, tensor.name))
         _tell(torch, state, node, later, True, True)
         _tell(torch, state, node, unregistered, True, False)
@@ -111,14 +113,6 @@ def _tell_loose(torch: Torch, state: OptimizerState, node: ast.AST) -> None:
 def _tell(torch: Torch, state: OptimizerState, node: ast.AST, leaves: list[int], whole: bool, registered: bool) -> None:
     if leaves:
         torch.world.emit(LeftOut(torch.world.site(node), state.number, tuple(dict.fromkeys(leaves)), whole, registered))
-
-
-def _prefix(torch: Torch, owner: Instance) -> str:
-    """Return what the names of a module's parameters begin with, as far as they are known by a path."""
-    for path, tensor in torch.nn.named_parameters(owner):
-        if tensor.name.endswith(f".{path}"):
-            return tensor.name[: -len(path)]
-    return ""
 
 
 def _leaves_of(value: Value, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Tensor]]:

@@ -81,6 +81,8 @@ class Modules:
         self.loose_hooks: list[Value] = []
         """Forward hooks of parts of models that nobody can look into: they see what these compute."""
         self._running_loose = False
+        self.named_by: dict[int, Instance] = {}
+        """Of each leaf the module that its name leads from."""
         self.loose: list[Tensor] = []
         """The parameters that the program made itself, one by one."""
 
@@ -240,9 +242,12 @@ class Modules:
         if layer.named:
             return
         layer.named = True
+        for path, module in self.modules(owner, name):
+            _layer(module).path, _layer(module).top = path, owner
         for path, tensor in self.named_parameters(owner, f"{name}."):
             tensor.name = path
             if tensor.node is not None:
+                self.named_by[tensor.node] = owner
                 self.world.emit(Named(tensor.node, path.replace("`", "'")))
 
     def modules(

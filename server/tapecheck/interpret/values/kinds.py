@@ -599,7 +599,8 @@ class Layer:
     `container` is the class of a container of modules, `more` says that it may hold further ones. `fact` is what
     torch does in its forward for `kinds`, the kinds of the arguments `given` to the constructor; `narrowed` the same
     for single calls. `parametrized` are the weights that are computed anew, and how. `named` says that its parameters
-    have their names, `wrapped` that a framework wraps it, `optimizers` is what Lightning made of its configuration.
+    have their names, `path` is how the program comes to it from the module `top`, which was named last with it in it
+    ("model.encoder"), `wrapped` that a framework wraps it, `optimizers` is what Lightning made of its configuration.
     """
 
     container: str = ""
@@ -610,6 +611,8 @@ class Layer:
     narrowed: dict[Any, ModuleFact] = field(default_factory=dict)
     parametrized: dict[str, Value] = field(default_factory=dict)
     named: bool = False
+    path: str = ""
+    top: Instance | None = None
     wrapped: bool = False
     optimizers: Value = None
     buffers: set[str] = field(default_factory=set)
