@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from tapecheck import torchfacts
 from tapecheck.interpret import ROOM, Explored, Group, Interpretation, Part, Starts, interpret
@@ -32,7 +32,7 @@ class Report:
     """What was found in one file. `error` says why it could not be read or parsed, whole or in part.
 
     `suppressed` are the findings that comments in the file switch off. `elsewhere` are those in other files, which
-    this one imports and whose code it runs.
+    this one imports and whose code it runs. `kept` is what was worked out of it for one finding and serves others.
     """
 
     source: Source
@@ -40,6 +40,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     suppressed: list[Finding] = field(default_factory=list)
     elsewhere: list[Finding] = field(default_factory=list)
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def error(self) -> str | None:

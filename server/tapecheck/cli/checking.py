@@ -149,13 +149,16 @@ def _tell(checked: Checked, report: Report) -> None:
 
 def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
     """Check a file and work out how it is edited; the result is of the edited one."""
-    from tapecheck.check import check, unused_ignores
+    from tapecheck.check import Memory, check, unused_ignores
     from tapecheck.cli.editing import Document, open_document
     from tapecheck.cli.fixing import add_ignores, can_be_written, fix_document, read_document
     from tapecheck.source import SourceError, read_source
 
+    # Each fix leaves most of the file as it was.
+    memory = Memory()
+
     def judged(document: Document) -> Report:
-        return check(document.source(), select=wanted.select, ignore=wanted.ignore)
+        return check(document.source(), select=wanted.select, ignore=wanted.ignore, memory=memory)
 
     def idle(report: Report) -> list[Unused]:
         return unused_ignores(report, select=wanted.select, ignore=wanted.ignore)
@@ -180,7 +183,8 @@ def _edit_file(path: str, wanted: CheckOptions, data: bytes | None) -> Checked:
             outcome = add_ignores(document, data, judged)
         else:
             unsafe = wanted.edit == "unsafe"
-            outcome = fix_document(document, data, judged, idle, unsafe=unsafe, remaining=wanted.fixes)
+            remaining = wanted.fixes
+            outcome = fix_document(document, data, judged, idle, unsafe=unsafe, remaining=remaining, memory=memory)
     except Exception as error:
         checked = check_file(path, replace(wanted, edit=""), document.source())
         checked.problems.append(Problem("internal-error", internal("editing the file", error)))

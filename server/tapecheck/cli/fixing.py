@@ -20,7 +20,7 @@ from tapecheck.tape import Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tapecheck.check import Report
+    from tapecheck.check import Memory, Report
 
 MOST = 200
 """How many fixes are made in one file: far more than any file needs, so that no pair of fixes can go in circles."""
@@ -64,13 +64,14 @@ def fix_document(
     *,
     unsafe: bool,
     remaining: bool,
+    memory: Memory | None = None,
 ) -> Outcome:
     """Make the preferred fix of one finding after the other until none is left that may be made.
 
     Comments that switch nothing off in the end, as `unused` has it, are taken away last.
 
     Every fix was verified against the file as it is then, with the fixes before it made. `unsafe` allows fixes that
-    change what is learned; `remaining` says that the fixes of what is left are wanted.
+    change what is learned; `remaining` says that the fixes of what is left are wanted. `memory` is that of `check`.
     """
     first = document
     report = check(document)
@@ -80,7 +81,7 @@ def fix_document(
     states = {_state(document)}
     effort = Effort()
     while len(done) < MOST:
-        step = _step(document, report, hopeless, shared, states, effort, unsafe=unsafe)
+        step = _step(document, report, hopeless, shared, states, effort, memory, unsafe=unsafe)
         if step is None:
             break
         finding, fix, edited = step
@@ -97,12 +98,17 @@ def fix_document(
             document = without
     if idle:
         report = check(document)
-    fixes, effort = fixes_of_rest(report, effort, wanted=remaining)
+    fixes, effort = fixes_of_rest(report, effort, memory, wanted=remaining)
     return Outcome(report, fixes, rewritten(first, document, data, done), document, bool(shared), effort)
 
 
 def fixes_of_rest(
-    report: Report, making: Effort, *, wanted: bool, open_files: Mapping[str, Source] | None = None
+    report: Report,
+    making: Effort,
+    memory: Memory | None = None,
+    *,
+    wanted: bool,
+    open_files: Mapping[str, Source] | None = None,
 ) -> tuple[list[list[Fix]], Effort]:
     """Return the fixes of what is left once those were made that may be, and what trying them came to.
 
@@ -114,7 +120,7 @@ def fixes_of_rest(
     effort = Effort()
     places = {id(finding): index for index, finding in enumerate(report.findings)}
     for finding in errors_first(report.findings):
-        fixes[places[id(finding)]] = fixes_for(report, finding, open_files=open_files, effort=effort)
+        fixes[places[id(finding)]] = fixes_for(report, finding, open_files=open_files, memory=memory, effort=effort)
     return fixes, effort
 
 
@@ -154,6 +160,7 @@ def _step(
     shared: set[Key],
     states: set[tuple[str, ...]],
     effort: Effort,
+    memory: Memory | None,
     *,
     unsafe: bool,
 ) -> tuple[Finding, Fix, Document] | None:
@@ -162,7 +169,7 @@ def _step(
         key = key_of(finding, report.source)
         if key in hopeless:
             continue
-        for fix in fixes_for(report, finding, effort=effort):
+        for fix in fixes_for(report, finding, memory=memory, effort=effort):
             if fix.applicability != "safe" and not unsafe:
                 continue
             if any(edit.span.file != finding.span.file for edit in fix.edits):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tapecheck.check import Report, check
+from tapecheck.check import Memory, Report, check
 from tapecheck.cli.across import wanted_of
 from tapecheck.cli.checking import CheckOptions, edited_file, internal
 from tapecheck.cli.editing import Document, open_document
@@ -43,6 +43,7 @@ class Together:
         self.files = files
         self._known: dict[str, _File | None] = {}
         self._efforts: dict[str, Effort] = {}
+        self._memory = Memory()
         self._homes = {real_path(file.path): file for file in files if not file.problems}
 
     def fix(self) -> None:
@@ -71,7 +72,9 @@ class Together:
         try:
             report = self._check(path)
             same = next((one for one in report.elsewhere if one.key == finding.key), None)
-            return fixes_for(report, same, open_files=self._open_files(), effort=effort) if same is not None else []
+            if same is None:
+                return []
+            return fixes_for(report, same, open_files=self._open_files(), memory=self._memory, effort=effort)
         except Exception:  # the boundary: a finding without a fix is better than none
             return []
 
@@ -116,7 +119,11 @@ class Together:
             raise SourceError(f"{path}: cannot be edited")
         wanted = self.wanted
         return check(
-            file.now.source(), select=wanted.select, ignore=wanted.ignore, open_files=self._open_files() or None
+            file.now.source(),
+            select=wanted.select,
+            ignore=wanted.ignore,
+            open_files=self._open_files() or None,
+            memory=self._memory,
         )
 
     def _mend(self, file: Checked) -> None:
@@ -154,7 +161,8 @@ class Together:
         """Make the preferred fix that may be made, in all its files; return whether there was one."""
         # What was found, and that a fix holds, rests on the edits that were made before.
         rests_on = {path for path, known in self._known.items() if known is not None and known.now is not known.first}
-        for fix in fixes_for(report, finding, open_files=self._open_files(), effort=effort):
+        shown, memory = self._open_files(), self._memory
+        for fix in fixes_for(report, finding, open_files=shown, memory=memory, effort=effort):
             if fix.applicability != "safe" and self.wanted.edit != "unsafe":
                 continue
             edited = self._edited(fix)
@@ -214,7 +222,9 @@ class Together:
             return
         report = self._check(path)
         making = self._efforts.get(path) or Effort()
-        fixes, effort = fixes_of_rest(report, making, wanted=self.wanted.fixes, open_files=self._open_files())
+        fixes, effort = fixes_of_rest(
+            report, making, self._memory, wanted=self.wanted.fixes, open_files=self._open_files()
+        )
         told = edited_file(file.checked.path, self.wanted, report, fixes, effort)
         old = file.checked
         old.shared = any(self._left_out(fix) for several in fixes for fix in several)

@@ -24,7 +24,20 @@ from tapecheck.rules import (
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
 from tapecheck.source import Source, from_text
-from tapecheck.tape import Cut, Decision, GradientCleared, Ledger, Node, Optimizer, Raised, Span, Step, Tape
+from tapecheck.tape import (
+    Backward,
+    Cut,
+    Decision,
+    GradientCleared,
+    Ledger,
+    MovedTape,
+    Node,
+    Optimizer,
+    Raised,
+    Span,
+    Step,
+    Tape,
+)
 
 if TYPE_CHECKING:
     from tapecheck.check import Report
@@ -211,14 +224,30 @@ class Verifier:
         """
         before = self._trained_before
         if before is None:
-            before = self._trained_before = _trained(self.report.interpretation.tapes)
+            before = self._trained_before = self._trained(self.report)
         lost = 0
-        for optimizer, count in _trained(after.interpretation.tapes).items():
+        for optimizer, count in self._trained(after).items():
             known = before.get(optimizer)
             if count == 0 and known != 0:
                 return None
             lost += max((known or 0) - count, 0)
         return lost
+
+    def _trained(self, report: Report) -> Trained:
+        """Return what all tapes of a report train; what is known of those that an edit has left is not read again."""
+        known: dict[int, Trained] = self.report.kept.setdefault("trained", {})
+        most: Trained = {}
+        for tape in report.interpretation.tapes:
+            found = known.get(id(tape.identity))
+            if found is None and isinstance(tape, MovedTape):
+                found = known.get(id(tape.origin))
+            if found is None:
+                found = _trained(tape)
+                if report is self.report:
+                    known[id(tape.identity)] = found
+            for optimizer, count in found.items():
+                most[optimizer] = max(count, most.get(optimizer, 0))
+        return most
 
     def _places(self, findings: list[Finding], lines: _Lines) -> set[_Place]:
         return {
@@ -235,27 +264,29 @@ class Verifier:
         return self._everything
 
 
-def _trained(tapes: list[Tape]) -> dict[int, int]:
-    """For each optimizer that steps: the most of its parameters that had a gradient at one of its steps."""
-    most: dict[int, int] = {}
-    for tape in tapes:
-        ledger = Ledger()
-        params: dict[int, tuple[int, ...]] = {}
-        live: set[int] = set()
-        for event in tape.events:
-            traversal = ledger.feed(event)
-            if isinstance(event, Optimizer):
-                params[event.id] = event.params
-            elif isinstance(event, GradientCleared):
-                live.discard(event.leaf)
-            elif isinstance(event, Step):
-                known = params.get(event.optimizer, ())
-                if not known:
-                    continue
+Trained = dict[int, int]
+"""For each optimizer that steps: the most of its parameters that had a gradient at one of its steps."""
+
+
+def _trained(tape: Tape) -> Trained:
+    most: Trained = {}
+    ledger = tape.ledger or Ledger()
+    params: dict[int, tuple[int, ...]] = {}
+    live: set[int] = set()
+    for event in tape.events:
+        if tape.ledger is None:
+            ledger.feed(event)
+        if isinstance(event, Optimizer):
+            params[event.id] = event.params
+        elif isinstance(event, GradientCleared):
+            live.discard(event.leaf)
+        elif isinstance(event, Step):
+            known = params.get(event.optimizer, ())
+            if known:
                 count = sum(leaf in live for leaf in known)
                 most[event.optimizer] = max(count, most.get(event.optimizer, 0))
-            elif traversal is not None and traversal.backward.accumulates:
-                live.update(leaf for leaf in traversal.executed if leaf in ledger.leaves)
+        elif isinstance(event, Backward) and event.accumulates:
+            live.update(leaf for leaf in ledger.traversals[event.id].executed if leaf in ledger.leaves)
     return most
 
 

@@ -49,7 +49,7 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             given = code.replace(call.args[place], "False")
             title = "Pass `False` for `retain_graph`: nothing runs over this graph again"
             yield Candidate(title, effect, [given], safe=True)
-    for node in ast.walk(code.tree):
+    for node in code.source.nodes():
         # `options = {"retain_graph": True}`, handed over by `**options`.
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):

@@ -9,7 +9,7 @@ from tapecheck.fixes import rewrite
 from tapecheck.fixes.candidate import Candidate, Context, append
 from tapecheck.fixes.code import Code, dotted, root_name
 from tapecheck.fixes.edit import Change
-from tapecheck.fixes.story import reads
+from tapecheck.fixes.story import reads, touches
 from tapecheck.rules.reading import Reading
 from tapecheck.rules.words import join
 from tapecheck.tape import Backward, Bind, Hold, Ledger, Node
@@ -117,6 +117,8 @@ def _written_into(context: Context) -> list[ast.stmt]:
     code, facts = context.code, context.finding.facts
     found: list[ast.stmt] = []
     for tape in context.tapes:
+        if not any(isinstance(event, Hold) and touches(event.at, context.stored) for event in tape.events):
+            continue
         kept: dict[int, tuple[int, ...]] = {}
         ledger = Reading(tape).ledger
         for event in tape.events:
