@@ -9,11 +9,13 @@ find is a library's, or in another file, and has no effects.
 from __future__ import annotations
 
 import ast
+import builtins
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.objects.syntax import NUMERIC, is_array, root_of
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import placeless
@@ -50,6 +52,9 @@ class Effect(enum.IntFlag):
     """Decide which graphs there are, and which of them a backward goes through."""
 
 
+_BUILTINS = frozenset(dir(builtins))
+_OF_PLAIN = frozenset(name for kind in (str, dict, list, set, int, float) for name in dir(kind) if name[0] != "_")
+"""What is asked of texts, numbers and containers."""
 _STARTING = frozenset((
     "backward", "grad", "hessian", "hvp", "jacobian", "jvp", "jacfwd", "jacrev", "manual_backward", "vhp",
     "vjp",
@@ -80,6 +85,19 @@ _CHILDREN[ast.keyword] = ("value",)
 _CHILDREN[ast.arg] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An assignment: the last parts of its targets, those of the names that its value hangs on as a number.
+
+    `passed` are the names that it passes to calls, each call by the name of what it calls, with a dot before that of
+    a method: the number that a layer or a library makes of them is nobody's to know.
+    """
+
+    targets: frozenset[str]
+    names: frozenset[str]
+    passed: tuple[tuple[str, frozenset[str]], ...]
+
+
 @dataclass(slots=True)
 class Facts:
     """What one walk over a piece of code found.
@@ -99,8 +117,7 @@ class Facts:
     """The last parts of names in its conditions, in what its loops go through and in the flags of its backwards."""
     steering: set[str] = field(default_factory=set)
     """Those of them that do more than choose a side of an `if`: how often a loop goes round, what a backward keeps."""
-    given: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
-    """For each assignment the last parts of its targets and those of what they are given."""
+    given: list[Given] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -218,12 +235,12 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
         elif kind is ast.Match:
             _mention((node.subject,), steering)  # type: ignore[attr-defined]
         elif kind is ast.Assign:
-            given.append((frozenset(_parts_of(node.targets)), names_in(node.value)))  # type: ignore[attr-defined]
+            given.append(_given(node.targets, node.value))  # type: ignore[attr-defined]
         elif kind is ast.AnnAssign or kind is ast.NamedExpr:
             if node.value is not None:  # type: ignore[attr-defined]
-                given.append((frozenset((_last(node.target),)), names_in(node.value)))  # type: ignore[attr-defined]
+                given.append(_given((node.target,), node.value))  # type: ignore[attr-defined]
         elif kind is ast.AugAssign:
-            given.append((frozenset((_last(node.target),)), names_in(node.value)))  # type: ignore[attr-defined]
+            given.append(_given((node.target,), node.value))  # type: ignore[attr-defined]
             target = node.target  # type: ignore[attr-defined]
             if not is_number(node.value):  # type: ignore[attr-defined]
                 effects |= 6
@@ -256,6 +273,45 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
     tested |= steering
     found.effects = Effect(effects)
     return found
+
+
+def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
+    """Return what an assignment gives its targets."""
+    names: set[str] = set()
+    passed: list[tuple[str, frozenset[str]]] = []
+    stack: list[ast.AST] = [value]
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is ast.Name:
+            names.add(node.id)  # type: ignore[attr-defined]
+            continue
+        if kind is ast.Attribute:
+            names.add(node.attr)  # type: ignore[attr-defined]
+        elif kind is ast.Call:
+            called = _passes_to(node.func)  # type: ignore[attr-defined]
+            if called:
+                passed.append((called, names_in_all((*node.args, *node.keywords))))  # type: ignore[attr-defined]
+                # The object itself, as in `text.split()`, and the function, as in `count()`, are part of the value.
+                function = node.func  # type: ignore[attr-defined]
+                stack.append(function.value if type(function) is ast.Attribute else function)
+                continue
+        for name in _CHILDREN[kind]:
+            child = getattr(node, name, None)
+            if child.__class__ is list:
+                stack += [item for item in child if isinstance(item, ast.AST)]
+            elif isinstance(child, ast.AST):
+                stack.append(child)
+    return Given(frozenset(_parts_of(targets)), frozenset(names), tuple(passed))
+
+
+def _passes_to(function: ast.expr) -> str:
+    """Return what a call passes its arguments to, empty where a number among them may come out as another one."""
+    if type(function) is ast.Name:
+        return "" if function.id in _BUILTINS else function.id
+    if type(function) is not ast.Attribute or function.attr in _OF_PLAIN or root_of(function) in NUMERIC:
+        return ""
+    return f".{function.attr}"
 
 
 def _only_follows(flags: Sequence[ast.expr]) -> bool:
@@ -318,21 +374,40 @@ def is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
-_NUMERIC = frozenset(("json", "math", "np", "numpy", "os", "random", "time"))
-"""Modules that make no tensors."""
-_OUT_OF_TENSORS = frozenset(("item", "numpy", "tolist"))
-
-
 def stored_plain(nodes: Iterable[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
-    """The names in which a piece of code stores nothing but numbers, texts and arrays; those that nobody can know."""
+    """The names that a piece of code leaves nothing but numbers, texts and arrays in; those that nobody can know."""
     plain: dict[str, int] = {}
-    stack = list(nodes)
+    for node in nodes:
+        _store_plain(node, plain)
+    return (
+        frozenset(name for name, known in plain.items() if known),
+        frozenset(name for name, known in plain.items() if known == 2),
+    )
+
+
+def _store_plain(node: ast.AST, plain: dict[str, int]) -> None:
+    """Note what a statement of a block leaves in names: 0 anything, 1 a number, 2 one that nobody can know."""
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            _store_anywhere(item, plain)
+        for statement in node.body:
+            _store_plain(statement, plain)
+    elif isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
+        _store_anywhere(node.value, plain)
+        # What the name held before is gone.
+        plain.update((target.id, _plainness(node.value)) for target in node.targets if isinstance(target, ast.Name))
+    else:
+        _store_anywhere(node, plain)
+
+
+def _store_anywhere(node: ast.AST, plain: dict[str, int]) -> None:
+    """Note what code that may be run or not leaves in names."""
+    stack = [node]
     while stack:
         node = stack.pop()
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            value = node.value
-            known = 0 if value is None else 2 if _is_array(value) else int(is_number(value))
+            known = _plainness(node.value)
             for target in targets:
                 if isinstance(target, ast.Name):
                     plain[target.id] = min(known, plain.get(target.id, 2))
@@ -346,19 +421,10 @@ def stored_plain(nodes: Iterable[ast.AST]) -> tuple[frozenset[str], frozenset[st
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             plain.update((part.id, 0) for part in walk(node.optional_vars) if isinstance(part, ast.Name))
         stack.extend(children(node))
-    return (
-        frozenset(name for name, known in plain.items() if known),
-        frozenset(name for name, known in plain.items() if known == 2),
-    )
 
 
-def _is_array(node: ast.expr) -> bool:
-    """Whether an expression is a number or an array that no dry run knows: `np.array(...)`, `x.argmax().item()`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _OUT_OF_TENSORS:
-        return True
-    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return isinstance(node, ast.Name) and node.id in _NUMERIC
+def _plainness(value: ast.expr | None) -> int:
+    return 0 if value is None else 2 if is_array(value) else int(is_number(value))
 
 
 def _all_numbers(args: list[ast.expr]) -> bool:
@@ -414,6 +480,7 @@ class Index:
         self._tested: frozenset[str] | None = None
         self._steering: frozenset[str] | None = None
         self._leads: dict[str, set[str]] | None = None
+        self._from: dict[str, set[str]] | None = None
         self._own_methods: dict[str, dict[str, list[Body]]] = {}
         self._bases: dict[str, list[str]] = {}
         self._made_from: dict[str, list[str]] = {}
@@ -449,7 +516,7 @@ class Index:
         """Return a class of the file with its bases and the classes made from it, as far as they stand in the file."""
         known = self._families.get(name)
         if known is None:
-            known = self._families[name] = (*_closed(name, self._bases), *_closed(name, self._made_from)[1:])
+            known = self._families[name] = (*_closed((name,), self._bases), *_closed((name,), self._made_from)[1:])
         return known
 
     def is_module(self, name: str) -> bool:
@@ -594,32 +661,48 @@ class Index:
     def tested(self) -> frozenset[str]:
         """The last parts of names that some condition, loop or flag of a backward hangs on, directly or by a name."""
         if self._tested is None:
-            self._tested = _worked_out_from({name for facts in self._parts() for name in facts.tested}, self._parts())
+            self._tested = self._worked_out_from({name for facts in self._parts() for name in facts.tested})
         return self._tested
 
     @property
     def steering(self) -> frozenset[str]:
         """Of the names in `tested` those that do more than choose a side of an `if`."""
         if self._steering is None:
-            names = {name for facts in self._parts() for name in facts.steering}
-            self._steering = _worked_out_from(names, self._parts())
+            self._steering = self._worked_out_from({name for facts in self._parts() for name in facts.steering})
         return self._steering
+
+    def _worked_out_from(self, names: set[str]) -> frozenset[str]:
+        """Some names with those that they are worked out from."""
+        if self._from is None:
+            self._from = {}
+            for targets, sources in self._given():
+                for target in targets:
+                    self._from.setdefault(target, set()).update(sources)
+        return frozenset(_closed(names, self._from))
 
     def leads_to(self, name: str) -> frozenset[str]:
         """Return the names whose values a name goes into, itself among them; all by their last parts."""
         if self._leads is None:
             self._leads = {}
-            for facts in self._parts():
-                for targets, names in facts.given:
-                    for source in names:
-                        self._leads.setdefault(source, set()).update(targets)
-        found = {name: None}
-        queue = [name]
-        for one in queue:
-            fresh = self._leads.get(one, _NO_NAMES) - found.keys()
-            found.update(dict.fromkeys(fresh))
-            queue.extend(fresh)
-        return frozenset(found)
+            for targets, sources in self._given():
+                for source in sources:
+                    self._leads.setdefault(source, set()).update(targets)
+        return frozenset(_closed((name,), self._leads))
+
+    def _given(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+        """Yield for each assignment its targets and the names that their numbers are worked out from."""
+        parts = self._parts()
+        stored = {name for facts in parts for name in facts.stored}
+        callables = self.callables()
+        for facts in parts:
+            for given in facts.given:
+                names = given.names
+                for called, passed in given.passed:
+                    if called[1:] in callables if called[0] == "." else called in callables or called not in stored:
+                        names |= passed
+                        if called[0] == ".":
+                            names |= {called[1:]}
+                yield given.targets, names
 
     def _parts(self) -> list[Facts]:
         return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
@@ -632,10 +715,10 @@ def _attributes_stored(facts: Facts, *, making: bool = False) -> Iterator[str]:
             yield name.rsplit(".", 1)[1]
 
 
-def _closed(name: str, led_to: Mapping[str, list[str]]) -> list[str]:
-    """Return a name with all that it leads to, each once."""
-    found = {name: None}
-    queue = [name]
+def _closed(names: Iterable[str], led_to: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return names with all that they lead to, each once."""
+    found = dict.fromkeys(names)
+    queue = [*found]
     for one in queue:
         fresh = [other for other in led_to.get(one, ()) if other not in found]
         found.update(dict.fromkeys(fresh))
@@ -680,6 +763,13 @@ def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
                 stack.append(child)
 
 
+def names_in_all(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the bare names and the attributes that some expressions mention."""
+    found: set[str] = set()
+    _mention(nodes, found)
+    return frozenset(found)
+
+
 def names_in(node: ast.AST) -> frozenset[str]:
     """Return the bare names and the attributes that an expression mentions."""
     kind = type(node)
@@ -691,22 +781,6 @@ def names_in(node: ast.AST) -> frozenset[str]:
 
 
 _NO_NAMES: frozenset[str] = frozenset()
-
-
-def _worked_out_from(names: set[str], parts: Iterable[Facts]) -> frozenset[str]:
-    """Some names with those that they are worked out from."""
-    found = set(names)
-    from_: dict[str, set[str]] = {}
-    for facts in parts:
-        for targets, sources in facts.given:
-            for target in targets:
-                from_.setdefault(target, set()).update(sources)
-    queue = list(found)
-    for name in queue:
-        fresh = from_.get(name, _NO_NAMES) - found
-        found |= fresh
-        queue.extend(fresh)
-    return frozenset(found)
 
 
 _FACTS: dict[str, Facts] = {}

@@ -11,11 +11,42 @@ from dataclasses import dataclass, field
 from tapecheck.interpret.engine import Engine
 from tapecheck.source.nodes import children, walk
 
+NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
+"""Modules that make no tensors."""
+_OUT_OF_TENSORS = frozenset(("item", "numpy", "tolist"))
+_SPACES = frozenset(("action_space", "single_action_space"))
+"""What gymnasium's environments draw numbers from."""
+
+
+def root_of(node: ast.expr) -> str:
+    """Return the name that a chain of attributes, calls and elements begins with, empty where it is none."""
+    while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_array(node: ast.expr) -> bool:
+    """Whether an expression is a number or an array that no dry run knows: `np.array(...)`, `x.argmax().item()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _OUT_OF_TENSORS:
+            return True
+        if node.func.attr == "sample" and getattr(node.func.value, "attr", "") in _SPACES:
+            return True
+    return root_of(node) in NUMERIC
+
+
+def _only_draws(body: list[ast.stmt]) -> bool:
+    """Whether code does nothing but give names numbers or arrays."""
+    return all(isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value and is_array(one.value) for one in body)
+
 
 def default_branch(node: ast.AST) -> bool:
-    """Return the likelier answer of an undecided `if`: not the one that only leaves."""
+    """Return the likelier answer of an undecided `if`: not the one that only leaves, nor the one that only draws."""
     if isinstance(node, ast.If):
         last = node.body[-1]
+        if node.orelse and _only_draws(node.body) and not _only_draws(node.orelse):
+            # An action at random, or the one that the model takes.
+            return False
         if isinstance(last, (ast.Raise, ast.Continue, ast.Break)):
             return False
         if isinstance(last, ast.Return) and not node.orelse and len(node.body) == 1:
