@@ -108,6 +108,9 @@ class Watching(Protocol):
     def trains(self, world: World, node: ast.If, taken: bool, env: Env) -> bool:
         """Whether a side of an `if`, or what the one that was taken leaves out, starts a backward or calls one."""
 
+    def idle(self, world: World, node: ast.If, env: Env) -> bool:
+        """Whether nothing hangs on which side of an `if` is run, as far as what there is now tells."""
+
 
 @dataclass(slots=True)
 class Guard:
@@ -129,6 +132,8 @@ class Guard:
     """Whether it is asked for the first time since the loop was entered, with other numbers than before that."""
     matters: bool = True
     """Whether a graph can hang on which way it goes."""
+    idle: bool = False
+    """Whether no graph and no other condition can hang on what it decides about."""
 
 
 class World:

@@ -235,6 +235,10 @@ class Shapes:
         """Whether a condition stands in no function."""
         return self._home(node)[0] is self.tree
 
+    def function(self, node: ast.AST) -> str:
+        """Return the name of the function that a condition stands in, empty in none."""
+        return getattr(self._home(node)[0], "name", "")
+
     def mentioned(self, node: ast.AST) -> frozenset[str]:
         """Return the last parts of the names that a condition asks."""
         known = self._mentioned.get(id(node))
@@ -564,6 +568,32 @@ class Watcher:
             return graph
         reads = any(_graph(world, _lookup(open_.env, name), open_.first) for name in other.read)
         return not reads and not other.facts.called if graph else True
+
+    def idle(self, world: World, node: ast.If, env: Env) -> bool:
+        """Whether a condition, whose answer is known, decides about nothing but numbers that no other one reads."""
+        shapes = self._shapes_of(world)
+        if shapes is None:
+            return False
+        shape, tested = shapes.shape(node), shapes.index.tested
+        jumps = shape.body.jumps | shape.orelse.jumps
+        if jumps & {"raise", "yield"} or ("value" in jumps and shapes.function(node) in tested):
+            return False
+        stored = set(shape.live)
+        parts = [shape.body, shape.orelse]
+        if jumps:
+            parts.append(shape.rest)
+            stored |= shape.carried
+        if any(name.rsplit(".", 1)[-1] in tested for name in stored):
+            return False
+        first = world.before_iteration
+        return not any(
+            part.imports
+            or part.effects & (_SETTLING | _CLEAR)
+            or not part.attributes.isdisjoint(tested)
+            or not _inert(world, part, env, first)
+            for part in parts
+            if not part.empty
+        )
 
     # -- expressions --------------------------------------------------------------------------------------------
 

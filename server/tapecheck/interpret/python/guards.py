@@ -38,8 +38,9 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         world.guarded += 1
     if guard is None or guard.at[-1][0] != world.iteration[-1][0]:
         moving = guard is None or guard.apart != apart
-        matters = (guard is not None and guard.matters) or _matters(machine, statement, answer, env)
-        guard = Guard(statement, test, apart, {answer}, world.iteration, moving=moving, matters=matters)
+        idle = world.watcher is not None and world.watcher.idle(world, statement, env)
+        matters = not idle and ((guard is not None and guard.matters) or _matters(machine, statement, answer, env))
+        guard = Guard(statement, test, apart, {answer}, world.iteration, moving=moving, matters=matters, idle=idle)
         world.guards[id(test)] = guard
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
@@ -94,8 +95,8 @@ def at_hand(machine: Engine, loop: int) -> bool:
 
 
 def _stores(guard: Guard) -> bool:
-    """Whether what a guard decides about gives names other values."""
-    return any(
+    """Whether what a guard decides about gives names other values that something may hang on."""
+    return not guard.idle and any(
         isinstance(part, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.With))
         for part in (*guard.statement.body, *guard.statement.orelse)
     )
