@@ -170,12 +170,18 @@ class _Wanted:
 
     ask: Ask | None
     log: list[Explored] | None = None
-    lines: Lines = field(default_factory=set)
+    _tapes: Sequence[Tape] = ()
+    _lines: Lines | None = field(default_factory=set)
 
     def look(self, tapes: Sequence[Tape]) -> None:
-        """Ask about the tapes so far: a finding that one of them has disproved wants no further way."""
-        if self.ask is not None:
-            self.lines = self.ask(tapes)
+        """Ask about the tapes so far, once it matters: a finding that one has disproved wants no further way."""
+        self._tapes, self._lines = tapes, None
+
+    @property
+    def lines(self) -> Lines:
+        if self._lines is None:
+            self._lines = self.ask(self._tapes) if self.ask is not None else set()
+        return self._lines
 
     def turns(self, watched: Watched | None) -> bool:
         """Whether the other answer to a condition is to be tried."""
@@ -501,13 +507,19 @@ class _Exploration:
         """Run the likelier way, then those that answer otherwise, until nothing new comes up or the work is spent."""
         self.further = limits.FURTHER_WORK if self.entry is None or self.entry.backward else 0
         self._queue(_Way(Policy()))
-        while self.queue and self.budget.left > 0 and (self.further > 0 or self.queue[0].turned is None):
+        while self._goes_on():
             way = self.queue.popleft()
             if not self._shows_nothing(way):
                 self._try(way)
                 # What turns one condition comes first, and of that what turns it for good.
                 self.queue = deque(sorted(self.queue, key=attrgetter("rank")))
         self._note_untried()
+
+    def _goes_on(self) -> bool:
+        """Whether there is a way to try, and work left for it."""
+        if not self.queue and self.found.runs:
+            self._take_up_deferred()
+        return bool(self.queue) and self.budget.left > 0 and (self.further > 0 or self.queue[0].turned is None)
 
     def _shows_nothing(self, way: _Way) -> bool:
         """Whether a way has nothing to show since others were run; what may have something again is put off."""
@@ -531,7 +543,7 @@ class _Exploration:
         following = _following(way, world, watcher, self.dull, names)
         # A first way that nothing follows has no other to be told from.
         signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
-        kept = self._keep(world, signature, bool(following))
+        kept = self._keep(world, signature)
         for one in self._worth_trying(following, run, shape):
             self._queue_or_defer(one, run)
         if self.wanted.log is not None:
@@ -574,8 +586,8 @@ class _Exploration:
                 deep = next(iter(world.not_followed))
                 found.cut_short.append(CutShort("calls", self.name, deep.file, deep.line, len(world.not_followed)))
 
-    def _keep(self, world: World, signature: tuple[int, ...], followed: bool) -> bool:
-        """Keep a tape that says something new; return whether it does. `followed` says that ways follow from it."""
+    def _keep(self, world: World, signature: tuple[int, ...]) -> bool:
+        """Keep a tape that says something new; return whether it does."""
         if signature in self.signatures:
             return False
         self.signatures.add(signature)
@@ -584,9 +596,7 @@ class _Exploration:
             return False
         tape.ledger = world.ledger
         self.found.tapes.append(tape)
-        if followed or self.deferred or self.resting:
-            self.wanted.look(self.found.tapes[:])
-            self._take_up_deferred()
+        self.wanted.look(self.found.tapes)
         return True
 
     def _take_up_deferred(self) -> None:
