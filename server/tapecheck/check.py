@@ -222,7 +222,7 @@ def check(
         return known
 
     def ask(tapes: Sequence[Tape]) -> set[tuple[str, int]]:
-        return resting_on(judge(list(tapes), select=wanted, ignore=ignored, read=read))
+        return resting_on(judge(list(tapes), select=wanted, ignore=(*ignored, *_STANDING_ALONE), read=read))
 
     facts = facts_for(source.path)
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)), facts)
@@ -247,6 +247,9 @@ def check(
     kept, hidden = split_suppressed(own, suppressions(source))
     elsewhere = [finding for finding in findings if finding.span.file != source.path]
     return Report(source, interpretation, kept, hidden, elsewhere)
+
+
+_STANDING_ALONE = tuple(rule.code for rule in ALL if rule.stands_alone)
 
 
 def facts_for(path: str) -> str:

@@ -55,6 +55,7 @@ class NeedlessGraph(Rule):
     name = "needless-graph"
     severity = "info"
     summary = "No backward walks the graphs of a loop: evaluation without torch.no_grad()"
+    stands_alone = True
 
     VALID = (
         Example(

@@ -37,6 +37,8 @@ class Rule:
     summary: ClassVar[str]
     raises: ClassVar[bool] = False
     """Whether PyTorch raises where the rule is right."""
+    stands_alone: ClassVar[bool] = False
+    """Whether another way that only leaves out what one did, or computes it otherwise, says nothing of its findings."""
     VALID: ClassVar[Sequence[Example]] = ()
     INVALID: ClassVar[Sequence[Example]] = ()
 
