@@ -52,6 +52,7 @@ class Effect(enum.IntFlag):
     """Decide which graphs there are, and which of them a backward goes through."""
 
 
+_MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 _BUILTINS = frozenset(dir(builtins))
 _OF_PLAIN = frozenset(name for kind in (str, dict, list, set, int, float) for name in dir(kind) if name[0] != "_")
 """What is asked of texts, numbers and containers."""
@@ -134,6 +135,11 @@ class Body:
         return f"{self.owner.name}.{self.node.name}" if self.owner is not None else self.node.name
 
 
+def speaks_of_autograd(source: Source) -> bool:
+    """Whether a file has any of the names without which nobody touches a graph."""
+    return any(mark in source.text for mark in _MARKS)
+
+
 def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = False) -> Facts:
     """Return what a piece of code does by itself, in one walk over it.
 
@@ -198,7 +204,8 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
                 if called == "zero_":
                     effects |= 128
             elif called in _DROPPING:
-                effects |= 16
+                # `os.remove` drops a file.
+                effects |= 0 if root_of(function) in NUMERIC else 16
             elif called in _KEEPING:
                 if not _all_numbers(node.args):  # type: ignore[attr-defined]
                     effects |= 2

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import entries
-from tapecheck.interpret.explore.effects import Effect, index_of
+from tapecheck.interpret.explore.effects import Effect, index_of, speaks_of_autograd
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.watch import Stake, Watched, Watcher, imports_of_project
 from tapecheck.interpret.library import lightning
@@ -53,7 +53,6 @@ from tapecheck.tape import (
 )
 
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
-_MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning")
 _SCRIPT = "__main__"
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -259,7 +258,7 @@ def interpret(
     """
     result = Interpretation()
     files = Project(source.path, SOURCES, open_files=open_files or {})
-    if not _speaks_of_autograd(source, files):
+    if not _leads_to_autograd(source, files):
         _note_files(result, files)
         return result
     with ROOM:
@@ -556,7 +555,7 @@ class _Exploration:
         world = World(way.policy, min(most, self.budget.left), self.cancelled)
         world.tape.started = self.name
         world.passes_failures = self.passes_failures
-        watcher = world.watcher = Watcher()
+        watcher = world.watcher = Watcher(self.project.project)
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         short = "" if started == most else LEFT_OVER
@@ -734,9 +733,9 @@ def _following(way: _Way, world: World, watcher: Watcher, dull: set[Place], name
     return found
 
 
-def _speaks_of_autograd(source: Source, project: Project) -> bool:
+def _leads_to_autograd(source: Source, project: Project) -> bool:
     """Return whether a file, or what a script imports of its project, has any of the names that lead to graphs."""
-    if any(mark in source.text for mark in _MARKS):
+    if speaks_of_autograd(source):
         return True
     if _SCRIPT not in source.text:
         return False
@@ -749,7 +748,7 @@ def _speaks_of_autograd(source: Source, project: Project) -> bool:
         for name, level in names:
             path = None if not level and name.partition(".")[0] in LIBRARIES else project.find(name, level, source.path)
             imported = project.source(path) if path is not None else None
-            if imported is not None and any(mark in imported.text for mark in _MARKS):
+            if imported is not None and speaks_of_autograd(imported):
                 return True
     return False
 
@@ -816,7 +815,7 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
             used.update(_called_in(part.value))
             continue
         # What another file of the project has is not known before it is imported.
-        leaves = leaves or imports_of_project(part)
+        leaves = leaves or any(imports_of_project(part))
         for child in walk(part):
             if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
                 leaves = True

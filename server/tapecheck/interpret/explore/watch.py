@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
@@ -24,6 +24,7 @@ from tapecheck.interpret.explore.effects import (
     index_of,
     jumps_of,
     names_in,
+    speaks_of_autograd,
     stored_plain,
 )
 from tapecheck.interpret.explore.liveness import Liveness, Names, exposed, free_names
@@ -48,6 +49,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import Place, World
 from tapecheck.source import Source
+from tapecheck.source.modules import Project
 from tapecheck.source.nodes import children, walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import (
@@ -93,8 +95,8 @@ class Side:
     """One side of a condition: its code with the effects of all it calls.
 
     `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
-    `unknowable` those whose numbers no condition can be decided by. `imports` says that it imports what may be the
-    project's own.
+    `unknowable` those whose numbers no condition can be decided by. `imports` are those of what may be the project's
+    own.
     """
 
     facts: Facts
@@ -105,7 +107,7 @@ class Side:
     attributes: frozenset[str]
     jumps: frozenset[str]
     empty: bool
-    imports: bool
+    imports: tuple[ast.ImportFrom, ...]
 
 
 @dataclass(slots=True)
@@ -212,7 +214,7 @@ class Shapes:
         first = exposed(nodes, self.index.notes)
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
-        imports = any(map(imports_of_project, nodes))
+        imports = tuple(one for node in nodes for one in imports_of_project(node))
         return Side(facts, read, plain, unknowable, int(effects), attributes, jumps_of(nodes), not nodes, imports)
 
     def left(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
@@ -355,7 +357,8 @@ _LASTING = (Backward, Hold, InPlace, Escape, GradientCleared, GradientSet, Optim
 class Watcher:
     """Watches the conditions of one way through the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, project: Project) -> None:
+        self.project = project
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""
         self.watched: dict[Place, Watched] = {}
@@ -440,7 +443,7 @@ class Watcher:
         self, world: World, shapes: Shapes, shape: Shape, here: Side, other: Side, env: Env, first: int
     ) -> Stake:
         stake = Stake.NOTHING
-        if other.imports:
+        if any(self._imports_autograd(one, world.frames[-1].file) for one in other.imports):
             # What another file of the project has is not known before it is imported.
             return Stake.VERDICT
         inert = other.empty or _inert(world, other, env, first)
@@ -484,6 +487,23 @@ class Watcher:
             if rest.facts.stored and not inert:
                 return Stake.VERDICT
         return stake
+
+    def _imports_autograd(self, statement: ast.ImportFrom, file: str) -> bool:
+        """Whether an import leads to a file of the project that speaks of autograd, or imports from one that does."""
+        waiting, seen = [(statement, file)], {file}
+        while waiting:
+            one, by = waiting.pop()
+            found = self.project.locate(one.module or "", one.level, by)
+            if found is None or (found.file is None and not found.folders):
+                # Nobody looks into a library.
+                continue
+            source = self.project.source(found.file) if found.file is not None else None
+            if source is None or speaks_of_autograd(source):
+                return True
+            if source.path not in seen:
+                seen.add(source.path)
+                waiting += [(more, source.path) for more in imports_of_project(source.tree)]
+        return False
 
     def broken(self, open_: _Open | None) -> None:
         """Note that an exception ended the side taken: what lies beyond has not been seen."""
@@ -835,12 +855,11 @@ def _inert(world: World, side: Side, env: Env, first: int, *, bound: bool = Fals
     return True
 
 
-def imports_of_project(node: ast.AST) -> bool:
-    """Whether a statement imports names out of a file that may be the project's own."""
-    return any(
-        isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES
-        for child in walk(node)
-    )
+def imports_of_project(node: ast.AST) -> Iterator[ast.ImportFrom]:
+    """Yield the statements that import names out of a file that may be the project's own."""
+    for child in walk(node):
+        if isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES:
+            yield child
 
 
 def _elsewhere(side: Side, env: Env, shapes: Shapes) -> int:
