@@ -242,12 +242,12 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
         elif kind is ast.Match:
             _mention((node.subject,), steering)  # type: ignore[attr-defined]
         elif kind is ast.Assign:
-            given.append(_given(node.targets, node.value))  # type: ignore[attr-defined]
+            given += _given(node.targets, node.value)  # type: ignore[attr-defined]
         elif kind is ast.AnnAssign or kind is ast.NamedExpr:
             if node.value is not None:  # type: ignore[attr-defined]
-                given.append(_given((node.target,), node.value))  # type: ignore[attr-defined]
+                given += _given((node.target,), node.value)  # type: ignore[attr-defined]
         elif kind is ast.AugAssign:
-            given.append(_given((node.target,), node.value))  # type: ignore[attr-defined]
+            given += _given((node.target,), node.value)  # type: ignore[attr-defined]
             target = node.target  # type: ignore[attr-defined]
             if not is_number(node.value):  # type: ignore[attr-defined]
                 effects |= 6
@@ -282,8 +282,13 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
     return found
 
 
-def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
-    """Return what an assignment gives its targets."""
+def _given(targets: Sequence[ast.expr], value: ast.expr) -> Iterator[Given]:
+    """Yield what an assignment gives its targets, and what the entries of the dictionaries in it are given."""
+    entries = [entry for one in targets if isinstance(one, ast.Subscript) for entry in _entry(one.slice)]
+    return _given_to(frozenset((*_parts_of(targets), *entries)), value)
+
+
+def _given_to(targets: frozenset[str], value: ast.expr) -> Iterator[Given]:
     names: set[str] = set()
     passed: list[tuple[str, frozenset[str]]] = []
     stack: list[ast.AST] = [value]
@@ -295,7 +300,19 @@ def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
             continue
         if kind is ast.Attribute:
             names.add(node.attr)  # type: ignore[attr-defined]
+        elif kind is ast.Subscript:
+            names.update(_entry(node.slice))  # type: ignore[attr-defined]
+        elif kind is ast.Dict:
+            for key, item in zip(node.keys, node.values):  # type: ignore[attr-defined]
+                entry = _entry(key)
+                if entry:
+                    # A checkpoint holds many numbers, and who reads one of them by its key reads no other.
+                    yield from _given_to(frozenset(entry), item)
+                else:
+                    stack += [part for part in (key, item) if part is not None]
+            continue
         elif kind is ast.Call:
+            names.update(_entry_asked(node))  # type: ignore[arg-type]
             called = _passes_to(node.func)  # type: ignore[attr-defined]
             if called:
                 passed.append((called, names_in_all((*node.args, *node.keywords))))  # type: ignore[attr-defined]
@@ -309,7 +326,18 @@ def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
                 stack += [item for item in child if isinstance(item, ast.AST)]
             elif isinstance(child, ast.AST):
                 stack.append(child)
-    return Given(frozenset(_parts_of(targets)), frozenset(names), tuple(passed))
+    yield Given(targets, frozenset(names), tuple(passed))
+
+
+def _entry(key: ast.expr | None) -> tuple[str, ...]:
+    """Return what stands for the entries of dictionaries under a key that is a text."""
+    return (f"[{key.value!r}]",) if isinstance(key, ast.Constant) and isinstance(key.value, str) else ()
+
+
+def _entry_asked(call: ast.Call) -> tuple[str, ...]:
+    """Return what stands for the entry that a call asks a dictionary for."""
+    asks = isinstance(call.func, ast.Attribute) and call.func.attr in ("get", "pop", "setdefault")
+    return _entry(call.args[0]) if asks and call.args else ()
 
 
 def _passes_to(function: ast.expr) -> str:
@@ -751,7 +779,7 @@ def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
 
 
 def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
-    """Add the bare names and the attributes that expressions mention."""
+    """Add the bare names, the attributes and the keys that expressions mention."""
     stack = list(nodes)
     children = _CHILDREN
     while stack:
@@ -762,6 +790,10 @@ def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
             continue
         if kind is ast.Attribute:
             found.add(node.attr)  # type: ignore[attr-defined]
+        elif kind is ast.Subscript:
+            found.update(_entry(node.slice))  # type: ignore[attr-defined]
+        elif kind is ast.Call:
+            found.update(_entry_asked(node))  # type: ignore[arg-type]
         for name in children[kind]:
             child = getattr(node, name, None)
             if child.__class__ is list:

@@ -443,11 +443,16 @@ class Watcher:
         self, world: World, shapes: Shapes, shape: Shape, here: Side, other: Side, env: Env, first: int
     ) -> Stake:
         stake = Stake.NOTHING
-        if any(self._imports_autograd(one, world.frames[-1].file) for one in other.imports):
-            # What another file of the project has is not known before it is imported.
-            return Stake.VERDICT
+        effects = other.effects
+        for one in other.imports:
+            imported = self._imported(one, world.frames[-1].file)
+            if imported is None:
+                # What another file of the project has is not known before it is imported.
+                return Stake.VERDICT
+            effects |= imported
         inert = other.empty or _inert(world, other, env, first)
-        effects = other.effects if inert else other.effects | _elsewhere(other, env, shapes)
+        if not inert:
+            effects |= _elsewhere(other, env, shapes)
         if effects & (_SETTLING if inert else _MATTERING):
             return Stake.VERDICT
         if other.effects & _CLEAR and world.optimizers:
@@ -488,8 +493,9 @@ class Watcher:
                 return Stake.VERDICT
         return stake
 
-    def _imports_autograd(self, statement: ast.ImportFrom, file: str) -> bool:
-        """Whether an import leads to a file of the project that speaks of autograd, or imports from one that does."""
+    def _imported(self, statement: ast.ImportFrom, file: str) -> int | None:
+        """Return the effects of what an import brings, None where it leads to a file that speaks of autograd."""
+        effects = 0
         waiting, seen = [(statement, file)], {file}
         while waiting:
             one, by = waiting.pop()
@@ -499,11 +505,13 @@ class Watcher:
                 continue
             source = self.project.source(found.file) if found.file is not None else None
             if source is None or speaks_of_autograd(source):
-                return True
+                return None
             if source.path not in seen:
                 seen.add(source.path)
+                for body in index_of(source).bodies:
+                    effects |= int(body.facts.effects)
                 waiting += [(more, source.path) for more in imports_of_project(source.tree)]
-        return False
+        return effects
 
     def broken(self, open_: _Open | None) -> None:
         """Note that an exception ended the side taken: what lies beyond has not been seen."""
@@ -702,8 +710,10 @@ class Watcher:
         names = shapes.index.leads_to(name) - seen
         seen |= names
         stake = Stake.NOTHING
+        undecided = {asked.statement for asked in world.asked.values()}
         for node, where in world.passed.items():
-            if where == file and not names.isdisjoint(shapes.mentioned(node)):
+            # What hangs on one that nobody can decide is seen where that is turned round itself.
+            if where == file and node not in undecided and not names.isdisjoint(shapes.mentioned(node)):
                 if isinstance(node, ast.If):
                     stake = max(stake, self._of_known(world, shapes, node, module.env, file, seen))
                 elif isinstance(node, ast.IfExp):
