@@ -120,6 +120,7 @@ def _len(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
             return value.length
         if value.length is None:
             value.length = Unknown.whole("len")
+            value.length.parts = ("len", value)
         return value.length
     if isinstance(value, Unknown):
         asked = length_of_unknown(value)

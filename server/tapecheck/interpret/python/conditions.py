@@ -258,6 +258,9 @@ def unknown_test(machine: Engine, op: ast.cmpop, left: Value, right: Value) -> V
             value.compared = (positive.__name__, left, right)
         if isinstance(left, Unknown) and left.usual is not None:
             value.likely = _usually(positive, left.usual[0], right)
+        elif isinstance(left, Unknown) and left.parts is not None and left.parts[0] == "len" and right == 0:
+            # What somebody asks the length of is not empty, as a rule.
+            value.likely = {"Eq": False, "Gt": True}.get(positive.__name__)
     if value.truth is None and value.compared is not None:
         value.truth = unknowns.decided(*value.compared)
     if value.truth is None and key[0] in _EXCLUSIVE:
