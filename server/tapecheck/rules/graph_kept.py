@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tapecheck.rules.finding import Finding, Label, Severity
+from tapecheck.rules.path import told_apart
 from tapecheck.rules.reading import Held, LoopRun, Reading, Run, covered, iteration_in, with_sources
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, headline, quoted, span_facts
-from tapecheck.tape import Node, Site, Span
+from tapecheck.tape import Decision, Fact, Node, Site, Span
 
 LARGE_BOUND = 64
 """A container of at most so many elements is a window and no leak, in a loop that runs longer than that."""
@@ -48,7 +50,9 @@ class GraphKeptAcrossIterations(Rule):
     - Losses summed over iterations and backwarded after the loop, or every few iterations with a reset.
     - One value overwritten in each iteration (`self.last = out`): one graph stays alive, not one more each
       time. Where nothing ever walks it, that is [TAPE302](tape302-needless-graph.md).
-    - A container with a small bound, such as `deque(maxlen=10)`.
+    - A container with a small bound, such as `deque(maxlen=10)`, or one that the loop empties when a condition which
+      it asks in each iteration holds: `if len(recent) > window:`, `if i % every == 0:`. Where a flag decides about it,
+      it is a possible leak.
     - Loops within a forward pass: they are parts of one graph.
     """
 
@@ -212,6 +216,12 @@ for step in range(5):
                     _backwarded_later(reading, held) or _begun_anew(reading, held)
                 ):
                     excused.add(_place(held))
+        for place in wanted - excused:
+            emptied = _emptied(place, grown)
+            if emptied == "yes":
+                excused.add(place)
+            elif emptied == "may":
+                level.add(place)
         return [
             self._finding(reading, growth, certain=_place(growth.held) not in level and _linked(reading, growth))
             for reading, growths in grown
@@ -295,6 +305,55 @@ def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_
                 if problem.node.id in stored or problem.node.id in reading.ledger.ancestry(stored):
                     told.add(place)
     return told
+
+
+def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> Fact:
+    """Return whether the loop lets go of what it keeps as soon as one condition holds that nobody can decide.
+
+    "yes" where each iteration asks that anew (`if len(losses) > window:`, `if i % every == 0:`): it holds in time.
+    "may" where the first answer stands, as of a flag.
+    """
+    answer: Fact = "no"
+    for reading, growths in grown:
+        for growth in growths:
+            if _place(growth.held) != place:
+                continue
+            for other, others in grown:
+                if any(_place(one.held) == place for one in others) or not _goes_round(other, place[3]):
+                    continue
+                apart = told_apart(reading, other)
+                if len(apart) == 1 and _decides_after(apart[0], growth.held):
+                    if _asked_anew(reading, apart[0], growth.held.loop):
+                        return "yes"
+                    answer = "may"
+    return answer
+
+
+def _goes_round(reading: Reading, loop: Span) -> bool:
+    return any(run.event.at.span == loop and run.iterations >= 2 for run in reading.loops.values())
+
+
+def _decides_after(decision: Decision, held: Held) -> bool:
+    """Whether a condition is asked in a loop, of what is kept or once it has been stored."""
+    store, at = held.last.at.span, decision.at.span
+    if not iteration_in(decision.at, held.loop):
+        return False
+    return _asks_length(decision.text, held.holder) or (at.file == store.file and at.line > store.end_line)
+
+
+def _asked_anew(reading: Reading, condition: Decision, loop: LoopRun) -> bool:
+    """Whether a condition is asked in more than one iteration of a loop."""
+    asked = (decision.at for _, decision in reading.decisions if decision.at.span == condition.at.span)
+    return len({iteration_in(at, loop) for at in asked}) > 1
+
+
+def _asks_length(condition: str, holder: str) -> bool:
+    try:
+        parts = ast.walk(ast.parse(condition, mode="eval"))
+    except SyntaxError:
+        # The text of a long condition is cut.
+        return False
+    return any(isinstance(part, ast.Call) and ast.unparse(part) == f"len({holder})" for part in parts)
 
 
 @dataclass(slots=True)

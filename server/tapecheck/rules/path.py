@@ -61,6 +61,16 @@ def _passing(readings: Sequence[Reading], run: Run, count: int) -> list[tuple[Re
     return found
 
 
+def told_apart(reading: Reading, other: Reading) -> list[Decision]:
+    """Return the conditions that two ways through the program answer differently, each as the first of them asks it."""
+    mine, theirs = _answers(reading, len(reading.tape.events)), _answers(other, len(other.tape.events))
+    return [
+        asked[0]
+        for span, asked in mine.items()
+        if any(one.taken != another.taken for one, another in zip(asked, theirs.get(span, ())))
+    ]
+
+
 def _deciding(
     reading: Reading, until: int, others: Sequence[tuple[Reading, int]], home: Span
 ) -> list[tuple[Decision, int, bool]]:

@@ -33,7 +33,11 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         return
     apart = operands[0] - operands[1]
     guard = world.guards.get(id(test))
-    if world.varied is test and guard is not None and (guard.matters or not _stores(guard)):
+    if world.varied is test and guard is not None and guard.idle:
+        # Nothing hangs on these numbers, in whichever loops they are compared.
+        world.varied = None
+        world.varying -= 1
+    elif world.varied is test and guard is not None and (guard.matters or not _stores(guard)):
         world.varied = None
         world.guarded += 1
     if guard is None or guard.at[-1][0] != world.iteration[-1][0]:

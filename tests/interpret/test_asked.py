@@ -1,0 +1,258 @@
+"""Which conditions are answered both ways: those that a verdict can hang on, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.interpret import Explored
+from tapecheck.rules import Finding
+from tapecheck.source import from_text
+from tapecheck.tape import Iteration, Loop
+
+HEAD = """\
+import argparse
+import os
+import random
+
+import numpy as np
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rounds", type=int)
+parser.add_argument("--deep", action="store_true")
+parser.add_argument("--save", action="store_true")
+args = parser.parse_args()
+"""
+TRAIN = """\
+for x in torch.randn(8, 4, 3):
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+
+
+def ways(program: str, path: str = "program.py") -> tuple[list[Explored], list[Finding]]:
+    log: list[Explored] = []
+    report = check(from_text(program, path), log=log)
+    return log, [*report.findings, *report.elsewhere]
+
+
+def iterations(program: str, line: int) -> int:
+    """The iterations of a loop of the first way."""
+    log, _ = ways(program)
+    events = log[0].tape.events
+    loops = {event.id for event in events if isinstance(event, Loop) and event.at.span.line == line}
+    return sum(isinstance(event, Iteration) and event.loop in loops for event in events)
+
+
+NET = """\
+class Net(nn.Module):
+    def __init__(self, deep):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+        if deep:
+            self.head = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+        else:
+            self.head = nn.Linear(3, 1)
+
+    def forward(self, x):
+        seen = [layer(x) for layer in self.layers]
+        x = self.head(seen[-1])
+        return torch.stack([part for part in x])
+
+
+model = Net(args.deep)
+"""
+
+
+def test_a_layer_behind_a_flag_does_not_say_how_often_a_loop_goes_round() -> None:
+    log, found = ways(HEAD + NET + OPTIMIZER + TRAIN)
+    assert (len(log), found) == (1, [])
+
+
+COUNTED = """\
+class Steps(nn.Module):
+    def __init__(self, often):
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+        if often:
+            self.rounds = count(2)
+        else:
+            self.rounds = count(1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def count(number):
+    return number
+
+
+model = Steps(not args.deep)
+"""
+
+
+@pytest.mark.parametrize(
+    "given", ["model.rounds", "count(model.rounds)", "int(model.rounds)", "{'n': model.rounds}['n']"]
+)
+def test_a_number_behind_a_flag_says_so(given: str) -> None:
+    program = (
+        HEAD
+        + COUNTED
+        + OPTIMIZER
+        + (f"loss = model(torch.randn(4, 3)).mean()\nrounds = {given}\nfor _ in range(rounds):\n    loss.backward()\n")
+    )
+    _, (found,) = ways(program)
+    assert found.code == "TAPE101"
+    conditions = [label.message for label in found.labels if label.role == "condition"]
+    assert conditions == ["this happens where `often` is true"]
+
+
+def test_entries_of_a_checkpoint_are_told_apart_by_their_keys() -> None:
+    program = (
+        HEAD
+        + "model = nn.Linear(3, 1)\n"
+        + OPTIMIZER
+        + (
+            "best, start = 1e9, 0\n"
+            "if os.path.exists('last.pt'):\n"
+            "    checkpoint = torch.load('last.pt')\n"
+            "    start = checkpoint['epoch']\n"
+            "for epoch in range(start, 20):\n"
+            "    for x in torch.randn(8, 4, 3):\n"
+            "        loss = model(x).pow(2).mean()\n"
+            "        optimizer.zero_grad()\n"
+            "        loss.backward()\n"
+            "        optimizer.step()\n"
+            "    if loss.item() < best:\n"
+            "        best = loss.item()\n"
+            "        checkpoint = {'epoch': epoch, 'best': best, 'model': model.state_dict()}\n"
+            "        torch.save(checkpoint, 'last.pt')\n"
+        )
+    )
+    log, found = ways(program)
+    assert found == []
+    assert [one.text for way in log for one in way.conditions if "best" in one.text and one.tried] == []
+
+
+DRAWN = """\
+model = nn.Linear(3, 2)
+value = nn.Linear(3, 1)
+obs = np.zeros(3)
+for step in range(40):
+    if random.random() < 0.1:
+        action = np.array([random.randrange(2)])
+    else:
+        scores = model(torch.tensor(obs))
+        action = scores.argmax()
+        action = action.cpu().numpy()
+    for part in action:
+        print(part)
+"""
+
+
+def test_an_action_at_random_or_of_the_model_is_one_way() -> None:
+    log, found = ways(HEAD + DRAWN)
+    assert [one.code for one in found] == ["TAPE302"]
+    assert len(log) == 1
+    # What the model does is what there is to see.
+    assert not next(one.answer for one in log[0].conditions if "random()" in one.text)
+
+
+SCHEDULE = """\
+def rate(step):
+    if step < 1000:
+        return 0.1 * step / 1000
+    if step > 60000:
+        return 0.001
+    return 0.1
+
+
+for step in range(100000):
+    for group in optimizer.param_groups:
+        group["lr"] = rate(step)
+    loss = model(torch.randn(4, 3)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_schedule_of_rates_takes_no_loop_on() -> None:
+    program = HEAD + "model = nn.Linear(3, 1)\n" + OPTIMIZER + SCHEDULE
+    line = program.splitlines().index("for step in range(100000):") + 1
+    assert iterations(program, line) <= 4
+
+
+def test_a_schedule_of_rounds_takes_its_loop_on() -> None:
+    program = (
+        HEAD
+        + "model = nn.Linear(3, 1)\n"
+        + OPTIMIZER
+        + SCHEDULE.replace("0.1 * step / 1000", "1")
+        .replace("0.001", "2")
+        .replace("return 0.1\n", "return 1\n")
+        .replace("    loss.backward()\n", "    for _ in range(rate(step)):\n        loss.backward()\n")
+    )
+    _, found = ways(program)
+    assert [one.code for one in found] == ["TAPE101"]
+
+
+@pytest.mark.parametrize(("torch_inside", "tried"), [(False, False), (True, True)])
+def test_an_import_behind_a_flag_is_looked_into(tmp_path: Path, torch_inside: bool, tried: bool) -> None:
+    (tmp_path / "upload.py").write_text(
+        ("import torch\n" if torch_inside else "")
+        + "def push(name, numbers):\n    rows = []\n    for one in numbers:\n        rows += [(name, one)]\n"
+    )
+    program = (
+        HEAD
+        + "model = nn.Linear(3, 1)\n"
+        + OPTIMIZER
+        + TRAIN
+        + ("if args.save:\n    from upload import push\n    push('net', [1, 2])\n")
+    )
+    log, found = ways(program, str(tmp_path / "train.py"))
+    assert found == []
+    assert any(one.tried for way in log for one in way.conditions if "save" in one.text) is tried
+
+
+def test_a_loop_whose_graphs_nobody_uses_asks_for_no_way_without_it() -> None:
+    program = (
+        HEAD
+        + "model = nn.Linear(3, 1)\n"
+        + OPTIMIZER
+        + TRAIN
+        + (
+            "    if args.save:\n        pass\n    else:\n"
+            "        for y in torch.randn(3, 4, 3):\n            print(model(y).mean().item())\n"
+        )
+    )
+    log, found = ways(program)
+    assert [(one.code, one.certain) for one in found] == [("TAPE302", True)]
+    assert len(log) <= 2
+
+
+@pytest.mark.parametrize(("drop", "tried"), [("os.remove('old.pt')", False), ("kept.clear()", True)])
+def test_what_drops_a_file_drops_no_graph(drop: str, tried: bool) -> None:
+    program = HEAD + "model = nn.Linear(3, 1)\n" + OPTIMIZER + "kept = [model(torch.randn(2, 3))]\n" + TRAIN
+    log, _ = ways(f"{program}    if args.save:\n        {drop}\n")
+    assert any(one.tried for way in log for one in way.conditions if "save" in one.text) is tried
+
+
+@pytest.mark.parametrize(
+    ("test", "answer"), [("len(rows) == 0", False), ("len(rows) > 0", True), ("len(rows) != 0", True)]
+)
+def test_what_somebody_asks_the_length_of_is_not_empty(test: str, answer: bool) -> None:
+    program = (
+        HEAD
+        + "model = nn.Linear(3, 1)\nx = torch.randn(4, 3)\nrows = model(x[x[:, 0] > 0])\n"
+        + (f"if {test}:\n    rows.sum().backward()\nelse:\n    rows.mean().backward()\n")
+    )
+    log, _ = ways(program)
+    assert [one.answer for one in log[0].conditions] == [answer]

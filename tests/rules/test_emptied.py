@@ -1,0 +1,58 @@
+"""TAPE201 and a container that some condition empties: whether the loop lets go of the graphs in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+
+PROGRAM = """\
+import argparse
+
+import torch
+from torch import nn
+
+args = argparse.ArgumentParser().parse_args()
+window, flush = args.window, args.flush
+model = nn.Linear(3, 1)
+recent, n = [], 0
+for i, x in enumerate(torch.randn(100, 4, 3)):
+"""
+
+
+def kept(body: str) -> list[tuple[str, bool]]:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    report = check(from_text(PROGRAM + lines, "program.py"))
+    return [(found.code, found.certain) for found in report.findings if found.code == "TAPE201"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "recent.append(model(x).mean())\nif len(recent) == window:\n    sum(recent).backward()\n    recent.clear()",
+        "recent.append(model(x).mean())\nif (i + 1) % window == 0:\n    sum(recent).backward()\n    recent = []",
+        "recent.append(model(x).mean())\nn += 1\nif n >= window:\n    sum(recent).backward()\n    recent, n = [], 0",
+        "recent.append(model(x).mean())\nif len(recent) > window:\n    del recent[0]",
+        "v = model(x).mean()\nif len(recent) < window:\n    recent.append(v)\nelse:\n    recent[i % window] = v",
+    ],
+)
+def test_what_each_iteration_asks_anew_empties_it_in_time(body: str) -> None:
+    assert kept(body) == []
+
+
+def test_a_flag_may_never_empty_it() -> None:
+    assert kept("recent.append(model(x).mean())\nif flush:\n    recent.clear()") == [("TAPE201", False)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "recent.append(model(x).mean())\nif i % window == 0:\n    print(sum(one.item() for one in recent))",
+        "loss = model(x).mean()\nif torch.isnan(loss):\n    continue\nrecent.append(loss)",
+        "loss = model(x).mean()\nif i % window == 0:\n    recent.append(loss)",
+        "recent.append(model(x).mean())\nif i % window == 0:\n    n = 0",
+    ],
+)
+def test_a_condition_that_empties_nothing_changes_nothing(body: str) -> None:
+    assert kept(body) == [("TAPE201", True)]
