@@ -53,99 +53,140 @@ class _Inner:
         world.numbers = hash((numbers, *known))
 
 
+class _Loop:
+    """A loop that is being run: how far it has come, and whether another iteration is worth running."""
+
+    def __init__(self, machine: Engine, node: ast.For | ast.While, env: Env) -> None:
+        self.machine, self.node, self.env = machine, node, env
+        self.world = world = machine.world
+        self.outside = world.iteration
+        self.counted = len(world.counted)
+        """Where in `World.counted` the loop's own entries begin."""
+        self.feeding = env.sent is not None and world.notes.of(node, syntax.has_yield)
+        """Whether it yields to whoever says how often it goes round."""
+        self.key = (id(node), world.call_stack)
+        self.enough = _enough_iterations(machine, self.key)
+        self.varying, self.guarded = world.varying, world.guarded
+        self.inner = _Inner(world)
+        self.number = world.enter_loop(node)
+        self.rounds = repeats.Rounds(machine, self.key, self.number)
+        self.done = 0
+        self.extra = 0
+        """Iterations that are still to be run behind a guard that it was taken on to."""
+        self.repeated = False
+        self.reached: list[int] = []
+        """The guards that it was taken on to."""
+        self.started = (0, 0)
+        # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
+        self.before, self.most_work = world.work, world.work + machine.loop_work.get(self.key, 0)
+
+    @property
+    def work(self) -> int:
+        """The work that it took, the earlier entries from the same place included."""
+        return self.most_work - self.world.work
+
+    def fed(self, *, unbounded: bool) -> bool:
+        """Whether who takes what it yields says how often it goes round; `unbounded` where nothing else does."""
+        if not self.feeding or self.done < self.enough or self.done >= limits.MAX_FED:
+            return False
+        if unbounded and self.env.sent is not None:
+            self.env.sent[OPEN] = True
+        return True
+
+    def compared_more(self) -> bool:
+        """Whether conditions compared numbers in the last iteration that are others in each.
+
+        Where it repeats itself, its own guards say how far ahead another iteration is worth running.
+        """
+        own = self.world.guarded - self.guarded if self.repeated else 0
+        return self.world.varying - self.varying - own > 0
+
+    def ahead(self, left: float) -> int:
+        """Take it on to the next guard that comes out otherwise, of `left` iterations; return how far, 0 for none."""
+        count, self.extra = guards.ahead(self.machine, self.number, self.reached, left)
+        if count:
+            self.extra -= 1
+            guards.take_on(self.machine, self.counted, self.done, count - 1)
+            self.counted = len(self.world.counted)
+        return count
+
+    def look(self) -> None:
+        """Note what was compared before an iteration."""
+        self.varying, self.guarded = self.world.varying, self.world.guarded
+
+    def begin(self) -> None:
+        self.rounds.begin()
+        self.started = carry.begin(self.machine, self.number, self.done + 1)
+
+    def end(self) -> None:
+        """End an iteration."""
+        self.done += 1
+        self.world.spend(limits.ITERATION_WORK)
+        self.inner.numbers.append(self.world.numbers)
+        carry.end(self.machine, self.number, self.done, self.started)
+
+    def compare(self, *, goes_on: bool) -> None:
+        """Note whether the iteration that ended repeats the one before; `goes_on` where the loop surely does."""
+        # The loop around goes by whether this one came to repeat itself.
+        wanted = self.done < self.enough or bool(self.outside) or goes_on
+        if not wanted or self.repeated or self.feeding:
+            return
+        if guards.at_hand(self.machine, self.number):
+            # A guard is in sight: the next iteration may be another one.
+            self.rounds.note(self.done)
+        elif self.rounds.again(self.done):
+            self.repeated, self.enough = True, min(self.enough, self.done)
+
+    def leave(self, more: Fact) -> None:
+        """Leave it; `more` says whether the program's own loop goes on."""
+        machine, world = self.machine, self.world
+        if not self.outside:
+            del world.counted[:]
+        machine.loop_work[self.key] = machine.loop_work.get(self.key, 0) + self.before - world.work
+        self.rounds.end(self.done)
+        self.inner.left(machine, self.key)
+        world.leave_loop(self.number, self.outside, self.done, more)
+
+
 def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
-    world = machine.world
     stream = machine.stream(machine.eval(node.iter, env), node.iter)
-    outside = world.iteration
-    counted = len(world.counted)
-    feeding = env.sent is not None and world.notes.of(node, syntax.has_yield)
-    key = (id(node), world.call_stack)
-    enough = _enough_iterations(machine, key)
-    varying, guarded = world.varying, world.guarded
-    inner = _Inner(world)
-    loop = world.enter_loop(node)
-    rounds = repeats.Rounds(machine, key, loop)
+    loop = _Loop(machine, node, env)
     signal: Any = None
-    done = extra = 0
-    repeated = False
-    reached: list[int] = []
     element: Value = None
     index = stream.next
-    # Loops within loops: what the earlier entries of this one took counts, or the work would grow with each level.
-    left, work = world.work, world.work + machine.loop_work.get(key, 0)
     while True:
         length = stream.length()
         if length is not None and index >= length:
             break
-        if done >= enough and feeding and done < limits.MAX_FED:
-            # Whoever takes what it yields says how often it goes round.
-            if length is None and env.sent is not None:
-                env.sent[OPEN] = True
-        elif extra:
-            extra -= 1
-        elif done >= enough and (length is None or length > index):
-            short = length is not None and (
-                length <= limits.SHORT_LOOP or (length <= limits.MODEL_ITERATIONS and carry.of_model(element))
-            )
-            short = short and not repeated
-            # Where it repeats itself, its own guards say how far ahead another iteration is worth running.
-            moved = world.varying - varying - (world.guarded - guarded if repeated else 0)
-            go_on = length is not None and (moved > 0 or (short and work - world.work < limits.LOOP_WORK))
-            most = min(enough + limits.AFTER_REPEATING, limits.MAX_ITERATIONS) if repeated else limits.MAX_ITERATIONS
-            exhausted = (done >= most and not short) or work - world.work > limits.LOOP_WORK
-            count = 0
-            if not go_on or exhausted:
-                count, extra = guards.ahead(machine, loop, reached, math.inf if length is None else length - index)
-            if count:
-                extra -= 1
-                guards.take_on(machine, counted, done, count - 1)
-                counted = len(world.counted)
-                index += 0 if stream.sequential else count - 1
-            elif not go_on or (exhausted and stream.sequential):
-                break
-            elif exhausted:
-                if length is None or index >= length - 1:
-                    break
-                index = length - 1
-        varying, guarded = world.varying, world.guarded
+        following = _following(loop, stream, index, length, element)
+        if following is None:
+            break
+        index = following
+        loop.look()
         try:
             element = stream.item(index)
         except IndexError:
             break
-        rounds.begin()
-        started = carry.begin(machine, loop, done + 1)
+        loop.begin()
         machine.assign(node.target, element, env, node)
         signal = yield from machine.block(node.body, env)
-        done += 1
         index += 1
         stream.next = index
-        world.spend(limits.ITERATION_WORK)
-        inner.numbers.append(world.numbers)
-        carry.end(machine, loop, done, started)
+        loop.end()
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
-        # The loop around goes by whether this one came to repeat itself.
-        going_on = done < enough or bool(outside) or (length is not None and length > index)
-        if length is not None and length <= limits.MODEL_ITERATIONS and carry.of_model(element):
-            # What one layer shows says nothing of the next one.
-            continue
-        if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
-            repeated, enough = True, min(enough, done)
+        if not _of_layers(length, element):
+            loop.compare(goes_on=length is not None and length > index)
     length = stream.length()
     if signal is None or isinstance(node.iter, ast.Call):
         # What only the loop holds is closed where it is broken off, too.
         containers.leave(machine, stream)
     more: Fact = "may" if length is None or stream.sequential else ("yes" if index < length else "no")
     if signal is None and more != "no":
-        _forget_counters(machine, node, env, counted, done, None if length is None else length - index)
+        _forget_counters(machine, node, env, loop.counted, loop.done, None if length is None else length - index)
         _end_of(machine, node, stream, env)
-    if not outside:
-        del world.counted[:]
-    machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
-    rounds.end(done)
-    inner.left(machine, key)
-    world.leave_loop(loop, outside, done, more)
+    loop.leave(more)
     if isinstance(signal, flow.Returned):
         return signal
     if signal is not flow.BREAK and node.orelse:
@@ -153,78 +194,75 @@ def run_for(machine: Engine, node: ast.For, env: Env) -> Run:
     return None
 
 
+def _following(loop: _Loop, stream: Stream, index: int, length: int | None, element: Value) -> int | None:
+    """Return the place of the next element that is worth an iteration: `index`, or one further on where a guard comes
+    out otherwise; None where there is none. `element` is that of the last iteration.
+    """
+    if loop.fed(unbounded=length is None):
+        return index
+    if loop.extra:
+        loop.extra -= 1
+        return index
+    if loop.done < loop.enough:
+        return index
+    goes_on = exhausted = False
+    if length is not None:
+        short = not loop.repeated and (length <= limits.SHORT_LOOP or _of_layers(length, element))
+        most = limits.MAX_ITERATIONS
+        if loop.repeated:
+            most = min(loop.enough + limits.AFTER_REPEATING, most)
+        goes_on = loop.compared_more() or (short and loop.work < limits.LOOP_WORK)
+        exhausted = (loop.done >= most and not short) or loop.work > limits.LOOP_WORK
+        if goes_on and not exhausted:
+            return index
+    count = loop.ahead(math.inf if length is None else length - index)
+    if count:
+        return index if stream.sequential else index + count - 1
+    if not goes_on or stream.sequential or length is None or index >= length - 1:
+        return None
+    # The last element tells what it all comes to.
+    return length - 1
+
+
+def _of_layers(length: int | None, element: Value) -> bool:
+    """Whether a loop goes over parts of a model: what one layer shows says nothing of the next one."""
+    return length is not None and length <= limits.MODEL_ITERATIONS and carry.of_model(element)
+
+
 def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
-    world = machine.world
-    outside = world.iteration
-    counted = len(world.counted)
-    feeding = env.sent is not None and world.notes.of(node, syntax.has_yield)
-    key = (id(node), world.call_stack)
-    enough = _enough_iterations(machine, key)
-    varying, guarded = world.varying, world.guarded
-    inner = _Inner(world)
-    loop = world.enter_loop(node)
-    rounds = repeats.Rounds(machine, key, loop)
+    loop = _Loop(machine, node, env)
     signal: Any = None
-    done = extra = 0
-    reached: list[int] = []
     own: Guard | None = None
-    left, work = world.work, world.work + machine.loop_work.get(key, 0)
-    known = repeated = False
+    known = False
     always = isinstance(node.test, ast.Constant) and bool(node.test.value)
     while True:
         if env.sent is not None:
             for part in syntax.yields_in(node.test):
                 yield from machine.suspend(part, env)
         answer = _truth(machine, node.test, env)
-        if done >= enough and feeding and done < limits.MAX_FED and answer is not False:
-            if env.sent is not None and (always or answer is None):
-                env.sent[OPEN] = True
-        elif answer is False:
+        if answer is False:
             known = True
             break
-        else:
-            if always:
-                most = enough + limits.AFTER_REPEATING if repeated else limits.MAX_ITERATIONS
-                over = done >= most or work - world.work > limits.LOOP_WORK
-                moved = world.varying - varying - (world.guarded - guarded if repeated else 0)
-                enough_seen = done >= enough and (moved <= 0 or over)
-            elif answer is None:
-                enough_seen = done >= enough
-            else:
-                own = guards.own_guard(machine, node, own, done)
-                enough_seen = done >= limits.MAX_ITERATIONS or (done >= enough and work - world.work > limits.LOOP_WORK)
-            if extra:
-                extra -= 1
-            elif enough_seen:
-                left_over = (guards.turns_after(own) if own is not None else 0) or math.inf
-                count, extra = guards.ahead(machine, loop, reached, left_over)
-                if not count:
+        if not loop.fed(unbounded=always or answer is None):
+            if not always and answer is not None:
+                own = guards.own_guard(machine, node, own, loop.done)
+            if loop.extra:
+                loop.extra -= 1
+            elif _enough_seen(loop, answer, always=always):
+                left = guards.turns_after(own) if own is not None else 0
+                if not loop.ahead(left or math.inf):
                     break
-                extra -= 1
-                guards.take_on(machine, counted, done, count - 1)
-                counted = len(world.counted)
-        varying, guarded = world.varying, world.guarded
-        rounds.begin()
-        started = carry.begin(machine, loop, done + 1)
+        loop.look()
+        loop.begin()
         signal = yield from machine.block(node.body, env)
-        done += 1
-        world.spend(limits.ITERATION_WORK)
-        inner.numbers.append(world.numbers)
-        carry.end(machine, loop, done, started)
+        loop.end()
         if signal is flow.BREAK or isinstance(signal, flow.Returned):
             break
         signal = None
-        going_on = done < enough or bool(outside) or always
-        if going_on and not (repeated or feeding) and _repeats(machine, loop, done, rounds):
-            repeated, enough = True, min(enough, done)
+        loop.compare(goes_on=always)
     if not known and signal is None:
-        _forget_counters(machine, node, env, counted, done, None)
-    if not outside:
-        del world.counted[:]
-    machine.loop_work[key] = machine.loop_work.get(key, 0) + left - world.work
-    rounds.end(done)
-    inner.left(machine, key)
-    world.leave_loop(loop, outside, done, "no" if known or signal is not None else "may")
+        _forget_counters(machine, node, env, loop.counted, loop.done, None)
+    loop.leave("no" if known or signal is not None else "may")
     if isinstance(signal, flow.Returned):
         return signal
     if signal is not flow.BREAK and node.orelse and not always:
@@ -232,12 +270,15 @@ def run_while(machine: Engine, node: ast.While, env: Env) -> Run:
     return None
 
 
-def _repeats(machine: Engine, loop: int, done: int, rounds: repeats.Rounds) -> bool:
-    """Whether another iteration of a loop would show what is known: it repeats itself, and no guard is in sight."""
-    if guards.at_hand(machine, loop):
-        rounds.note(done)
-        return False
-    return rounds.again(done)
+def _enough_seen(loop: _Loop, answer: bool | None, *, always: bool) -> bool:
+    """Whether a `while` has shown what it does; `answer` is that of its condition, which `always` holds or not."""
+    if always:
+        most = loop.enough + limits.AFTER_REPEATING if loop.repeated else limits.MAX_ITERATIONS
+        over = loop.done >= most or loop.work > limits.LOOP_WORK
+        return loop.done >= loop.enough and (over or not loop.compared_more())
+    if answer is None:
+        return loop.done >= loop.enough
+    return loop.done >= limits.MAX_ITERATIONS or (loop.done >= loop.enough and loop.work > limits.LOOP_WORK)
 
 
 def _truth(machine: Engine, test: ast.expr, env: Env) -> bool | None:
