@@ -296,3 +296,38 @@ for j in range({rounds}):
         cost.backward()
 """
     assert codes(text) == [("TAPE103", 6)]
+
+
+BATCHES = """
+from torch.utils.data import DataLoader, TensorDataset
+x = torch.randn(60, 4)
+loader = DataLoader(TensorDataset(x, x.sum(1)), batch_size=4)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, len(loader))
+total = 0.0
+for i, (x, y) in enumerate(loader):
+    {first}
+    total = total + net(x).mean()
+    if {test}:
+        total.backward()
+        optimizer.step()
+        {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "test", "last", "expected"),
+    [
+        # Whoever has asked how many batches there are finds the loop agree, and comes to each fourth one all the same.
+        ("", "i + 1 == len(loader)", "", []),
+        ("", "(i + 1) % 4 == 0", "total = 0.0; optimizer.zero_grad()", []),
+        ("", "(i + 1) % 4 == 0 or i == len(loader) - 1", "total = 0.0; optimizer.zero_grad()", []),
+        ("optimizer.zero_grad()", "(i + 1) % 4 == 0", "", [("TAPE101", 12)]),
+        ("optimizer.zero_grad()", "(i + 1) % 4 == 0", "total = 0.0", []),
+    ],
+)
+def test_batches_of_a_loader_whose_length_was_asked(
+    first: str, test: str, last: str, expected: list[tuple[str, int]]
+) -> None:
+    assert codes(BATCHES.format(first=first, test=test, last=last)) == expected

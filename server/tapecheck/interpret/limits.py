@@ -118,6 +118,8 @@ CLOSURE_CALLS = 3
 """Times that LBFGS asks its closure in one step, up to its `max_iter`."""
 LOOP_BOUND = 3
 """Elements settled on for an iterable whose length nobody knows."""
+BATCHES_BOUND = 12
+"""Batches, likewise, of a loader: what is done every second, third, fourth or sixth time is done in each epoch."""
 MOST_SETTLED = 1_000
 """Elements, likewise, where what is known of the length asks for more than `LOOP_BOUND`: not so many."""
 

@@ -70,7 +70,7 @@ def length_of(owner: Instance) -> Value:
     if owner.length is None:
         owner.length = Unknown.whole("len")
     if isinstance(owner.state, LoaderState) and owner.state.iterated:
-        bound_length(owner.length)
+        bound_length(owner.length, limits.BATCHES_BOUND)
     return owner.length
 
 

@@ -550,7 +550,7 @@ class Modules:
         """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
         state: LoaderState = owner.state
         state.iterated = True
-        return unknowns.bound_length(owner.length) if owner.length is not None else None
+        return unknowns.bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
 
     def _batch(self, owner: Instance, node: ast.AST) -> Value:
         state: LoaderState = owner.state
