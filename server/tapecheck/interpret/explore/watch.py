@@ -50,7 +50,7 @@ from tapecheck.interpret.values import (
 from tapecheck.interpret.world import Place, World
 from tapecheck.source import Source
 from tapecheck.source.modules import Project
-from tapecheck.source.nodes import children, walk
+from tapecheck.source.nodes import children, statements_at, walk
 from tapecheck.source.notes import Notes
 from tapecheck.tape import (
     Backward,
@@ -151,6 +151,32 @@ class Scope:
     end: int
 
 
+_Around = tuple[dict[int, tuple[ast.AST | None, str | None]], dict[int, tuple[str, ...]]]
+"""By the ids of conditions: the function (None: the module) and the class around each; the names that some are assigned
+to as they are.
+"""
+
+
+def _conditions_in(statement: ast.stmt) -> _Around:
+    homes: dict[int, tuple[ast.AST | None, str | None]] = {}
+    targets: dict[int, tuple[str, ...]] = {}
+    stack: list[tuple[ast.AST, ast.AST | None, str | None]] = [(statement, None, None)]
+    while stack:
+        node, home, owner = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            home = node
+        elif isinstance(node, ast.ClassDef):
+            owner = node.name
+        elif isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)):
+            homes[id(node)] = (home, owner)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if isinstance(node.value, (ast.IfExp, ast.BoolOp)):
+                targets[id(node.value)] = tuple(map(_dotted, names))
+        stack.extend((child, home, owner) for child in children(node))
+    return homes, targets
+
+
 class Shapes:
     """The shapes of one file's conditions, worked out as they are asked."""
 
@@ -159,36 +185,27 @@ class Shapes:
         self.tree = tree
         self._shapes: dict[int, Shape] = {}
         self._scopes: dict[int, Scope] = {}
-        self._homes: dict[int, tuple[ast.AST, str | None]] | None = None
-        self._targets: dict[int, tuple[str, ...]] = {}
         self._liveness: dict[int, Liveness] = {}
         self._mentioned: dict[int, frozenset[str]] = {}
         self._parts: dict[tuple[ast.expr, ...], Side] = {}
 
     def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
         """Return the function around a condition, and the class around that."""
-        if self._homes is None:
-            self._homes = {}
-            stack: list[tuple[ast.AST, ast.AST, str | None]] = [(self.tree, self.tree, None)]
-            while stack:
-                current, home, owner = stack.pop()
-                for child in children(current):
-                    if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        stack.append((child, child, owner))
-                        continue
-                    if isinstance(child, (ast.If, ast.IfExp, ast.BoolOp)):
-                        self._homes[id(child)] = (home, owner)
-                    elif isinstance(child, (ast.Assign, ast.AnnAssign)):
-                        targets = child.targets if isinstance(child, ast.Assign) else [child.target]
-                        if isinstance(child.value, (ast.IfExp, ast.BoolOp)):
-                            self._targets[id(child.value)] = tuple(map(_dotted, targets))
-                    stack.append((child, home, child.name if isinstance(child, ast.ClassDef) else owner))
-        return self._homes.get(id(node), (self.tree, None))
+        home, owner = self._around(node)[0].get(id(node), (None, None))
+        return home or self.tree, owner
 
     def targets(self, node: ast.AST) -> tuple[str, ...]:
         """Return the names that an expression is assigned to as it is; ("",) where it is used otherwise."""
-        self._home(node)
-        return self._targets.get(id(node), ("",))
+        return self._around(node)[1].get(id(node), ("",))
+
+    def _around(self, node: ast.AST) -> _Around:
+        """Return what is known of the conditions in the statement of the module around one."""
+        line = getattr(node, "lineno", 0)
+        for statement in statements_at(self.tree, line, line):
+            around = self.index.notes.of(statement, _conditions_in)
+            if id(node) in around[0]:
+                return around
+        return {}, {}
 
     def _scope(self, home: ast.AST) -> Scope:
         known = self._scopes.get(id(home))
