@@ -256,3 +256,41 @@ def test_what_somebody_asks_the_length_of_is_not_empty(test: str, answer: bool) 
     )
     log, _ = ways(program)
     assert [one.answer for one in log[0].conditions] == [answer]
+
+
+CHOSEN = """\
+def score(x):
+    out = model(x)
+    if args.kind == "mean":
+        loss = out.mean()
+    elif args.kind == "sum":
+        loss = out.sum()
+    else:
+        raise ERROR
+    return loss
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "guarded", "tried"),
+    [
+        ("NotImplementedError(args.kind)", False, False),
+        ("NotImplementedError(args.kind)", True, True),
+        ("ValueError(args.kind, out)", False, True),
+    ],
+)
+def test_a_choice_that_ends_the_program_is_not_tried(error: str, guarded: bool, tried: bool) -> None:
+    step = "loss = score(x)\n        loss.backward()\n"
+    step = (
+        f"    try:\n        {step}    except Exception:\n        continue\n"
+        if guarded
+        else f"    if True:\n        {step}"
+    )
+    choose = CHOSEN.replace("ERROR", error)
+    program = HEAD + "model = nn.Linear(3, 1)\n" + choose + "for x in torch.randn(8, 4, 3):\n" + step
+    log, found = ways(program)
+    assert found == []
+    first = [one.tried for way in log for one in way.conditions if one.text == "args.kind == 'mean'"]
+    assert any(first) is tried

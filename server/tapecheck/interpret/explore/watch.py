@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
@@ -95,14 +95,15 @@ class Side:
     """One side of a condition: its code with the effects of all it calls.
 
     `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
-    `unknowable` those whose numbers no condition can be decided by. `imports` are those of what may be the project's
-    own.
+    `unknowable` those whose numbers no condition can be decided by, `raised` those that exceptions may carry. `imports`
+    are those of what may be the project's own.
     """
 
     facts: Facts
     read: Names
     plain: Names
     unknowable: Names
+    raised: Names
     effects: int
     attributes: frozenset[str]
     jumps: frozenset[str]
@@ -232,7 +233,9 @@ class Shapes:
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
         imports = tuple(one for node in nodes for one in imports_of_project(node))
-        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps_of(nodes), not nodes, imports)
+        jumps = jumps_of(nodes)
+        raised = _raised(nodes) if "raise" in jumps else _NONE
+        return Side(facts, read, plain, unknowable, raised, int(effects), attributes, jumps, not nodes, imports)
 
     def left(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
         """Return the parts of an expression that were not evaluated, as a side."""
@@ -378,6 +381,8 @@ class Watcher:
         self.project = project
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""
+        self.catching: Callable[[], bool] = lambda: True
+        """Whether an exception would be caught where the way is now."""
         self.watched: dict[Place, Watched] = {}
         self._graphs: dict[int, Graph] = {}
         self._graphs_at = (0, 0)
@@ -480,8 +485,9 @@ class Watcher:
             if "yield" in leaves:
                 return Stake.VERDICT
             graphs = [_graph(world, _lookup(env, name), first) for name in other.read]
-            if "raise" in leaves and any(graphs):
-                # Whoever catches it may keep what it carries.
+            raised = other.read if self.catching() else other.raised
+            if "raise" in leaves and any(_graph(world, _lookup(env, name), first) for name in raised):
+                # Whoever catches it goes on without what it left out, and may keep what it carries.
                 return Stake.VERDICT
             if first and world.last_id == first and world.grad_mode == "yes" and _calls_layer(other, env):
                 # An iteration that has built no graph so far may build one there, for nothing.
@@ -887,6 +893,19 @@ def imports_of_project(node: ast.AST) -> Iterator[ast.ImportFrom]:
     for child in walk(node):
         if isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES:
             yield child
+
+
+def _raised(nodes: Iterable[ast.AST]) -> Names:
+    """Return the names that the exceptions of a piece of code are made with."""
+    raised = [part for node in nodes for part in walk(node) if isinstance(part, ast.Raise)]
+    return frozenset(
+        name.id
+        for one in raised
+        for part in (one.exc, one.cause)
+        if part
+        for name in walk(part)
+        if isinstance(name, ast.Name)
+    )
 
 
 def _elsewhere(side: Side, env: Env, shapes: Shapes) -> int:
