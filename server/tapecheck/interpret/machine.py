@@ -133,7 +133,7 @@ class Machine:
             env.sent[node] = result
 
     def wrong(self, kind: str, node: ast.AST) -> None:
-        """Return an exception of Python's own: raised where the program looks out for one, noted where it does not.
+        """Raise an exception of Python's own where the program looks out for one, note it where it does not.
 
         What the dry run knows of a program may be wrong: it goes on past an exception that nobody expects.
         """

@@ -244,7 +244,7 @@ class Autograd:
         self, number: int, traversal: Traversal, chain: tuple[int, Fact] | None,
         arriving: dict[int, list[tuple[int, Fact]]], at: ast.AST,
     ) -> None:  # fmt: skip
-        """Return the gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
+        """Build the gradients of a node nobody has facts about: they depend on what it saved, else on its inputs."""
         node = self.world.ledger.nodes[number]
         inputs = [chain[0]] if chain is not None else []
         if node.op in _REWRITES:
@@ -572,7 +572,7 @@ class Autograd:
             self.world.emit(GradientRead(self.world.site(node), tensor.node, how))
 
     def change_gradient(self, tensor: Tensor, node: ast.AST, how: str) -> None:
-        """Return a gradient changes in place; of one that the program never looked at nothing can be saved."""
+        """Change a gradient in place; of one that the program never looked at nothing can be saved."""
         grad = tensor.grad.tensor if isinstance(tensor.grad, _Gradient) else tensor.grad
         if isinstance(grad, Tensor):
             self.world.change(grad, node, how, grad_mode="no")

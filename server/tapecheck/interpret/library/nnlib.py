@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any, cast
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.library import averaging, frameworks
+from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import DatasetState, EngineState, HandleState, LoaderState, OptimizerState
-from tapecheck.interpret.objects import containers, equality, unknowns
+from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState
+from tapecheck.interpret.objects import containers, equality
 from tapecheck.interpret.values import (
     INERT,
     Args,
@@ -36,29 +36,6 @@ from tapecheck.tape import Named
 from tapecheck.torchfacts import ModuleFact, OpFact, load
 
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
-_MODELS = ("torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks",
-           "torch.hub.load", "pytorchcv.",
-           "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models", "torch_geometric.nn",
-           "dgl.nn", "sentence_transformers.")  # fmt: skip
-_NO_MODELS = (
-    "Trainer", "TrainingArguments", "Callback", "Config", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor",
-    "Dataset", "DataModule", "Collator", "DataCollatorWithPadding", "Output", "Scheduler", "Criteria", "Args",
-)  # fmt: skip
-_MAKERS = (
-    "from_pretrained",
-    "from_config",
-    "from_name",
-    "create_model",
-    "load",
-    "create_model_and_transforms",
-    "get_model",
-)
-_NO_MODEL_PATHS = (
-    "Tokenizer", "Config.", "Processor", "transforms", "FeatureExtractor", "Scheduler.", "timm.data", "timm.utils",
-    "timm.optim", "timm.scheduler", "transformers.optimization", "transformers.utils", "diffusers.utils",
-    "diffusers.optimization", "torch_geometric.nn.global_", "segmentation_models_pytorch.losses",
-    "segmentation_models_pytorch.metrics", "segmentation_models_pytorch.utils",
-)  # fmt: skip
 _NO_LAYERS = (Tensor, int, float, str, type(None), List, Dict, tuple)
 _KEEP = frozenset(
     ["to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type", "to_empty", "xpu", "share_memory", "compile"]
@@ -101,7 +78,7 @@ class Modules:
 
     def is_module_base(self, path: str) -> bool:
         name = path.rsplit(".", 1)[-1]
-        if name.endswith(_NO_MODELS):
+        if name.endswith(pretrained.NO_MODELS):
             return False
         if path in ("torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"):
             return True
@@ -110,7 +87,7 @@ class Modules:
             or name in ("LightningModule", "PreTrainedModel")
             or (
                 not path.startswith(("torch.", "builtins.", "typing."))
-                and (name.endswith("Module") or path.startswith(_MODELS))
+                and (name.endswith("Module") or path.startswith(pretrained.LIBRARIES))
             )
         )
 
@@ -200,22 +177,6 @@ class Modules:
             if name != "training" and (isinstance(value, Tensor) if parameters else not isinstance(value, _NO_LAYERS))
         ]
 
-    def library_model(self, path: str, node: ast.AST) -> Value | None:
-        """Return a model out of a library of models: one opaque differentiable module."""
-        if path.startswith(_MODELS):
-            name = path.rsplit(".", 1)[-1]
-            if name.endswith(_NO_MODELS) or (name not in _MAKERS and name.startswith(("get_", "set_", "is_"))):
-                return None
-            if "weights" in name.lower() or any(part in path for part in _NO_MODEL_PATHS):
-                return None
-            if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
-                return None
-            model = Unknown.named(name)
-            model.within = model
-            self.torch.opaque_parameters(model, node)
-            return model
-        return None
-
     def replaced_parameters(self, model: Unknown, depth: int = limits.REPLACED_DEPTH) -> list[Value]:
         """Return the parameters of modules that the program put into an opaque model (`model.fc = ...`)."""
         found: list[Value] = []
@@ -275,7 +236,7 @@ class Modules:
         layer = owner.layer
         if layer is not None:
             if name in layer.parametrized:
-                return self.computed_weight(owner, name, node)
+                return parametrized.weight(self.torch, owner, name, node)
             method = getattr(self, f"_module_{name}", None)
             if method is not None:
                 return Native(name, lambda m, args, kwargs, at: method(owner, args, kwargs, at))
@@ -525,9 +486,7 @@ class Modules:
                 result.attrs.update({str(position): owner.attrs[name] for position, name in enumerate(chosen)})
                 return result
             return owner.attrs[names[0]] if names else Unknown("module")
-        if owner.lib == "torch.utils.data.TensorDataset":
-            return tuple(self.world.data() for _ in owner.state.tensors)
-        return None
+        return loaders.item(self.torch, owner)
 
     def stream(self, owner: Instance, node: ast.AST) -> Stream | None:
         if owner.module:
@@ -540,53 +499,7 @@ class Modules:
                     (names[index] if keyed else owner.attrs[names[index]]) if index < len(names) else Unknown("module")
                 ),
             )
-        if owner.lib == "torch.utils.data.DataLoader":
-            return Stream(lambda: self._batches(owner), lambda index: self._batch(owner, node))
-        if owner.lib == "torch.utils.data.TensorDataset":
-            return Stream(lambda: None, lambda index: self._batch_of(owner))
-        return None
-
-    def _batches(self, owner: Instance) -> int | None:
-        """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
-        state: LoaderState = owner.state
-        state.iterated = True
-        return unknowns.bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
-
-    def _batch(self, owner: Instance, node: ast.AST) -> Value:
-        state: LoaderState = owner.state
-        dataset = state.dataset
-        if isinstance(dataset, Instance) and dataset.lib == "torch.utils.data.TensorDataset":
-            return self._batch_of(dataset)
-        getter = self.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
-        if getter is not None:
-            with_grad = list(self.world.grad_modes)
-            sample = self.machine.call(getter, [Unknown.whole("index")], {}, node)
-            self.world.grad_modes[:] = with_grad
-            return self._collated(sample)
-        result = Unknown("batch")
-        result.data = True
-        return result
-
-    def _collated(self, sample: Value) -> Value:
-        """Return a batch as the default collate function makes it: new tensors, no graph."""
-        if isinstance(sample, tuple):
-            return tuple(self._collated(item) for item in sample)
-        if isinstance(sample, Dict):
-            return Dict({key: self._collated(item) for key, item in sample.items.items()}, sample.more)
-        if isinstance(sample, List):
-            return List([self._collated(item) for item in sample.items], sample.more)
-        if isinstance(sample, (Tensor, int, float)):
-            return self.world.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
-        result = Unknown("batch")
-        result.data = True
-        return result
-
-    def _batch_of(self, dataset: Instance) -> Value:
-        state: DatasetState = dataset.state
-        return tuple(
-            self.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else self.world.data()
-            for value in state.tensors
-        )
+        return loaders.stream(self.torch, owner, node)
 
     # -- forward ------------------------------------------------------------------------------------------------
 
@@ -670,7 +583,7 @@ class Modules:
                 short = f"*.{name.rsplit('.', 1)[-1]}" if what.wide and "." in name else _without_layer(name)
                 groups.setdefault(short, []).append(value)
         for name in _layer(owner).parametrized:
-            groups[name] = [self.computed_weight(owner, name, node)]
+            groups[name] = [parametrized.weight(self.torch, owner, name, node)]
         for name, values in groups.items():
             bound[name] = values[0] if len(values) == 1 else tuple(values)
         for name in what.mutates:
@@ -717,57 +630,6 @@ class Modules:
         if key not in known:
             known[key] = fact.for_call(given, {**named, **more})
         return known[key]
-
-    # -- weights that are computed anew ----------------------------------------------------------------------------
-
-    def parametrize(self, owner: Value, name: str, how: Value, node: ast.AST) -> Value:
-        """Have a parameter computed for each use: `how` is an op's name or a module of the user's."""
-        if not isinstance(owner, Instance) or not owner.module:
-            return owner
-        original = owner.attrs.pop(name, None)
-        if not isinstance(original, Tensor):
-            return owner
-        home = owner.attrs.get("parametrizations")
-        if not isinstance(home, Instance):
-            home = owner.attrs["parametrizations"] = Instance(None, "torch.nn.ModuleDict", module=True)
-            _layer(home).container = "ModuleDict"
-        holder = home.attrs[name] = Instance(None, "torch.nn.ModuleList", module=True)
-        _layer(holder).container = "ModuleList"
-        holder.attrs["original"] = original
-        if how == "nn.utils.weight_norm":
-            holder.attrs["original0"], holder.attrs["original1"] = self._magnitude(original, node), original
-            del holder.attrs["original"]
-        elif isinstance(how, Instance):
-            holder.attrs["0"] = how
-        # A deep copy shares this: the parameters themselves are found by the attributes, which it has of its own.
-        layer = _layer(owner)
-        layer.parametrized = {**layer.parametrized, name: how}
-        return owner
-
-    def _magnitude(self, original: Tensor, node: ast.AST) -> Tensor:
-        magnitude = self.world.data("original0")
-        magnitude.parameter = True
-        return self.world.make_leaf(magnitude, node, "original0", parameter=True)
-
-    def computed_weight(self, owner: Instance, name: str, node: ast.AST) -> Value:
-        """Return a parametrized weight as a forward sees it."""
-        how = _layer(owner).parametrized[name]
-        holder = owner.attrs["parametrizations"].attrs[name]
-        if isinstance(how, str):
-            given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
-            return self.torch.op(how, given, {}, node)
-        return self.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
-
-    def unparametrize(self, owner: Value, name: str, node: ast.AST) -> Value:
-        """Make a computed weight a parameter of its own again."""
-        layer = owner.layer if isinstance(owner, Instance) else None
-        if layer is not None and name in layer.parametrized:
-            holder = owner.attrs["parametrizations"].attrs.pop(name)
-            layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
-            if not layer.parametrized:
-                del owner.attrs["parametrizations"]
-            owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
-        return owner
 
     def _run_opaque(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         """Return a class of torch.nn without facts: differentiable in its inputs and parameters."""

@@ -337,7 +337,7 @@ def _perhaps_frozen(torch: Torch, target: Value, bound: Kwargs) -> bool:
 
 
 def rebase(torch: Torch, target: Tensor, built: Tensor, node: ast.AST) -> None:
-    """Return a tensor changed in place stands at the end of a new graph, and so do its base and all its views."""
+    """Put a tensor that was changed in place at the end of a new graph, and so its base and all its views."""
     world = torch.world
     whole = target.base
     if whole is not None and whole is not target and not whole.is_leaf:
@@ -383,7 +383,7 @@ def _views_alive(tensor: Tensor) -> list[Tensor]:
 
 
 def _mark(torch: Torch, view: Tensor, viewed: Tensor, name: str, node: ast.AST) -> None:
-    """Return what a view must know of how it was made: a view of one of several views is no better than that."""
+    """Note on a view how it was made: a view of one of several views is no better than that."""
     if name in _OUT_OF_ORDER or (name in _ACROSS) != lies_across(viewed):
         view.extra = {**(view.extra or {}), Mark.LIES_ACROSS: True}
     if torch.world.grad_mode == "no":

@@ -19,6 +19,7 @@ from tapecheck.interpret.library import (
     frameworks,
     leaves,
     names,
+    pretrained,
     stdlib,
     tensorlib,
     torchfunctions,
@@ -121,7 +122,7 @@ class Libraries:
             made = torch.call(path, args, kwargs, node)
             if made is not NotImplemented:
                 return made
-        made = torch.nn.library_model(path, node)
+        made = pretrained.model(torch, path, node)
         if made is not None:
             return made
         made = stdlib.standard_library(self.engine, path, args, kwargs, node)

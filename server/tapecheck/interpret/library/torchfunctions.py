@@ -1,4 +1,4 @@
-"""Functions of torch that are no plain ops: grad modes, leaves, checkpoints, loaders, and others known by name."""
+"""Functions of torch that are no plain ops: grad modes, leaves, checkpoints, and others known by name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from collections.abc import Generator as PyGenerator
 
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.library import averaging, scalers
+from tapecheck.interpret.library import averaging, loaders, parametrized, scalers
 from tapecheck.interpret.library.contract import Torch
-from tapecheck.interpret.library.states import DatasetState, LoaderState, ScalerState
+from tapecheck.interpret.library.states import ScalerState
 from tapecheck.interpret.values import (
     COUNTED,
     Args,
@@ -266,25 +266,6 @@ def _recomputed(torch: Torch, function: Value, args: Args, kwargs: Kwargs, node:
     return output(result)
 
 
-def _parametrized(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
-    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-        name = concrete(args[1] if len(args) > 1 else kwargs.get("name", "weight"))
-        return torch.nn.parametrize(args[0], name if isinstance(name, str) else "weight", how, node)
-
-    return make
-
-
-def _register_parametrization(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    given = {**dict(zip(("module", "tensor_name", "parametrization"), args)), **kwargs}
-    name = concrete(given.get("tensor_name"))
-    return torch.nn.parametrize(given.get("module"), str(name), given.get("parametrization"), node)
-
-
-def _unparametrized(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    name = concrete(args[1] if len(args) > 1 else kwargs.get("name", kwargs.get("tensor_name", "weight")))
-    return torch.nn.unparametrize(args[0] if args else None, str(name), node)
-
-
 def _each(name: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
     """Return a function that gives one tensor back for each, by an op on it alone."""
 
@@ -306,21 +287,6 @@ def _is_tensor(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value
     if isinstance(value, Unknown) and value.kind not in COUNTED:
         return torch.machine.unknown_test(ast.Is(), value, "tensor")
     return isinstance(value, Tensor)
-
-
-def _dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Instance(None, "torch.utils.data.TensorDataset")
-    result.state = DatasetState(args)
-    return result
-
-
-def _loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    result = Instance(None, "torch.utils.data.DataLoader")
-    dataset = args[0] if args else kwargs.get("dataset")
-    result.state = LoaderState(dataset)
-    result.attrs["dataset"] = dataset
-    result.attrs["batch_size"] = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
-    return result
 
 
 def _scaler(place: int) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
@@ -456,19 +422,20 @@ FUNCTIONS: dict[str, Callable[[Torch, Args, Kwargs, ast.AST], Value]] = {
     "torch.autograd.set_detect_anomaly": _context,
     "torch.autograd.detect_anomaly": _context, "torch.profiler.profile": _context,
     "torch.autograd.graph.save_on_cpu": _context, "torch.backends.cudnn.flags": _context,
-    "torch.utils.data.TensorDataset": _dataset, "torch.utils.data.DataLoader": _loader,
+    "torch.utils.data.TensorDataset": loaders.dataset, "torch.utils.data.DataLoader": loaders.loader,
     "torch.cuda.amp.GradScaler": _scaler(4), "torch.cpu.amp.GradScaler": _scaler(4),
     "torch.amp.GradScaler": _scaler(5), "torch.amp.grad_scaler.GradScaler": _scaler(5),
     "accelerate.Accelerator": _accelerator,
     "torch.compile": _first, "torch.jit.script": _first, "torch.jit.trace": _first,
-    "torch.nn.utils.spectral_norm": _parametrized("nn.utils.spectral_norm"),
-    "torch.nn.utils.weight_norm": _parametrized("nn.utils.weight_norm"),
-    "torch.nn.utils.parametrizations.spectral_norm": _parametrized("nn.utils.spectral_norm"),
-    "torch.nn.utils.parametrizations.weight_norm": _parametrized("nn.utils.weight_norm"),
-    "torch.nn.utils.parametrizations.orthogonal": _parametrized("nn.utils.orthogonal"),
-    "torch.nn.utils.parametrize.register_parametrization": _register_parametrization,
-    "torch.nn.utils.parametrize.remove_parametrizations": _unparametrized,
-    "torch.nn.utils.remove_weight_norm": _unparametrized, "torch.nn.utils.remove_spectral_norm": _unparametrized,
+    "torch.nn.utils.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
+    "torch.nn.utils.weight_norm": parametrized.by("nn.utils.weight_norm"),
+    "torch.nn.utils.parametrizations.spectral_norm": parametrized.by("nn.utils.spectral_norm"),
+    "torch.nn.utils.parametrizations.weight_norm": parametrized.by("nn.utils.weight_norm"),
+    "torch.nn.utils.parametrizations.orthogonal": parametrized.by("nn.utils.orthogonal"),
+    "torch.nn.utils.parametrize.register_parametrization": parametrized.register,
+    "torch.nn.utils.parametrize.remove_parametrizations": parametrized.remove,
+    "torch.nn.utils.remove_weight_norm": parametrized.remove,
+    "torch.nn.utils.remove_spectral_norm": parametrized.remove,
     "torch.nn.utils.parametrize.cached": _context,
     "torch.broadcast_tensors": _each("expand"), "torch.meshgrid": _each("expand"),
     "torch.cuda.is_available": _cuda_available, "torch.tensor": _factory("tensor"), "torch.Tensor": _factory("Tensor"),

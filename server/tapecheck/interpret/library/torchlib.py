@@ -16,6 +16,7 @@ from tapecheck.interpret.library import (
     opaque,
     operations,
     optimizers,
+    pretrained,
     tensorlib,
     transforms,
 )
@@ -145,7 +146,7 @@ class Torch:
         """Call a function or class of torch by its dotted path; NotImplemented where it is none that is known."""
         name = path[6:]
         if name == "hub.load":
-            return self.nn.library_model(path, node)
+            return pretrained.model(self, path, node)
         if name.startswith("Tensor.") and args:
             method = self.machine.get_attribute(args[0], name[7:], node)
             return self.machine.call(method, args[1:], kwargs, node)

@@ -177,7 +177,7 @@ class _Scan:
         return self.object(value, path)
 
     def gathered(self, node: ast.AST, kept: List | Dict) -> None:
-        """Return what a comprehension or call that is still running has taken in so far."""
+        """Look at what a comprehension or call that is still running has taken in so far."""
         target = self.machine.world.notes.of(node, syntax.target_of, self.machine)
         if not target:
             # What no variable gets is gone once it is computed.
@@ -296,7 +296,7 @@ class _Scan:
         return False
 
     def numbered(self, value: Instance, path: str) -> None:
-        """Return the attributes of an object with computed names: `setattr(log, f"loss_{step}", loss)`."""
+        """Look at the attributes of an object with computed names: `setattr(log, f"loss_{step}", loss)`."""
         numbered = value.numbered or ()
         names = [name for name in value.attrs if name in numbered and name in value.slots]
         tensors = [tensor for name in names for tensor in tensors_in(value.attrs[name])]

@@ -109,7 +109,7 @@ def attribute(machine: Engine, owner: Value, name: str, node: ast.AST) -> Value:
 
 
 def expects_tensor(machine: Engine, name: str, node: ast.AST) -> None:
-    """Return a tensor's method asked of a value that has none: an exception, if the dry run is right about it."""
+    """Note that a value lacks a method of tensors that it is asked for: an exception, if that is known for sure."""
     if name in _OF_TENSORS:
         machine.world.mistake("AttributeError", node, missed=syntax.missed(machine, node))
         if name == "backward":

@@ -231,7 +231,7 @@ def escape(machine: Engine, value: Value, node: ast.AST, to: str) -> None:
 
 
 def touched(machine: Engine, env: Env) -> None:
-    """Return a module's own state was changed: it can't serve the next run as it is."""
+    """Note that a module's own state was changed: it can't serve the next run as it is."""
     env.globals.watched = None
     module = env.globals.module
     if module is not None:

@@ -1,0 +1,90 @@
+"""torch.utils.data: what loaders and datasets give is new in each iteration, and has no graph."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.library.states import DatasetState, LoaderState
+from tapecheck.interpret.objects import unknowns
+from tapecheck.interpret.values import Args, Dict, Instance, Kwargs, List, Stream, Tensor, Unknown, Value
+
+
+def dataset(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a `TensorDataset(*tensors)`."""
+    made = Instance(None, "torch.utils.data.TensorDataset")
+    made.state = DatasetState(args)
+    return made
+
+
+def loader(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Return a `DataLoader(dataset, batch_size)`."""
+    made = Instance(None, "torch.utils.data.DataLoader")
+    dataset = args[0] if args else kwargs.get("dataset")
+    made.state = LoaderState(dataset)
+    made.attrs["dataset"] = dataset
+    made.attrs["batch_size"] = args[1] if len(args) > 1 else kwargs.get("batch_size", 1)
+    return made
+
+
+def item(torch: Torch, owner: Instance) -> Value:
+    """Return an element of a dataset; None of what is none."""
+    if isinstance(owner.state, DatasetState):
+        return tuple(torch.world.data() for _ in owner.state.tensors)
+    return None
+
+
+def stream(torch: Torch, owner: Instance, node: ast.AST) -> Stream | None:
+    """Return what is iterated of a loader or dataset; None of what is neither."""
+    if isinstance(owner.state, LoaderState):
+        return Stream(lambda: _batches(owner), lambda index: _batch(torch, owner, node))
+    if isinstance(owner.state, DatasetState):
+        return Stream(lambda: None, lambda index: _batch_of(torch, owner))
+    return None
+
+
+def _batches(owner: Instance) -> int | None:
+    """How many batches a loader has: nobody knows, but who has asked for it has to find the loop agree."""
+    state: LoaderState = owner.state
+    state.iterated = True
+    return unknowns.bound_length(owner.length, limits.BATCHES_BOUND) if owner.length is not None else None
+
+
+def _batch(torch: Torch, owner: Instance, node: ast.AST) -> Value:
+    state: LoaderState = owner.state
+    dataset = state.dataset
+    if isinstance(dataset, Instance) and isinstance(dataset.state, DatasetState):
+        return _batch_of(torch, dataset)
+    getter = torch.machine.find_method(dataset, "__getitem__") if isinstance(dataset, Instance) else None
+    if getter is not None:
+        with_grad = list(torch.world.grad_modes)
+        sample = torch.machine.call(getter, [Unknown.whole("index")], {}, node)
+        torch.world.grad_modes[:] = with_grad
+        return _collated(torch, sample)
+    result = Unknown("batch")
+    result.data = True
+    return result
+
+
+def _batch_of(torch: Torch, dataset: Instance) -> Value:
+    state: DatasetState = dataset.state
+    return tuple(
+        torch.world.data(value.name, dtype=value.dtype) if isinstance(value, Tensor) else torch.world.data()
+        for value in state.tensors
+    )
+
+
+def _collated(torch: Torch, sample: Value) -> Value:
+    """Return a batch as the default collate function makes it: new tensors, no graph."""
+    if isinstance(sample, tuple):
+        return tuple(_collated(torch, item) for item in sample)
+    if isinstance(sample, Dict):
+        return Dict({key: _collated(torch, item) for key, item in sample.items.items()}, sample.more)
+    if isinstance(sample, List):
+        return List([_collated(torch, item) for item in sample.items], sample.more)
+    if isinstance(sample, (Tensor, int, float)):
+        return torch.world.data(dtype=sample.dtype if isinstance(sample, Tensor) else "float")
+    result = Unknown("batch")
+    result.data = True
+    return result

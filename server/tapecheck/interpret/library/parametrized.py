@@ -1,0 +1,90 @@
+"""Weights that are computed anew for each use: weight_norm, spectral_norm and parametrizations of the user's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.values import Args, Instance, Kwargs, Tensor, Value, concrete
+
+WEIGHT_NORM = "nn.utils.weight_norm"
+"""The op that has two parameters in the place of one: how long the weight is, and where it points."""
+
+
+def by(how: str) -> Callable[[Torch, Args, Kwargs, ast.AST], Value]:
+    """Return the function that has a weight computed by an op."""
+
+    def make(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+        name = concrete(args[1] if len(args) > 1 else kwargs.get("name", "weight"))
+        return _parametrize(torch, args[0], name if isinstance(name, str) else "weight", how, node)
+
+    return make
+
+
+def register(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Have a weight computed by a module: `register_parametrization(module, tensor_name, parametrization)`."""
+    given = {**dict(zip(("module", "tensor_name", "parametrization"), args)), **kwargs}
+    name = concrete(given.get("tensor_name"))
+    return _parametrize(torch, given.get("module"), str(name), given.get("parametrization"), node)
+
+
+def remove(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Make a computed weight a parameter of its own again."""
+    owner = args[0] if args else None
+    name = str(concrete(args[1] if len(args) > 1 else kwargs.get("name", kwargs.get("tensor_name", "weight"))))
+    if not isinstance(owner, Instance) or owner.layer is None:
+        return owner
+    layer = owner.layer
+    if name in layer.parametrized:
+        holder = owner.attrs["parametrizations"].attrs.pop(name)
+        layer.parametrized = {key: how for key, how in layer.parametrized.items() if key != name}
+        if not layer.parametrized:
+            del owner.attrs["parametrizations"]
+        owner.attrs[name] = holder.attrs.get("original", holder.attrs.get("original1"))
+    return owner
+
+
+def weight(torch: Torch, owner: Instance, name: str, node: ast.AST) -> Value:
+    """Return a computed weight as a forward sees it."""
+    assert owner.layer is not None
+    how = owner.layer.parametrized[name]
+    holder = owner.attrs["parametrizations"].attrs[name]
+    if isinstance(how, str):
+        given = [holder.attrs[key] for key in ("original", "original0", "original1") if key in holder.attrs]
+        return torch.op(how, given, {}, node)
+    return torch.machine.call(holder.attrs.get("0", how), [holder.attrs["original"]], {}, node)
+
+
+def _parametrize(torch: Torch, owner: Value, name: str, how: Value, node: ast.AST) -> Value:
+    """Have a parameter computed for each use: `how` is an op's name or a module of the user's."""
+    layer = owner.layer if isinstance(owner, Instance) and owner.module else None
+    original = owner.attrs.pop(name, None) if layer is not None else None
+    if layer is None or not isinstance(original, Tensor):
+        return owner
+    home = owner.attrs.get("parametrizations")
+    if not isinstance(home, Instance):
+        home = owner.attrs["parametrizations"] = _container("ModuleDict")
+    holder = home.attrs[name] = _container("ModuleList")
+    if how == WEIGHT_NORM:
+        holder.attrs["original0"], holder.attrs["original1"] = _magnitude(torch, node), original
+    else:
+        holder.attrs["original"] = original
+        if isinstance(how, Instance):
+            holder.attrs["0"] = how
+    # A deep copy shares this: the parameters themselves are found by the attributes, which it has of its own.
+    layer.parametrized = {**layer.parametrized, name: how}
+    return owner
+
+
+def _container(name: str) -> Instance:
+    made = Instance(None, f"torch.nn.{name}", module=True)
+    assert made.layer is not None
+    made.layer.container = name
+    return made
+
+
+def _magnitude(torch: Torch, node: ast.AST) -> Tensor:
+    magnitude = torch.world.data("original0")
+    magnitude.parameter = True
+    return torch.world.make_leaf(magnitude, node, "original0", parameter=True)

@@ -1,0 +1,53 @@
+"""Models that come out of libraries of models: one opaque differentiable module each."""
+
+from __future__ import annotations
+
+import ast
+
+from tapecheck.interpret.library.contract import Torch
+from tapecheck.interpret.values import Unknown, Value
+
+LIBRARIES = (
+    "torchvision.models", "timm.", "transformers.", "segmentation_models_pytorch.", "monai.networks", "torch.hub.load",
+    "pytorchcv.", "efficientnet_pytorch.", "open_clip.", "clip.load", "diffusers.", "torchaudio.models",
+    "torch_geometric.nn", "dgl.nn", "sentence_transformers.",
+)  # fmt: skip
+"""Packages whose classes and functions make models."""
+NO_MODELS = (
+    "Trainer", "TrainingArguments", "Callback", "Config", "Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor",
+    "Dataset", "DataModule", "Collator", "DataCollatorWithPadding", "Output", "Scheduler", "Criteria", "Args",
+)  # fmt: skip
+"""What the names of those end with that make none."""
+_MAKERS = (
+    "from_pretrained",
+    "from_config",
+    "from_name",
+    "create_model",
+    "load",
+    "create_model_and_transforms",
+    "get_model",
+)
+"""Functions that make models, whatever their names begin with."""
+_NO_MODEL_PATHS = (
+    "Tokenizer", "Config.", "Processor", "transforms", "FeatureExtractor", "Scheduler.", "timm.data", "timm.utils",
+    "timm.optim", "timm.scheduler", "transformers.optimization", "transformers.utils", "diffusers.utils",
+    "diffusers.optimization", "torch_geometric.nn.global_", "segmentation_models_pytorch.losses",
+    "segmentation_models_pytorch.metrics", "segmentation_models_pytorch.utils",
+)  # fmt: skip
+
+
+def model(torch: Torch, path: str, node: ast.AST) -> Value | None:
+    """Return the model that a function or class of a library of models makes; None where it makes none."""
+    if not path.startswith(LIBRARIES):
+        return None
+    name = path.rsplit(".", 1)[-1]
+    if name.endswith(NO_MODELS) or (name not in _MAKERS and name.startswith(("get_", "set_", "is_"))):
+        return None
+    if "weights" in name.lower() or any(part in path for part in _NO_MODEL_PATHS):
+        return None
+    if not (name[:1].isupper() or name in _MAKERS or path.startswith(("torchvision.models", "torch.hub"))):
+        return None
+    made = Unknown.named(name)
+    made.within = made
+    torch.opaque_parameters(made, node)
+    return made
