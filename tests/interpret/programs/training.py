@@ -958,3 +958,52 @@ if a.twice:
     y.backward()  # raises
 """,
 }
+
+STATES = """
+class Stream:
+    def __init__(self):
+        self.h = torch.zeros(1, 4)
+def cut_all(states):
+    for k, s in zip(range(len(states)), states):
+        states[k] = s.detach()
+cells = [nn.GRUCell(4, 4) for _ in range({layers})]
+optimizer = torch.optim.SGD([p for cell in cells for p in cell.parameters()], lr=0.1)
+state = [torch.zeros(1, 4) for _ in range({layers})]
+table = {{i: torch.zeros(1, 4) for i in range({layers})}}
+streams = [Stream() for _ in range({layers})]
+for step in range(6):
+    x = torch.randn(1, 4)
+    total = 0.0
+    for i, cell in enumerate(cells):
+        {held} = cell(x, {held})
+        total = total + {held}.mean()
+    optimizer.zero_grad()
+    total.backward(){raises}
+    optimizer.step()
+    {cut}
+"""
+"""A state for each layer, which is to be cut from its graph after each step."""
+CUTS = {
+    "for s in state: s.detach_()": "state[i]",
+    "for k in range(len(state)): state[k] = state[k].detach()": "state[i]",
+    "for k, s in enumerate(state): state[k] = s.detach()": "state[i]",
+    "for k in table: table[k] = table[k].detach()": "table[i]",
+    "for k, v in table.items(): table[k] = v.detach()": "table[i]",
+    "for v in table.values(): v.detach_()": "table[i]",
+    "for one in streams: one.h = one.h.detach()": "streams[i].h",
+    "for one in streams: one.h.detach_()": "streams[i].h",
+    "state = [s.detach() for s in state]": "state[i]",
+    "cut_all(state)": "state[i]",
+}
+UNCUT = {
+    "state[0] = state[0].detach()": "state[i]",
+    "for k in range(len(state) - 1): state[k] = state[k].detach()": "state[i]",
+    "for s in state[1:]: s.detach_()": "state[i]",
+    "for one in streams: one.h.detach()": "streams[i].h",
+}
+PROGRAMS |= {
+    f"{layers} states, {cut}": STATES.format(layers=layers, held=held, cut=cut, raises=raises)
+    for layers in (2, 3, 9)
+    for cuts, raises in ((CUTS, ""), (UNCUT, "  # raises"))
+    for cut, held in cuts.items()
+}

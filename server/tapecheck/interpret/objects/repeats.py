@@ -190,7 +190,8 @@ class Rounds:
         self.machine = machine
         self.key = key
         self.loop = loop
-        self.first = self.begun = mark(machine.world)
+        self.first = self.begun = self.earlier = mark(machine.world)
+        """Where the loop, its last iteration and the one before that begin."""
         self.started = False
         self.compared = 0
         self.last = 0
@@ -203,9 +204,9 @@ class Rounds:
 
     def begin(self) -> None:
         """Note where an iteration begins."""
-        self.begun = mark(self.machine.world)
+        self.earlier, self.begun = self.begun, mark(self.machine.world)
         if not self.started:
-            self.started, self.first = True, self.begun
+            self.started, self.first, self.earlier = True, self.begun, self.begun
 
     def note(self, done: int) -> None:
         """Note an iteration, at its end, that nobody asks about: the next one may repeat it."""
@@ -237,6 +238,25 @@ class Rounds:
         else:
             return False
         return any(row[0] in _TELLING for row in now)
+
+    def takes(self) -> bool:
+        """Whether the last iteration cut or walked a graph from before the loop that the one before it did not.
+
+        The next one may do the same to yet another: it repeats this one, and is no less needed.
+        """
+        taken = self._taken(self.begun.events, None)
+        return bool(taken) and not taken <= self._taken(self.earlier.events, self.begun.events)
+
+    def _taken(self, start: int, end: int | None) -> set[int]:
+        """Return the nodes from before the loop that were cut or walked between two events."""
+        found: set[int] = set()
+        for event in self.machine.world.tape.events[start:end]:
+            if isinstance(event, Cut):
+                found.update(event.nodes)
+            elif isinstance(event, Backward):
+                found.update(root.node for root in event.roots if root.node is not None)
+        nodes = self.machine.world.ledger.nodes
+        return {number for number in found if number <= self.first.ids and number in nodes}
 
     def end(self, done: int) -> None:
         """Note the end of the loop: what it did after it repeated itself may be something else."""

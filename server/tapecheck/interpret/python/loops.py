@@ -134,7 +134,7 @@ class _Loop:
         if guards.at_hand(self.machine, self.number):
             # A guard is in sight: the next iteration may be another one.
             self.rounds.note(self.done)
-        elif self.rounds.again(self.done):
+        elif self.rounds.again(self.done) and not self.rounds.takes():
             self.repeated, self.enough = True, min(self.enough, self.done)
 
     def leave(self, more: Fact) -> None:
@@ -207,7 +207,11 @@ def _following(loop: _Loop, stream: Stream, index: int, length: int | None, elem
         return index
     goes_on = exhausted = False
     if length is not None:
-        short = not loop.repeated and (length <= limits.SHORT_LOOP or _of_layers(length, element))
+        short = not loop.repeated and (
+            length <= limits.SHORT_LOOP
+            or _of_layers(length, element)
+            or (length <= limits.MODEL_ITERATIONS and loop.rounds.takes())
+        )
         most = limits.MAX_ITERATIONS
         if loop.repeated:
             most = min(loop.enough + limits.AFTER_REPEATING, most)
