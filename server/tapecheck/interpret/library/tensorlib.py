@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from tapecheck.interpret.library import scalers
 from tapecheck.interpret.library.contract import Torch
@@ -121,83 +122,12 @@ def requires_grad(torch: Torch, owner: Tensor, wanted: Value, node: ast.AST) -> 
 
 
 def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    """Return a method call on a tensor."""
-    world = torch.world
-    if name == "backward":
-        return torch.autograd.backward_method(owner, args, kwargs, node)
-    if name in ("item", "tolist", "numpy", "__float__", "__int__", "__array__"):
-        how = "numpy" if name == "numpy" else "item"
-        if name == "numpy" and owner.graph == "yes":
-            torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        result = Unknown.number(world.cut(how, node, owner, name=owner.name))
-        result.data = True
-        if owner.extra is not None and Mark.DRAWN in owner.extra:
-            drawn(result)
-        return result
-    if name == "zero_":
-        source = (owner.extra or {}).get(Mark.DATA_OF, owner)
-        if isinstance(source, Tensor):
-            torch.autograd.zeroed(source, node)
-    if name == "detach_":
-        cuts = world.cut("detach", node, owner, name=owner.name)
-        owner.node, owner.graph, owner.is_leaf, owner.oldest, owner.cuts = None, "no", False, None, cuts
-        owner.constant_terms, owner.of_leaf = (), None
-        return owner
-    if name == "requires_grad_":
-        return requires_grad(torch, owner, args[0] if args else kwargs.get("requires_grad", True), node)
-    if name == "contiguous" and lies_across(owner):
-        return torch.op("clone", [owner], {}, node)
-    if name in ("cuda", "cpu", "pin_memory", "share_memory_", "contiguous", "coalesce"):
-        return owner
-    if name in ("to", "type"):
-        kinds = [value for value in (*args, *kwargs.values()) if isinstance(value, Lib)]
-        if any(_integer_type(value.path) for value in kinds):
-            return _to_integer(torch, owner, node)
-        return owner if owner.dtype == "float" else world.data(cuts=owner.cuts)
-    if name in ("long", "int", "bool", "short", "byte"):
-        return _to_integer(torch, owner, node)
-    if name in ("float", "double", "half", "bfloat16"):
-        if owner.dtype != "float":
-            return world.data(owner.name, owner.cuts)
-        precision = (owner.extra or {}).get(Mark.PRECISION, "float")
-        if precision == name:
-            return owner
-        copy = torch.op("clone", [owner], {}, node)
-        if isinstance(copy, Tensor):
-            copy.extra = {Mark.PRECISION: name}
-        return copy
-    if name in (
-        "size",
-        "dim",
-        "numel",
-        "nelement",
-        "element_size",
-        "stride",
-        "data_ptr",
-        "get_device",
-        "ndimension",
-    ):
-        made = _extra(torch, owner, f"{name}()")
-        asked = name in ("dim", "ndimension") and owner.rank is None
-        if asked and isinstance(made, Unknown) and made.truth is None:
-            # What is not known to be a scalar has dimensions, an empty selection too.
-            made.truth = True
-        return made
-    if name == "retain_grad":
-        owner.retains_grad = True
-        torch.autograd.retained.append(owner)
-        return None
-    if name == "register_hook" or name == "register_post_accumulate_grad_hook":
-        if args:
-            owner.hooks.append(args[0])
-            torch.autograd.hooked.append((owner, args[0]))
-        return Unknown.plain("handle")
-    if name in ("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"):
-        return factory(torch, name, args, kwargs, node)
-    if name in ("uniform_", "normal_", "zero_", "fill_", "copy_", "bernoulli_", "exponential_", "random_") and (
-        owner.extra and Mark.DATA_OF in owner.extra
-    ):
-        return silent_write(torch, owner, node, name, args)
+    """Call a method of a tensor."""
+    known = _METHODS.get(name)
+    if known is not None:
+        result = known(torch, owner, name, args, kwargs, node)
+        if result is not NotImplemented:
+            return result
     if name.endswith("_") and not name.endswith("__") and owner.extra and Mark.DATA_OF in owner.extra:
         return silent_write(torch, owner, node, name, args)
     if name == "apply_" or name == "map_":
@@ -209,6 +139,114 @@ def method(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, n
             owner.graph = "may"
         return torch.opaque_result(name, [owner, *args], kwargs, node)
     return torch.op(name, [owner, *args], kwargs, node)
+
+
+def _backward(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.autograd.backward_method(owner, args, kwargs, node)
+
+
+def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    how = "numpy" if name == "numpy" else "item"
+    if name == "numpy" and owner.graph == "yes":
+        torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    result = Unknown.number(torch.world.cut(how, node, owner, name=owner.name))
+    result.data = True
+    if owner.extra is not None and Mark.DRAWN in owner.extra:
+        drawn(result)
+    return result
+
+
+def _zeroed(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Note that a gradient is cleared, if it is one; the change itself is the op's."""
+    source = (owner.extra or {}).get(Mark.DATA_OF, owner)
+    if isinstance(source, Tensor):
+        torch.autograd.zeroed(source, node)
+    return NotImplemented
+
+
+def _detached(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    cuts = torch.world.cut("detach", node, owner, name=owner.name)
+    owner.node, owner.graph, owner.is_leaf, owner.oldest, owner.cuts = None, "no", False, None, cuts
+    owner.constant_terms, owner.of_leaf = (), None
+    return owner
+
+
+def _requires_grad(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return requires_grad(torch, owner, args[0] if args else kwargs.get("requires_grad", True), node)
+
+
+def _contiguous(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return torch.op("clone", [owner], {}, node) if lies_across(owner) else owner
+
+
+def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return owner
+
+
+def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    kinds = [value for value in (*args, *kwargs.values()) if isinstance(value, Lib)]
+    if any(_integer_type(value.path) for value in kinds):
+        return _to_integer(torch, owner, node)
+    return owner if owner.dtype == "float" else torch.world.data(cuts=owner.cuts)
+
+
+def _whole(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return _to_integer(torch, owner, node)
+
+
+def _floating(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if owner.dtype != "float":
+        return torch.world.data(owner.name, owner.cuts)
+    precision = (owner.extra or {}).get(Mark.PRECISION, "float")
+    if precision == name:
+        return owner
+    copy = torch.op("clone", [owner], {}, node)
+    if isinstance(copy, Tensor):
+        copy.extra = {Mark.PRECISION: name}
+    return copy
+
+
+def _shape(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    made = _extra(torch, owner, f"{name}()")
+    asked = name in ("dim", "ndimension") and owner.rank is None
+    if asked and isinstance(made, Unknown) and made.truth is None:
+        # What is not known to be a scalar has dimensions, an empty selection too.
+        made.truth = True
+    return made
+
+
+def _retain_grad(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    owner.retains_grad = True
+    torch.autograd.retained.append(owner)
+    return None
+
+
+def _register_hook(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    if args:
+        owner.hooks.append(args[0])
+        torch.autograd.hooked.append((owner, args[0]))
+    return Unknown.plain("handle")
+
+
+def _new(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    return factory(torch, name, args, kwargs, node)
+
+
+_METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]] = {
+    "backward": _backward, "zero_": _zeroed, "detach_": _detached, "requires_grad_": _requires_grad,
+    **dict.fromkeys(("item", "tolist", "numpy", "__float__", "__int__", "__array__"), _taken_out),
+    **dict.fromkeys(("cuda", "cpu", "pin_memory", "share_memory_", "coalesce"), _itself), "contiguous": _contiguous,
+    "to": _converted, "type": _converted,
+    **dict.fromkeys(("long", "int", "bool", "short", "byte"), _whole),
+    **dict.fromkeys(("float", "double", "half", "bfloat16"), _floating),
+    **dict.fromkeys((
+        "size", "dim", "numel", "nelement", "element_size", "stride", "data_ptr", "get_device", "ndimension",
+    ), _shape),
+    "retain_grad": _retain_grad,
+    "register_hook": _register_hook, "register_post_accumulate_grad_hook": _register_hook,
+    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "new"), _new),
+}  # fmt: skip
+"""What methods do that are no ops, or more than one."""
 
 
 def silent_write(torch: Torch, owner: Tensor, node: ast.AST, how: str, args: Args) -> Tensor:
