@@ -485,6 +485,8 @@ class _Exploration:
     deferred: list[tuple[_Way, Watched]] = field(default_factory=list)
     """Ways that no verdict hangs on so far, each with what one could hang on."""
 
+    first: Tape | None = None
+    """The tape of the first way, until another is to be told from it."""
     signatures: set[tuple[int, ...]] = field(default_factory=set)
     """What the rules can see of the tapes so far."""
     shapes: set[tuple[int, ...]] = field(default_factory=set)
@@ -540,10 +542,9 @@ class _Exploration:
         watcher.settle(world)
         names = _names_that_matter(run.machine) if world.asked else set()
         following = _following(way, world, watcher, self.dull, names)
-        # A first way that nothing follows has no other to be told from.
-        signature, shape = _signatures(world.tape) if following or way.turned is not None else ((), ())
-        kept = self._keep(world, signature)
-        for one in self._worth_trying(following, run, shape):
+        fresh, other_graph = self._says_new(way, world.tape)
+        kept = fresh and self._keep(world)
+        for one in self._worth_trying(following, run, other_graph):
             self._queue_or_defer(one, run)
         if self.wanted.log is not None:
             self.wanted.log.append(self._explored(run, kept))
@@ -585,11 +586,25 @@ class _Exploration:
                 deep = next(iter(world.not_followed))
                 found.cut_short.append(CutShort("calls", self.name, deep.file, deep.line, len(world.not_followed)))
 
-    def _keep(self, world: World, signature: tuple[int, ...]) -> bool:
-        """Keep a tape that says something new; return whether it does."""
-        if signature in self.signatures:
-            return False
+    def _says_new(self, way: _Way, tape: Tape) -> tuple[bool, bool]:
+        """Return whether the rules can tell a tape from those before, and whether its graphs are others."""
+        if way.turned is None:
+            # Most first ways have no other to be told from.
+            self.first = tape
+            return True, True
+        if self.first is not None:
+            signature, shape = _signatures(self.first)
+            self.signatures.add(signature)
+            self.shapes.add(shape)
+            self.first = None
+        signature, shape = _signatures(tape)
+        fresh, other_graph = signature not in self.signatures, shape not in self.shapes
         self.signatures.add(signature)
+        self.shapes.add(shape)
+        return fresh, other_graph
+
+    def _keep(self, world: World) -> bool:
+        """Keep a tape that says something new; return whether the rules read it."""
         tape = world.tape
         if self.entry is not None and not any(isinstance(event, (Backward, Hold, InPlace)) for event in tape.events):
             return False
@@ -606,7 +621,7 @@ class _Exploration:
             if self._queue(one):
                 self.resting[one.policy.key()] = why
 
-    def _worth_trying(self, following: list[_Way], run: _Run, shape: tuple[int, ...]) -> list[_Way]:
+    def _worth_trying(self, following: list[_Way], run: _Run, other_graph: bool) -> list[_Way]:
         """Return those of the ways after a run that may show something."""
         way, world = run.way, run.world
         if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
@@ -616,11 +631,9 @@ class _Exploration:
         self.met |= fresh
         # The module has a start of its own, which tries what its conditions lead to.
         following = [one for one in following if one.turned not in run.before]
-        known = shape in self.shapes
-        self.shapes.add(shape)
-        if known and way.turned is not None and len(way.policy.patterns) == 1:
+        if not other_graph and way.turned is not None and len(way.policy.patterns) == 1:
             self.dull.add(way.turned)
-        if known or way.once:
+        if not other_graph or way.once:
             # No graph hangs on the condition that was turned round: go no further from here, except for what only
             # this way comes to (the second half of an `or`, an `elif`).
             following = [one for one in following if one.turned in fresh]
