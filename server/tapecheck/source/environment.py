@@ -7,6 +7,7 @@ the name of a finder that setuptools has written, whose tables are read as liter
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import operator
 import os
@@ -161,8 +162,7 @@ def _sites(prefix: str, view: View) -> list[str]:
     """Return the folders of an environment that packages are installed in."""
     sites = []
     if prefix == sys.prefix:
-        paths = sysconfig.get_paths()
-        sites += [paths["purelib"], paths["platlib"]]
+        sites += _own_sites()
     config = _text(os.path.join(prefix, "pyvenv.cfg"))
     sites += _library_folders(prefix, view)
     values = dict(_pair(line) for line in (config or "").splitlines())
@@ -173,6 +173,13 @@ def _sites(prefix: str, view: View) -> list[str]:
         user = os.environ.get("PYTHONUSERBASE") or os.path.expanduser(os.path.join("~", ".local"))
         sites += _library_folders(user, view)
     return list(dict.fromkeys(os.path.abspath(site) for site in sites))
+
+
+@functools.cache
+def _own_sites() -> tuple[str, str]:
+    """Return the folders that this process has its packages in: sysconfig works out every path for each question."""
+    paths = sysconfig.get_paths()
+    return paths["purelib"], paths["platlib"]
 
 
 def _library_folders(prefix: str, view: View) -> list[str]:
