@@ -160,7 +160,7 @@ def read_environment(prefix: str, view: View) -> Environment:
 
 def _sites(prefix: str, view: View) -> list[str]:
     """Return the folders of an environment that packages are installed in."""
-    sites = []
+    sites: list[str] = []
     if prefix == sys.prefix:
         sites += _own_sites()
     config = _text(os.path.join(prefix, "pyvenv.cfg"))

@@ -83,10 +83,11 @@ def _deduced(world: World, value: Unknown) -> bool | None:
     if not atoms:
         # All that it hangs on has been settled on.
         return bool(_worked_out(value, {})) if value.parts is not None else None
+    own = tuple(atoms)
     facts = _about(world.facts_about, atoms)
     if not 0 < len(facts) <= limits.MOST_ANSWERED or len(atoms) > limits.MOST_UNKNOWNS:
         return None
-    return _tried(world, value, facts, atoms)
+    return _tried(world, value, facts, own, atoms)
 
 
 def answered(machine: Engine, value: Unknown, answer: bool) -> None:
@@ -120,33 +121,61 @@ def _about(facts: dict[int, list[Fact]], atoms: dict[int, Unknown]) -> list[Fact
     return list(chosen.values())
 
 
-def _tried(world: World, value: Unknown, facts: list[Fact], atoms: dict[int, Unknown]) -> bool | None:
+def _tried(
+    world: World, value: Unknown, facts: list[Fact], own: Iterable[int], atoms: dict[int, Unknown]
+) -> bool | None:
+    """Return the only answer that some examples of the unknowns give; `own` are those that the test itself is about."""
     tests = [value, *(fact for fact, _, _ in facts)]
     size = _size(tests, limits.MOST_WORKED_OUT)
     if size >= limits.MOST_WORKED_OUT:
         return None
     constants = _Constants(tests)
-    sets = [constants.examples(atom) for atom in atoms.values()]
-    trials = math.prod(len(examples) for examples in sets)
+    examples = {atom: constants.examples(unknown) for atom, unknown in atoms.items()}
+    trials = math.prod(map(len, examples.values()))
     # A minimum of a minimum of ..., as a search for the best of many makes it, is as long as the search.
     if trials > limits.MOST_TRIALS or trials * size > limits.MOST_WORKED_OUT:
         return None
     world.spend(trials * size // limits.PARTS_A_UNIT)
-    alone: set[bool] = set()
+    if len({answer for _, answer in _answers(value, {atom: examples[atom] for atom in own})}) < 2:
+        # Examples that never give one of the answers, whatever came before, are too poor to say anything.
+        return None
+    joint = [fact for fact in facts if not _narrows(fact, examples)]
     together: set[bool] = set()
-    for chosen in itertools.product(*sets):
-        given = dict(zip(atoms, chosen))
-        try:
-            answer = bool(_worked_out(value, given))
-        except _ERRORS:
-            continue
-        alone.add(answer)
-        if answer not in together and _all_hold(facts, given):
+    for given, answer in _answers(value, examples):
+        if answer not in together and _all_hold(joint, given):
             together.add(answer)
             if len(together) == 2:
                 return None
-    # Examples that never give one of the answers, whatever came before, are too poor to say anything.
-    return together.pop() if len(together) == 1 and len(alone) == 2 else None
+    return together.pop() if together else None
+
+
+def _answers(value: Unknown, examples: dict[int, list[Any]]) -> Iterator[tuple[dict[int, Any], bool]]:
+    """Yield what a test comes to for each choice of examples that it can be worked out for."""
+    for chosen in itertools.product(*examples.values()):
+        given = dict(zip(examples, chosen))
+        try:
+            yield given, bool(_worked_out(value, given))
+        except _ERRORS:
+            continue
+
+
+def _narrows(fact: Fact, examples: dict[int, list[Any]]) -> bool:
+    """Leave only those examples of an unknown that fit an answered test of it alone; returns whether it is one."""
+    if len(fact[2]) != 1:
+        return False
+    (atom,) = fact[2]
+    fitting = []
+    for example in examples[atom]:
+        try:
+            if bool(_worked_out(fact[0], {atom: example})) == fact[1]:
+                fitting.append(example)
+        except KeyError:
+            # What it is about has been settled on otherwise since.
+            return False
+        except _ERRORS:
+            continue
+    examples[atom] = fitting
+    return True
 
 
 def _size(values: Iterable[Value], most: int) -> int:
