@@ -56,6 +56,9 @@ _MARKS = ("backward", "autograd", "grad(", "requires_grad", "torch", "lightning"
 _BUILTINS = frozenset(dir(builtins))
 _OF_PLAIN = frozenset(name for kind in (str, dict, list, set, int, float) for name in dir(kind) if name[0] != "_")
 """What is asked of texts, numbers and containers."""
+_DEFINITIONS = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
+_SUSPENDING = frozenset((ast.Yield, ast.YieldFrom, ast.Await))
+_LOOPS = frozenset((ast.For, ast.While, ast.AsyncFor))
 _STARTING = frozenset((
     "backward", "grad", "hessian", "hvp", "jacobian", "jvp", "jacfwd", "jacrev", "manual_backward", "vhp",
     "vjp",
@@ -366,26 +369,39 @@ def _bool_ops(node: ast.expr) -> Iterator[ast.BoolOp]:
     return (part for part in walk(node) if isinstance(part, ast.BoolOp))
 
 
-def jumps_of(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """How a block may be left before its end: break, continue, return, value (a return with one), raise, yield."""
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def jumps_of(nodes: Iterable[ast.AST], *, suspends: bool = True) -> frozenset[str]:
+    """How a block may be left before its end: break, continue, return, value (a return with one), raise, yield.
+
+    `suspends` says that the file has a `yield` or an `await`, which may stand within any expression.
+    """
     found: set[str] = set()
     stack: list[tuple[ast.AST, bool]] = [(node, False) for node in nodes]
     while stack:
         node, loops = stack.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        kind = type(node)
+        if kind in _DEFINITIONS:
             continue
-        if isinstance(node, ast.Return):
-            found.add("return" if node.value is None else "value")
-        elif isinstance(node, ast.Raise):
+        if kind is ast.Return:
+            found.add("return" if node.value is None else "value")  # type: ignore[attr-defined]
+        elif kind is ast.Raise:
             found.add("raise")
-        elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
+        elif kind in _SUSPENDING:
             found.add("yield")
-        elif isinstance(node, ast.Break) and not loops:
+        elif kind is ast.Break and not loops:
             found.add("break")
-        elif isinstance(node, ast.Continue) and not loops:
+        elif kind is ast.Continue and not loops:
             found.add("continue")
-        inner = loops or isinstance(node, (ast.For, ast.While, ast.AsyncFor))
-        stack.extend((child, inner) for child in children(node))
+        inner = loops or kind in _LOOPS
+        if suspends:
+            stack.extend((child, inner) for child in children(node))
+        else:
+            for name in _BLOCKS:
+                block = getattr(node, name, None)
+                if block.__class__ is list:
+                    stack += [(child, inner) for child in block]
     return frozenset(found)
 
 
@@ -491,6 +507,7 @@ class Index:
     def __init__(self, source: Source) -> None:
         tree = source.tree
         self.notes = source.notes
+        self.suspends = "yield" in source.text or "await" in source.text
         self._lines = source.parsed.lines if source.parsed is not None else source.lines
         self.class_facts: dict[str, Facts] = {}
         """What stands in the classes besides their methods."""

@@ -111,6 +111,9 @@ class Side:
     imports: tuple[ast.ImportFrom, ...]
 
 
+_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, _NONE, 0, _NONE, _NONE, True, ())
+
+
 @dataclass(slots=True)
 class Shape:
     """What the syntax tells of a condition.
@@ -227,15 +230,17 @@ class Shapes:
 
     def side(self, nodes: Iterable[ast.AST], owner: str | None, looping: bool, making: bool = False) -> Side:
         nodes = [node for node in nodes if not isinstance(node, ast.Pass)]
+        if not nodes:
+            return _EMPTY
         facts = facts_of(nodes, looping=looping, making=making)
         effects, attributes = self.index.reach(facts, owner)
         first = exposed(nodes, self.index.notes)
         read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
         plain, unknowable = stored_plain(nodes)
         imports = tuple(one for node in nodes for one in imports_of_project(node))
-        jumps = jumps_of(nodes)
+        jumps = jumps_of(nodes, suspends=self.index.suspends)
         raised = _raised(nodes) if "raise" in jumps else _NONE
-        return Side(facts, read, plain, unknowable, raised, int(effects), attributes, jumps, not nodes, imports)
+        return Side(facts, read, plain, unknowable, raised, int(effects), attributes, jumps, False, imports)
 
     def left(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
         """Return the parts of an expression that were not evaluated, as a side."""
@@ -322,7 +327,9 @@ class Shapes:
             loop = max(around, key=lambda one: one.lineno)
             first, until = loop.lineno if "break" in jumps else first, loop.end_lineno or last
         # Who is given less, or something else, stands elsewhere.
-        if jumps_of(getattr(home, "body", ())) & ({"value", "yield"} if "return" in jumps else {"yield"}):
+        if jumps_of(getattr(home, "body", ()), suspends=self.index.suspends) & (
+            {"value", "yield"} if "return" in jumps else {"yield"}
+        ):
             return _EVERYWHERE
         skipped = [*_statements_between(home, first - 1, until), node]
         lines = set(range(first, until + 1))
