@@ -96,7 +96,7 @@ def _defaults(owner: Parser) -> dict[str, Value]:
         if not names:
             found.update({key: value for key, value in options.items() if isinstance(value, CONSTANTS)})
             continue
-        if not isinstance(default, CONSTANTS) or (isinstance(default, str) and "type" in options):
+        if not isinstance(default, CONSTANTS) or (isinstance(default, str) and not _keeps_text(options.get("type"))):
             continue
         try:
             action = _declare(_Declared(add_help=False), names, options, lambda kind, text: text)
@@ -105,6 +105,11 @@ def _defaults(owner: Parser) -> dict[str, Value]:
         if not action.required and isinstance(action.default, CONSTANTS):
             found[action.dest] = action.default
     return found
+
+
+def _keeps_text(kind: Value) -> bool:
+    """Whether a default that is a text comes out of the conversion of an argument as it is."""
+    return kind is None or (isinstance(kind, Native) and kind.name == "str")
 
 
 def _parsed(torch: Torch, owner: Parser, words: list[Value], node: ast.AST) -> dict[str, Any]:
