@@ -11,8 +11,9 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.objects.syntax import NUMERIC, is_array, root_of
@@ -148,141 +149,180 @@ def facts_of(nodes: Iterable[ast.AST], *, looping: bool = False, making: bool = 
 
     `making` says that it makes an object: what it stores as attributes of that is new, as the object is.
     """
-    found = Facts()
-    effects = 0
-    names, attributes, own = found.names, found.attributes, found.own
-    stored, loaded = found.stored, found.loaded
-    tested, given, steering = found.tested, found.given, found.steering
-    inside: set[int] = set()
+    reader = _Reader(making)
     stack: list[tuple[ast.AST, bool]] = [(node, looping) for node in nodes]
-    children = _CHILDREN
+    children, readers, name = _CHILDREN, _READERS, reader.name
     while stack:
         node, loops = stack.pop()
         kind = type(node)
         if kind is ast.Name:
-            name = node.id  # type: ignore[attr-defined]
-            if type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
-                names.add(name)
-                loaded.add(name)
-            else:
-                stored.add(name)
+            name(node)  # type: ignore[arg-type]
             continue
-        if kind is ast.Attribute:
-            attr = node.attr  # type: ignore[attr-defined]
-            value = node.value  # type: ignore[attr-defined]
-            if type(value) is ast.Name:
-                dotted = f"{value.id}.{attr}"
-                if type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
-                    loaded.add(dotted)
-                    (own if value.id in ("self", "cls") else attributes).add(attr)
-                else:
-                    stored.add(dotted)
-                    if not making or value.id != "self":
-                        effects |= 2
-                    if attr == "requires_grad":
-                        effects |= 256
-                    elif attr == "data":
-                        effects |= 4
-                    elif attr == "grad":
-                        effects |= 128
-            else:
-                attributes.add(attr)
-                if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
-                    stored.add(f"?.{attr}")
-                    effects |= 6 if attr == "data" else (258 if attr == "requires_grad" else 2)
-            if attr in _CUTTING:
-                effects |= 8
-            elif attr == "backward":
-                effects |= 1
-        elif kind is ast.Call:
-            found.called = True
-            function = node.func  # type: ignore[attr-defined]
-            called = function.attr if type(function) is ast.Attribute else getattr(function, "id", "")
-            if called in _STARTING:
-                effects |= 1
-            elif called[-1:] == "_" and called[:1] != "_":
-                # The functions of torch.nn.init switch recording off.
-                if called != "requires_grad_" and _last(getattr(function, "value", function)) != "init":
-                    effects |= 4
-                if called == "zero_":
-                    effects |= 128
-            elif called in _DROPPING:
-                # `os.remove` drops a file.
-                effects |= 0 if root_of(function) in NUMERIC else 16
-            elif called in _KEEPING:
-                if not _all_numbers(node.args):  # type: ignore[attr-defined]
-                    effects |= 2
-                    if loops and called in _COLLECTING:
-                        effects |= 32
-            if called in _STEPPING:
-                effects |= 64
-                if called == "zero_grad":
-                    effects |= 128
-                if called == "step":
-                    effects |= 4
-            elif called in ("no_grad", "set_grad_enabled", "inference_mode"):
-                effects |= 8
-            if called == "requires_grad_" or called == "set_grad_enabled":
-                _mention(node.args, steering)  # type: ignore[attr-defined]
-                if called == "requires_grad_":
-                    effects |= 512 if _only_follows(node.args) else 256  # type: ignore[attr-defined]
-        elif kind is ast.keyword:
-            named = node.arg  # type: ignore[attr-defined]
-            if named in _STARTING_KEYWORDS or named == "requires_grad":
-                if named != "requires_grad":
-                    effects |= 1
-                else:
-                    effects |= 512 if _only_follows((node.value,)) else 256  # type: ignore[attr-defined]
-                _mention((node.value,), steering)  # type: ignore[attr-defined]
-        elif kind is ast.If or kind is ast.IfExp:
-            _mention((node.test,), tested)  # type: ignore[attr-defined]
-            inside.update(map(id, _bool_ops(node.test)))  # type: ignore[attr-defined]
-        elif kind is ast.BoolOp:
-            chooses = id(node) in inside or all(map(_only_reads, node.values))  # type: ignore[attr-defined]
-            _mention(node.values[:-1], tested if chooses else steering)  # type: ignore[attr-defined]
-        elif kind is ast.comprehension:
-            _mention((node.iter, *node.ifs), steering)  # type: ignore[attr-defined]
-        elif kind is ast.Match:
-            _mention((node.subject,), steering)  # type: ignore[attr-defined]
-        elif kind is ast.Assign:
-            given += _given(node.targets, node.value)  # type: ignore[attr-defined]
-        elif kind is ast.AnnAssign or kind is ast.NamedExpr:
-            if node.value is not None:  # type: ignore[attr-defined]
-                given += _given((node.target,), node.value)  # type: ignore[attr-defined]
-        elif kind is ast.AugAssign:
-            given += _given((node.target,), node.value)  # type: ignore[attr-defined]
-            target = node.target  # type: ignore[attr-defined]
-            if not is_number(node.value):  # type: ignore[attr-defined]
-                effects |= 6
-                if loops:
-                    effects |= 32
-            if type(target) is ast.Name:
-                loaded.add(target.id)
-                names.add(target.id)
-            elif type(target) is ast.Attribute and type(target.value) is ast.Name:
-                loaded.add(f"{target.value.id}.{target.attr}")
-        elif kind is ast.Subscript:
-            if type(node.ctx) is ast.Store:  # type: ignore[attr-defined]
-                effects |= 6
-        elif kind is ast.Delete:
-            effects |= 16
-        elif kind is ast.While:
-            loops = True
-            _mention((node.test,), steering)  # type: ignore[attr-defined]
-        elif kind is ast.For or kind is ast.AsyncFor:
-            loops = True
-            _mention((node.iter,), steering)  # type: ignore[attr-defined]
-        for name in children[kind]:
-            child = getattr(node, name, None)
+        read = readers.get(kind)
+        if read is not None:
+            read(reader, node, loops)
+            loops = loops or kind in _LOOPS
+        for field_name in children[kind]:
+            child = getattr(node, field_name, None)
             if child.__class__ is list:
                 for item in child:
                     if item.__class__ is not str and item is not None:
                         stack.append((item, loops))
             elif isinstance(child, ast.AST):
                 stack.append((child, loops))
-    tested |= steering
-    found.effects = Effect(effects)
-    return found
+    return reader.finished()
+
+
+# Plain numbers: an operation on flags takes ten times as long, and there is one for every few nodes.
+_START, _KEEP, _CHANGE = int(Effect.START), int(Effect.KEEP), int(Effect.CHANGE)
+_CUT, _DROP, _COLLECT, _STEP = int(Effect.CUT), int(Effect.DROP), int(Effect.COLLECT), int(Effect.STEP)
+_CLEAR, _REQUIRE, _FLAG = int(Effect.CLEAR), int(Effect.REQUIRE), int(Effect.FLAG)
+_STORED = {"requires_grad": _REQUIRE, "data": _CHANGE, "grad": _CLEAR}
+"""What storing an attribute of a tensor does."""
+_CALLED = {"zero_grad": _CLEAR, "step": _CHANGE, "no_grad": _CUT, "set_grad_enabled": _CUT, "inference_mode": _CUT}
+"""What calls do besides what the other tables say of them."""
+
+
+class _Reader:
+    """Reads the nodes of a piece of code, one after the other in any order, and gathers what they do.
+
+    `loops` says of a node whether it stands in a loop of the code. `inside` are the `and`s and `or`s in the condition
+    of an `if`, by their `id`.
+    """
+
+    __slots__ = ("effects", "facts", "inside", "loaded", "making", "names", "stored")
+
+    def __init__(self, making: bool) -> None:
+        self.facts = facts = Facts()
+        self.names, self.loaded, self.stored = facts.names, facts.loaded, facts.stored
+        self.effects = 0
+        self.inside: set[int] = set()
+        self.making = making
+
+    def finished(self) -> Facts:
+        self.facts.tested |= self.facts.steering
+        self.facts.effects = Effect(self.effects)
+        return self.facts
+
+    def name(self, node: ast.Name) -> None:
+        if type(node.ctx) is ast.Load:
+            self.names.add(node.id)
+            self.loaded.add(node.id)
+        else:
+            self.stored.add(node.id)
+
+    def attribute(self, node: ast.Attribute, loops: bool) -> None:
+        attr, value = node.attr, node.value
+        if type(value) is not ast.Name:
+            self.facts.attributes.add(attr)
+            if type(node.ctx) is not ast.Load:
+                self.stored.add(f"?.{attr}")
+                self.effects |= _KEEP | _STORED.get(attr, 0)
+        elif type(node.ctx) is ast.Load:
+            self.loaded.add(f"{value.id}.{attr}")
+            (self.facts.own if value.id in ("self", "cls") else self.facts.attributes).add(attr)
+        else:
+            self.stored.add(f"{value.id}.{attr}")
+            if not self.making or value.id != "self":
+                self.effects |= _KEEP
+            self.effects |= _STORED.get(attr, 0)
+        if attr in _CUTTING:
+            self.effects |= _CUT
+        elif attr == "backward":
+            self.effects |= _START
+
+    def call(self, node: ast.Call, loops: bool) -> None:
+        self.facts.called = True
+        function = node.func
+        called = function.attr if type(function) is ast.Attribute else getattr(function, "id", "")
+        if called in _STARTING:
+            self.effects |= _START
+        elif called[-1:] == "_" and called[:1] != "_":
+            # The functions of torch.nn.init switch recording off.
+            if called != "requires_grad_" and _last(getattr(function, "value", function)) != "init":
+                self.effects |= _CHANGE
+            if called == "zero_":
+                self.effects |= _CLEAR
+        elif called in _DROPPING:
+            # `os.remove` drops a file.
+            self.effects |= 0 if root_of(function) in NUMERIC else _DROP
+        elif called in _KEEPING and not _all_numbers(node.args):
+            self.effects |= _KEEP
+            if loops and called in _COLLECTING:
+                self.effects |= _COLLECT
+        if called in _STEPPING:
+            self.effects |= _STEP
+        self.effects |= _CALLED.get(called, 0)
+        if called == "requires_grad_" or called == "set_grad_enabled":
+            _mention(node.args, self.facts.steering)
+            if called == "requires_grad_":
+                self.effects |= _FLAG if _only_follows(node.args) else _REQUIRE
+
+    def keyword(self, node: ast.keyword, loops: bool) -> None:
+        if node.arg == "requires_grad":
+            self.effects |= _FLAG if _only_follows((node.value,)) else _REQUIRE
+        elif node.arg in _STARTING_KEYWORDS:
+            self.effects |= _START
+        else:
+            return
+        _mention((node.value,), self.facts.steering)
+
+    def chosen(self, node: ast.If | ast.IfExp, loops: bool) -> None:
+        _mention((node.test,), self.facts.tested)
+        self.inside.update(map(id, _bool_ops(node.test)))
+
+    def operands(self, node: ast.BoolOp, loops: bool) -> None:
+        chooses = id(node) in self.inside or all(map(_only_reads, node.values))
+        _mention(node.values[:-1], self.facts.tested if chooses else self.facts.steering)
+
+    def comprehension(self, node: ast.comprehension, loops: bool) -> None:
+        _mention((node.iter, *node.ifs), self.facts.steering)
+
+    def match(self, node: ast.Match, loops: bool) -> None:
+        _mention((node.subject,), self.facts.steering)
+
+    def while_loop(self, node: ast.While, loops: bool) -> None:
+        _mention((node.test,), self.facts.steering)
+
+    def for_loop(self, node: ast.For | ast.AsyncFor, loops: bool) -> None:
+        _mention((node.iter,), self.facts.steering)
+
+    def assigned(self, node: ast.Assign, loops: bool) -> None:
+        self.facts.given += _given(node.targets, node.value)
+
+    def given(self, node: ast.AnnAssign | ast.NamedExpr, loops: bool) -> None:
+        if node.value is not None:
+            self.facts.given += _given((node.target,), node.value)
+
+    def added(self, node: ast.AugAssign, loops: bool) -> None:
+        target = node.target
+        self.facts.given += _given((target,), node.value)
+        if not is_number(node.value):
+            self.effects |= _KEEP | _CHANGE
+            if loops:
+                self.effects |= _COLLECT
+        if type(target) is ast.Name:
+            self.loaded.add(target.id)
+            self.names.add(target.id)
+        elif type(target) is ast.Attribute and type(target.value) is ast.Name:
+            self.loaded.add(f"{target.value.id}.{target.attr}")
+
+    def item(self, node: ast.Subscript, loops: bool) -> None:
+        if type(node.ctx) is ast.Store:
+            self.effects |= _KEEP | _CHANGE
+
+    def delete(self, node: ast.Delete, loops: bool) -> None:
+        self.effects |= _DROP
+
+
+_READERS: dict[type[ast.AST], Callable[[_Reader, Any, bool], None]] = {
+    ast.Attribute: _Reader.attribute, ast.Call: _Reader.call, ast.keyword: _Reader.keyword,
+    ast.If: _Reader.chosen, ast.IfExp: _Reader.chosen, ast.BoolOp: _Reader.operands,
+    ast.comprehension: _Reader.comprehension, ast.Match: _Reader.match,
+    ast.While: _Reader.while_loop, ast.For: _Reader.for_loop, ast.AsyncFor: _Reader.for_loop,
+    ast.Assign: _Reader.assigned, ast.AnnAssign: _Reader.given, ast.NamedExpr: _Reader.given,
+    ast.AugAssign: _Reader.added, ast.Subscript: _Reader.item, ast.Delete: _Reader.delete,
+}  # fmt: skip
 
 
 def _given(targets: Sequence[ast.expr], value: ast.expr) -> Iterator[Given]:
