@@ -413,7 +413,7 @@ class Watcher:
     # -- statements ---------------------------------------------------------------------------------------------
 
     def decided(self, world: World, node: ast.If, taken: bool, places: Sequence[Place], env: Env) -> _Open | None:
-        """Return an `if` was decided by answers of the policy: look at what the other side would meet."""
+        """Look, where answers of the policy have decided an `if`, at what the other side would meet."""
         shapes = self._shapes_of(world)
         if shapes is None:
             for place in places:
@@ -705,7 +705,7 @@ class Watcher:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
-        """Return a condition gives names another number: what hangs on that are the conditions which read them."""
+        """Return what hangs on a condition that gives names another number: what the conditions that read them decide."""
         tested = [name for name in names if name in shapes.index.tested]
         if any(name in shapes.index.steering for name in tested):
             return Stake.VERDICT
@@ -725,7 +725,7 @@ class Watcher:
         return watched is None or bool(watched.effects & int(effect))
 
     def settle(self, world: World) -> None:
-        """Return the way is at its end: see what hangs on the conditions that only gave names other numbers."""
+        """See, at the end of a way, what hangs on the conditions that only gave names other numbers."""
         for watched in self.watched.values():
             for file, name in watched.names:
                 if watched.stake is Stake.VERDICT:
