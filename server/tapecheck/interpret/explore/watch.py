@@ -705,7 +705,7 @@ class Watcher:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def _number(self, world: World, shapes: Shapes, names: Iterable[str], places: Iterable[Place]) -> Stake:
-        """Return what hangs on a condition that gives names another number: what the conditions that read them decide."""
+        """Return what hangs on giving names another number: what the conditions that read them decide."""
         tested = [name for name in names if name in shapes.index.tested]
         if any(name in shapes.index.steering for name in tested):
             return Stake.VERDICT
