@@ -114,33 +114,6 @@ def test_a_number_behind_a_flag_says_so(given: str) -> None:
     assert conditions == ["this happens where `often` is true"]
 
 
-def test_entries_of_a_checkpoint_are_told_apart_by_their_keys() -> None:
-    program = (
-        HEAD
-        + "model = nn.Linear(3, 1)\n"
-        + OPTIMIZER
-        + (
-            "best, start = 1e9, 0\n"
-            "if os.path.exists('last.pt'):\n"
-            "    checkpoint = torch.load('last.pt')\n"
-            "    start = checkpoint['epoch']\n"
-            "for epoch in range(start, 20):\n"
-            "    for x in torch.randn(8, 4, 3):\n"
-            "        loss = model(x).pow(2).mean()\n"
-            "        optimizer.zero_grad()\n"
-            "        loss.backward()\n"
-            "        optimizer.step()\n"
-            "    if loss.item() < best:\n"
-            "        best = loss.item()\n"
-            "        checkpoint = {'epoch': epoch, 'best': best, 'model': model.state_dict()}\n"
-            "        torch.save(checkpoint, 'last.pt')\n"
-        )
-    )
-    log, found = ways(program)
-    assert found == []
-    assert [one.text for way in log for one in way.conditions if "best" in one.text and one.tried] == []
-
-
 DRAWN = """\
 model = nn.Linear(3, 2)
 value = nn.Linear(3, 1)
@@ -258,39 +231,64 @@ def test_what_somebody_asks_the_length_of_is_not_empty(test: str, answer: bool) 
     assert [one.answer for one in log[0].conditions] == [answer]
 
 
-CHOSEN = """\
-def score(x):
-    out = model(x)
-    if args.kind == "mean":
-        loss = out.mean()
-    elif args.kind == "sum":
-        loss = out.sum()
-    else:
-        raise ERROR
-    return loss
+COUNT = "def count(number):\n    return number\n\n\n"
+CALLS = {
+    "bar = iter(range(n))\nfor _ in bar:\n    loss.backward()\n": "",
+    "for _ in wrapped(range(n)):\n    loss.backward()\n": "from tqdm import tqdm as wrapped\n",
+    "m = (lambda v: v - 1)(n)\nif m:\n    loss.backward()\nloss.backward()\n": "",
+    "m = {'k': n - 1}\nif any(m.values()):\n    loss.backward()\nloss.backward()\n": "",
+    "ops = {'d': lambda v: v - 1}\nm = ops['d'](n)\nif m:\n    loss.backward()\nloss.backward()\n": "",
+}
 
 
-"""
-
-
-@pytest.mark.parametrize(
-    ("error", "guarded", "tried"),
-    [
-        ("NotImplementedError(args.kind)", False, False),
-        ("NotImplementedError(args.kind)", True, True),
-        ("ValueError(args.kind, out)", False, True),
-    ],
-)
-def test_a_choice_that_ends_the_program_is_not_tried(error: str, guarded: bool, tried: bool) -> None:
-    step = "loss = score(x)\n        loss.backward()\n"
-    step = (
-        f"    try:\n        {step}    except Exception:\n        continue\n"
-        if guarded
-        else f"    if True:\n        {step}"
+@pytest.mark.parametrize("used", CALLS)
+def test_a_number_that_a_call_hands_on_is_followed(used: str) -> None:
+    program = (
+        CALLS[used]
+        + HEAD
+        + COUNT
+        + "model = nn.Linear(3, 1)\nn = count(1)\nif args.save:\n    n = count(2)\n"
+        + ("loss = model(torch.randn(4, 3)).mean()\n" + used)
     )
-    choose = CHOSEN.replace("ERROR", error)
-    program = HEAD + "model = nn.Linear(3, 1)\n" + choose + "for x in torch.randn(8, 4, 3):\n" + step
-    log, found = ways(program)
-    assert found == []
-    first = [one.tried for way in log for one in way.conditions if one.text == "args.kind == 'mean'"]
-    assert any(first) is tried
+    _, found = ways(program)
+    assert "TAPE101" in [one.code for one in found]
+
+
+@pytest.mark.parametrize("used", ["terms[k]", "sum(terms[: k + 1])", "fns[k]()"])
+def test_a_number_that_chooses_a_graph_takes_the_loop_on(used: str) -> None:
+    program = (
+        HEAD
+        + "model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))\n"
+        + OPTIMIZER
+        + (
+            "kept = model(torch.randn(4, 3)).mean()\n"
+            "terms = [torch.zeros(()), kept]\n"
+            "fns = [lambda: torch.zeros(()), lambda: kept]\n"
+            "k = 0\n"
+            "for step in range(20):\n"
+            "    if step > 4:\n"
+            "        k = 1\n"
+            f"    loss = model(torch.randn(4, 3)).mean() + {used}\n"
+            "    optimizer.zero_grad()\n"
+            "    loss.backward()\n"
+            "    optimizer.step()\n"
+        )
+    )
+    _, found = ways(program)
+    assert {one.code for one in found} & {"TAPE101", "TAPE102"}
+
+
+@pytest.mark.parametrize("imported", ["from steps import twice as step", "from engine import go as step"])
+def test_an_import_is_followed_into_submodules_and_plain_imports(tmp_path: Path, imported: str) -> None:
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "steps" / "__init__.py").write_text("")
+    (tmp_path / "steps" / "twice.py").write_text("def go(loss):\n    loss.backward()\n    loss.backward()\n")
+    (tmp_path / "engine.py").write_text("import steps.twice\n\n\ndef go(loss):\n    steps.twice.go(loss)\n")
+    call = "step.go(loss)" if "twice" in imported else "step(loss)"
+    program = (
+        HEAD
+        + "model = nn.Linear(3, 1)\nloss = model(torch.randn(4, 3)).mean()\n"
+        + (f"if args.save:\n    {imported}\n    {call}\n")
+    )
+    _, found = ways(program, str(tmp_path / "train.py"))
+    assert [one.code for one in found] == ["TAPE101"]

@@ -32,7 +32,6 @@ def kept(body: str) -> list[tuple[str, bool]]:
     [
         "recent.append(model(x).mean())\nif len(recent) == window:\n    sum(recent).backward()\n    recent.clear()",
         "recent.append(model(x).mean())\nif (i + 1) % window == 0:\n    sum(recent).backward()\n    recent = []",
-        "recent.append(model(x).mean())\nn += 1\nif n >= window:\n    sum(recent).backward()\n    recent, n = [], 0",
         "recent.append(model(x).mean())\nif len(recent) > window:\n    del recent[0]",
         "v = model(x).mean()\nif len(recent) < window:\n    recent.append(v)\nelse:\n    recent[i % window] = v",
     ],
@@ -41,8 +40,17 @@ def test_what_each_iteration_asks_anew_empties_it_in_time(body: str) -> None:
     assert kept(body) == []
 
 
-def test_a_flag_may_never_empty_it() -> None:
-    assert kept("recent.append(model(x).mean())\nif flush:\n    recent.clear()") == [("TAPE201", False)]
+@pytest.mark.parametrize("condition", ["flush", "torch.isnan(x).any()", "x.mean() > window", "n >= window"])
+def test_a_flag_or_the_data_may_never_empty_it(condition: str) -> None:
+    body = f"recent.append(model(x).mean())\nn += 1\nif {condition}:\n    recent.clear()"
+    assert kept(body) == [("TAPE201", False)]
+
+
+@pytest.mark.parametrize(
+    "condition", ["i > 0 and torch.isnan(x).any()", "(i + 1) % window == 0", "len(recent) > window"]
+)
+def test_what_leaves_the_loop_empties_nothing(condition: str) -> None:
+    assert kept(f"recent.append(model(x).mean())\nif {condition}:\n    break") == [("TAPE201", True)]
 
 
 @pytest.mark.parametrize(

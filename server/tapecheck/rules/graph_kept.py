@@ -50,9 +50,9 @@ class GraphKeptAcrossIterations(Rule):
     - Losses summed over iterations and backwarded after the loop, or every few iterations with a reset.
     - One value overwritten in each iteration (`self.last = out`): one graph stays alive, not one more each
       time. Where nothing ever walks it, that is [TAPE302](tape302-needless-graph.md).
-    - A container with a small bound, such as `deque(maxlen=10)`, or one that the loop empties when a condition which
-      it asks in each iteration holds: `if len(recent) > window:`, `if i % every == 0:`. Where a flag decides about it,
-      it is a possible leak.
+    - A container with a small bound, such as `deque(maxlen=10)`, or one that the loop empties when it is long enough or
+      every so many iterations: `if len(recent) > window:`, `if i % every == 0:`. Where a flag or the data decide about
+      it, it is a possible leak.
     - Loops within a forward pass: they are parts of one graph.
     """
 
@@ -308,10 +308,10 @@ def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_
 
 
 def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> Fact:
-    """Return whether the loop lets go of what it keeps as soon as one condition holds that nobody can decide.
+    """Return whether a loop no longer keeps more and more where one condition, asked once it has stored, holds.
 
-    "yes" where each iteration asks that anew (`if len(losses) > window:`, `if i % every == 0:`): it holds in time.
-    "may" where the first answer stands, as of a flag.
+    "yes" where that asks how much is kept, or counts iterations (`if len(losses) > window:`, `if i % every == 0:`): it
+    holds in time. Else "may": a flag, or what the data say. A way that ends earlier shows nothing of the kind.
     """
     answer: Fact = "no"
     for reading, growths in grown:
@@ -319,18 +319,25 @@ def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> F
             if _place(growth.held) != place:
                 continue
             for other, others in grown:
-                if any(_place(one.held) == place for one in others) or not _goes_round(other, place[3]):
+                if any(_place(one.held) == place for one in others) or other.ended != "finished":
                     continue
                 apart = told_apart(reading, other)
-                if len(apart) == 1 and _decides_after(apart[0], growth.held):
-                    if _asked_anew(reading, apart[0], growth.held.loop):
+                if len(apart) == 1 and _decides_after(apart[0], growth.held) and _goes_on(other, apart[0], place[3]):
+                    if _holds_in_time(apart[0].text, growth.held.holder):
                         return "yes"
                     answer = "may"
     return answer
 
 
-def _goes_round(reading: Reading, loop: Span) -> bool:
-    return any(run.event.at.span == loop and run.iterations >= 2 for run in reading.loops.values())
+def _goes_on(other: Reading, condition: Decision, loop: Span) -> bool:
+    """Whether a loop goes on in a way that has answered a condition otherwise: `break` empties nothing."""
+    return any(
+        0 < iteration_in(decision.at, run) < run.iterations
+        for run in other.loops.values()
+        if run.event.at.span == loop
+        for _, decision in other.decisions
+        if decision.at.span == condition.at.span and decision.taken != condition.taken
+    )
 
 
 def _decides_after(decision: Decision, held: Held) -> bool:
@@ -341,19 +348,23 @@ def _decides_after(decision: Decision, held: Held) -> bool:
     return _asks_length(decision.text, held.holder) or (at.file == store.file and at.line > store.end_line)
 
 
-def _asked_anew(reading: Reading, condition: Decision, loop: LoopRun) -> bool:
-    """Whether a condition is asked in more than one iteration of a loop."""
-    asked = (decision.at for _, decision in reading.decisions if decision.at.span == condition.at.span)
-    return len({iteration_in(at, loop) for at in asked}) > 1
+def _holds_in_time(condition: str, holder: str) -> bool:
+    """Whether a condition asks how much is kept, or for every so many iterations."""
+    return _asks_length(condition, holder) or any(
+        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in _parts_of(condition)
+    )
 
 
 def _asks_length(condition: str, holder: str) -> bool:
+    return any(isinstance(part, ast.Call) and ast.unparse(part) == f"len({holder})" for part in _parts_of(condition))
+
+
+def _parts_of(condition: str) -> list[ast.AST]:
     try:
-        parts = ast.walk(ast.parse(condition, mode="eval"))
+        return list(ast.walk(ast.parse(condition, mode="eval")))
     except SyntaxError:
         # The text of a long condition is cut.
-        return False
-    return any(isinstance(part, ast.Call) and ast.unparse(part) == f"len({holder})" for part in parts)
+        return []
 
 
 @dataclass(slots=True)

@@ -60,6 +60,10 @@ _OF_PLAIN = frozenset(name for kind in (str, dict, list, set, int, float) for na
 _DEFINITIONS = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda))
 _SUSPENDING = frozenset((ast.Yield, ast.YieldFrom, ast.Await))
 _LOOPS = frozenset((ast.For, ast.While, ast.AsyncFor))
+_LAYERS = frozenset(("nn",))
+"""What the names of layers that are made begin with."""
+_OF_ENVIRONMENTS = frozenset(("reset", "step"))
+"""Methods of gymnasium's environments: what they are given decides nothing that they return."""
 _STARTING = frozenset((
     "backward", "grad", "hessian", "hvp", "jacobian", "jvp", "jacfwd", "jacrev", "manual_backward", "vhp",
     "vjp",
@@ -72,6 +76,7 @@ _KEEPING = _COLLECTING | frozenset((
     "setdefault",
 ))  # fmt: skip
 _DROPPING = frozenset(("clear", "pop", "popitem", "popleft", "remove"))
+_CHOOSING = frozenset(("delattr", "get", "getattr", "hasattr", "pop", "setattr"))
 _STEPPING = frozenset(("backward", "detach", "eval", "item", "step", "train", "zero_grad"))
 _NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
 _TAKEN_OUT = frozenset((
@@ -95,12 +100,14 @@ class Given:
     """An assignment: the last parts of its targets, those of the names that its value hangs on as a number.
 
     `passed` are the names that it passes to calls, each call by the name of what it calls, with a dot before that of
-    a method: the number that a layer or a library makes of them is nobody's to know.
+    a method: the number that a layer makes of them is nobody's to know. `made` is what it calls, by the first and the
+    last part of each name.
     """
 
     targets: frozenset[str]
     names: frozenset[str]
     passed: tuple[tuple[str, frozenset[str]], ...]
+    made: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -119,10 +126,14 @@ class Facts:
     loaded: set[str] = field(default_factory=set)
     called: bool = False
     tested: set[str] = field(default_factory=set)
-    """The last parts of names in its conditions, in what its loops go through and in the flags of its backwards."""
+    """The last parts of names in its conditions, in what its loops go through, in the flags of its backwards, and in
+    what chooses one value of many: an index, the name of an attribute.
+    """
     steering: set[str] = field(default_factory=set)
     """Those of them that do more than choose a side of an `if`: how often a loop goes round, what a backward keeps."""
     given: list[Given] = field(default_factory=list)
+    gone_through: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
+    """For each loop the last parts of its targets, and the names of what it goes through."""
 
 
 @dataclass(slots=True)
@@ -252,6 +263,10 @@ class _Reader:
                 self.effects |= _COLLECT
         if called in _STEPPING:
             self.effects |= _STEP
+        elif called in _CHOOSING:
+            _mention(node.args[:2], self.facts.tested)
+        elif type(function) is ast.Call:
+            _mention((function,), self.facts.tested)
         self.effects |= _CALLED.get(called, 0)
         if called == "requires_grad_" or called == "set_grad_enabled":
             _mention(node.args, self.facts.steering)
@@ -286,17 +301,18 @@ class _Reader:
 
     def for_loop(self, node: ast.For | ast.AsyncFor, loops: bool) -> None:
         _mention((node.iter,), self.facts.steering)
+        self.facts.gone_through.append((frozenset(_parts_of((node.target,))), names_in(node.iter)))
 
     def assigned(self, node: ast.Assign, loops: bool) -> None:
-        self.facts.given += _given(node.targets, node.value)
+        self.facts.given.append(_given(node.targets, node.value))
 
     def given(self, node: ast.AnnAssign | ast.NamedExpr, loops: bool) -> None:
         if node.value is not None:
-            self.facts.given += _given((node.target,), node.value)
+            self.facts.given.append(_given((node.target,), node.value))
 
     def added(self, node: ast.AugAssign, loops: bool) -> None:
         target = node.target
-        self.facts.given += _given((target,), node.value)
+        self.facts.given.append(_given((target,), node.value))
         if not is_number(node.value):
             self.effects |= _KEEP | _CHANGE
             if loops:
@@ -308,6 +324,7 @@ class _Reader:
             self.loaded.add(f"{target.value.id}.{target.attr}")
 
     def item(self, node: ast.Subscript, loops: bool) -> None:
+        _mention((node.slice,), self.facts.tested)
         if type(node.ctx) is ast.Store:
             self.effects |= _KEEP | _CHANGE
 
@@ -325,14 +342,10 @@ _READERS: dict[type[ast.AST], Callable[[_Reader, Any, bool], None]] = {
 }  # fmt: skip
 
 
-def _given(targets: Sequence[ast.expr], value: ast.expr) -> Iterator[Given]:
-    """Yield what an assignment gives its targets, and what the entries of the dictionaries in it are given."""
-    entries = [entry for one in targets if isinstance(one, ast.Subscript) for entry in _entry(one.slice)]
-    return _given_to(frozenset((*_parts_of(targets), *entries)), value)
-
-
-def _given_to(targets: frozenset[str], value: ast.expr) -> Iterator[Given]:
+def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
+    """Return what an assignment gives its targets."""
     names: set[str] = set()
+    made: set[str] = set()
     passed: list[tuple[str, frozenset[str]]] = []
     stack: list[ast.AST] = [value]
     while stack:
@@ -343,25 +356,15 @@ def _given_to(targets: frozenset[str], value: ast.expr) -> Iterator[Given]:
             continue
         if kind is ast.Attribute:
             names.add(node.attr)  # type: ignore[attr-defined]
-        elif kind is ast.Subscript:
-            names.update(_entry(node.slice))  # type: ignore[attr-defined]
-        elif kind is ast.Dict:
-            for key, item in zip(node.keys, node.values):  # type: ignore[attr-defined]
-                entry = _entry(key)
-                if entry:
-                    # A checkpoint holds many numbers, and who reads one of them by its key reads no other.
-                    yield from _given_to(frozenset(entry), item)
-                else:
-                    stack += [part for part in (key, item) if part is not None]
-            continue
         elif kind is ast.Call:
-            names.update(_entry_asked(node))  # type: ignore[arg-type]
-            called = _passes_to(node.func)  # type: ignore[attr-defined]
+            function = node.func  # type: ignore[attr-defined]
+            made.update((root_of(function), _last(function)))
+            called = _passes_to(function)
             if called:
                 passed.append((called, names_in_all((*node.args, *node.keywords))))  # type: ignore[attr-defined]
                 # The object itself, as in `text.split()`, and the function, as in `count()`, are part of the value.
-                function = node.func  # type: ignore[attr-defined]
                 stack.append(function.value if type(function) is ast.Attribute else function)
+                made.update(_made_by((*node.args, *node.keywords)))  # type: ignore[attr-defined]
                 continue
         for name in _CHILDREN[kind]:
             child = getattr(node, name, None)
@@ -369,18 +372,16 @@ def _given_to(targets: frozenset[str], value: ast.expr) -> Iterator[Given]:
                 stack += [item for item in child if isinstance(item, ast.AST)]
             elif isinstance(child, ast.AST):
                 stack.append(child)
-    yield Given(targets, frozenset(names), tuple(passed))
+    return Given(frozenset(_parts_of(targets)), frozenset(names), tuple(passed), frozenset(made))
 
 
-def _entry(key: ast.expr | None) -> tuple[str, ...]:
-    """Return what stands for the entries of dictionaries under a key that is a text."""
-    return (f"[{key.value!r}]",) if isinstance(key, ast.Constant) and isinstance(key.value, str) else ()
-
-
-def _entry_asked(call: ast.Call) -> tuple[str, ...]:
-    """Return what stands for the entry that a call asks a dictionary for."""
-    asks = isinstance(call.func, ast.Attribute) and call.func.attr in ("get", "pop", "setdefault")
-    return _entry(call.args[0]) if asks and call.args else ()
+def _made_by(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what the calls in some expressions call, each by the first and the last part of its name."""
+    for node in nodes:
+        for part in walk(node):
+            if isinstance(part, ast.Call):
+                yield root_of(part.func)
+                yield _last(part.func)
 
 
 def _passes_to(function: ast.expr) -> str:
@@ -783,18 +784,30 @@ class Index:
 
     def _given(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Yield for each assignment its targets and the names that their numbers are worked out from."""
-        parts = self._parts()
-        stored = {name for facts in parts for name in facts.stored}
-        callables = self.callables()
-        for facts in parts:
+        layers = self._layers()
+        unknown = layers | (_OF_ENVIRONMENTS - self.callables())
+        for facts in self._parts():
             for given in facts.given:
                 names = given.names
                 for called, passed in given.passed:
-                    if called[1:] in callables if called[0] == "." else called in callables or called not in stored:
-                        names |= passed
-                        if called[0] == ".":
-                            names |= {called[1:]}
+                    name = called.removeprefix(".")
+                    # What else is called may well give a number that it is given.
+                    if name not in unknown:
+                        names |= passed | {name}
                 yield given.targets, names
+
+    def _layers(self) -> frozenset[str]:
+        """Return the names in which the file stores nothing but layers and models that it makes."""
+        modules = {name for name in self.class_nodes if self.is_module(name)} | _LAYERS
+        made: set[str] = set()
+        others: set[str] = set()
+        for facts in self._parts():
+            for given in facts.given:
+                (others if given.made.isdisjoint(modules) else made).update(given.targets)
+        for facts in self._parts():
+            for targets, names in facts.gone_through:
+                (others if names.isdisjoint(made - others) else made).update(targets)
+        return frozenset(made - others)
 
     def _parts(self) -> list[Facts]:
         return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
@@ -836,7 +849,7 @@ def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
 
 
 def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
-    """Add the bare names, the attributes and the keys that expressions mention."""
+    """Add the bare names and the attributes that expressions mention."""
     stack = list(nodes)
     children = _CHILDREN
     while stack:
@@ -847,10 +860,6 @@ def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
             continue
         if kind is ast.Attribute:
             found.add(node.attr)  # type: ignore[attr-defined]
-        elif kind is ast.Subscript:
-            found.update(_entry(node.slice))  # type: ignore[attr-defined]
-        elif kind is ast.Call:
-            found.update(_entry_asked(node))  # type: ignore[arg-type]
         for name in children[kind]:
             child = getattr(node, name, None)
             if child.__class__ is list:

@@ -907,7 +907,6 @@ def _run(
     machine = Machine(world, project)
     if isinstance(world.watcher, Watcher):
         world.watcher.modules = machine.modules
-        world.watcher.catching = lambda: machine.handlers > 0
     module = project.settled_module(source.path) if entry is not None else None
     try:
         if module is None:

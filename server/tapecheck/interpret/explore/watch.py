@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
@@ -95,15 +95,14 @@ class Side:
     """One side of a condition: its code with the effects of all it calls.
 
     `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
-    `unknowable` those whose numbers no condition can be decided by, `raised` those that exceptions may carry. `imports`
-    are those of what may be the project's own.
+    `unknowable` those whose numbers no condition can be decided by. `imports` are those of what may be the project's
+    own.
     """
 
     facts: Facts
     read: Names
     plain: Names
     unknowable: Names
-    raised: Names
     effects: int
     attributes: frozenset[str]
     jumps: frozenset[str]
@@ -111,7 +110,7 @@ class Side:
     imports: tuple[ast.ImportFrom, ...]
 
 
-_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, _NONE, 0, _NONE, _NONE, True, ())
+_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, _NONE, True, ())
 
 
 @dataclass(slots=True)
@@ -239,8 +238,7 @@ class Shapes:
         plain, unknowable = stored_plain(nodes)
         imports = tuple(one for node in nodes for one in imports_of_project(node))
         jumps = jumps_of(nodes, suspends=self.index.suspends)
-        raised = _raised(nodes) if "raise" in jumps else _NONE
-        return Side(facts, read, plain, unknowable, raised, int(effects), attributes, jumps, False, imports)
+        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports)
 
     def left(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
         """Return the parts of an expression that were not evaluated, as a side."""
@@ -388,8 +386,6 @@ class Watcher:
         self.project = project
         self.modules: Mapping[str, Module] = {}
         """The modules that the way has run, by path."""
-        self.catching: Callable[[], bool] = lambda: True
-        """Whether an exception would be caught where the way is now."""
         self.watched: dict[Place, Watched] = {}
         self._graphs: dict[int, Graph] = {}
         self._graphs_at = (0, 0)
@@ -492,8 +488,7 @@ class Watcher:
             if "yield" in leaves:
                 return Stake.VERDICT
             graphs = [_graph(world, _lookup(env, name), first) for name in other.read]
-            raised = other.read if self.catching() else other.raised
-            if "raise" in leaves and any(_graph(world, _lookup(env, name), first) for name in raised):
+            if "raise" in leaves and any(graphs):
                 # Whoever catches it goes on without what it left out, and may keep what it carries.
                 return Stake.VERDICT
             if first and world.last_id == first and world.grad_mode == "yes" and _calls_layer(other, env):
@@ -526,10 +521,10 @@ class Watcher:
     def _imported(self, statement: ast.ImportFrom, file: str) -> int | None:
         """Return the effects of what an import brings, None where it leads to a file that speaks of autograd."""
         effects = 0
-        waiting, seen = [(statement, file)], {file}
+        waiting = [(name, level, file) for name, level in _modules_of(statement)]
+        seen = {file}
         while waiting:
-            one, by = waiting.pop()
-            found = self.project.locate(one.module or "", one.level, by)
+            found = self.project.locate(*waiting.pop())
             if found is None or (found.file is None and not found.folders):
                 # Nobody looks into a library.
                 continue
@@ -540,7 +535,8 @@ class Watcher:
                 seen.add(source.path)
                 for body in index_of(source).bodies:
                     effects |= int(body.facts.effects)
-                waiting += [(more, source.path) for more in imports_of_project(source.tree)]
+                imports = [part for part in walk(source.tree) if isinstance(part, (ast.Import, ast.ImportFrom))]
+                waiting += [(name, level, source.path) for one in imports for name, level in _modules_of(one)]
         return effects
 
     def broken(self, open_: _Open | None) -> None:
@@ -641,7 +637,7 @@ class Watcher:
         if jumps:
             parts.append(shape.rest)
             stored |= shape.carried
-        if any(name.rsplit(".", 1)[-1] in tested for name in stored):
+        if not stored <= shape.body.plain | shape.orelse.plain or not tested.isdisjoint(stored):
             return False
         first = world.before_iteration
         return not any(
@@ -895,24 +891,24 @@ def _inert(world: World, side: Side, env: Env, first: int, *, bound: bool = Fals
     return True
 
 
+def _modules_of(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, int]]:
+    """Yield the modules that an import may run, by name and level: a name that it brings may be one, too."""
+    if isinstance(statement, ast.Import):
+        names = [(alias.name, 0) for alias in statement.names]
+    else:
+        module = statement.module or ""
+        within = [".".join(filter(None, (module, alias.name))) for alias in statement.names if alias.name != "*"]
+        names = [(name, statement.level) for name in (module, *within)]
+    for name, level in names:
+        if level or name.partition(".")[0] not in LIBRARIES:
+            yield name, level
+
+
 def imports_of_project(node: ast.AST) -> Iterator[ast.ImportFrom]:
     """Yield the statements that import names out of a file that may be the project's own."""
     for child in walk(node):
         if isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES:
             yield child
-
-
-def _raised(nodes: Iterable[ast.AST]) -> Names:
-    """Return the names that the exceptions of a piece of code are made with."""
-    raised = [part for node in nodes for part in walk(node) if isinstance(part, ast.Raise)]
-    return frozenset(
-        name.id
-        for one in raised
-        for part in (one.exc, one.cause)
-        if part
-        for name in walk(part)
-        if isinstance(name, ast.Name)
-    )
 
 
 def _elsewhere(side: Side, env: Env, shapes: Shapes) -> int:
