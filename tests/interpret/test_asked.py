@@ -278,6 +278,23 @@ def test_a_number_that_chooses_a_graph_takes_the_loop_on(used: str) -> None:
     assert {one.code for one in found} & {"TAPE101", "TAPE102"}
 
 
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_number_that_another_file_works_out_chooses_a_graph(tmp_path: Path, where: str) -> None:
+    stage = "def stage(step):\n    if step < 5:\n        return 0\n    return 1\n\n\n"
+    (tmp_path / "stages.py").write_text(stage)
+    program = (
+        HEAD
+        + (stage if where == "here" else "from stages import stage\n")
+        + "model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))\n"
+        + OPTIMIZER
+        + "kept = model(torch.randn(4, 3)).mean()\nterms = [torch.zeros(()), kept]\n"
+        + "for step in range(20):\n    loss = model(torch.randn(4, 3)).mean() + terms[stage(step)]\n"
+        + "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    _, found = ways(program, str(tmp_path / "train.py"))
+    assert {one.code for one in found} & {"TAPE101", "TAPE102"}
+
+
 @pytest.mark.parametrize("imported", ["from steps import twice as step", "from engine import go as step"])
 def test_an_import_is_followed_into_submodules_and_plain_imports(tmp_path: Path, imported: str) -> None:
     (tmp_path / "steps").mkdir()
