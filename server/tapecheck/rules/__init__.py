@@ -108,26 +108,8 @@ def judge(
         found = merged(rule.judge(readings))
         explain(rule, found, readings)
         findings += found
-    findings = _told_once(findings)
     findings.sort(key=lambda finding: (finding.span.file, finding.span.line, finding.span.column, finding.code))
     return findings
-
-
-def _told_once(findings: list[Finding]) -> list[Finding]:
-    """Leave out that parameters were replaced where what replaced them is said to be in no optimizer."""
-    untrained = {
-        (finding.span, name)
-        for finding in findings
-        if finding.code == UntrainedParameter.code
-        for name in finding.facts["parameters"]
-    }
-    return [
-        finding
-        for finding in findings
-        if finding.code != GradientCut.code
-        or finding.facts.get("how") != "replaced"
-        or not all((finding.span, name) in untrained for name in finding.facts["parameters"])
-    ]
 
 
 def _named(rule: Rule, names: Collection[str]) -> bool:
