@@ -345,7 +345,6 @@ _READERS: dict[type[ast.AST], Callable[[_Reader, Any, bool], None]] = {
 def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
     """Return what an assignment gives its targets."""
     names: set[str] = set()
-    made: set[str] = set()
     passed: list[tuple[str, frozenset[str]]] = []
     stack: list[ast.AST] = [value]
     while stack:
@@ -358,30 +357,32 @@ def _given(targets: Iterable[ast.expr], value: ast.expr) -> Given:
             names.add(node.attr)  # type: ignore[attr-defined]
         elif kind is ast.Call:
             function = node.func  # type: ignore[attr-defined]
-            made.update((root_of(function), _last(function)))
             called = _passes_to(function)
             if called:
                 passed.append((called, names_in_all((*node.args, *node.keywords))))  # type: ignore[attr-defined]
                 # The object itself, as in `text.split()`, and the function, as in `count()`, are part of the value.
                 stack.append(function.value if type(function) is ast.Attribute else function)
-                made.update(_made_by((*node.args, *node.keywords)))  # type: ignore[attr-defined]
                 continue
-        for name in _CHILDREN[kind]:
-            child = getattr(node, name, None)
-            if child.__class__ is list:
-                stack += [item for item in child if isinstance(item, ast.AST)]
-            elif isinstance(child, ast.AST):
-                stack.append(child)
-    return Given(frozenset(_parts_of(targets)), frozenset(names), tuple(passed), frozenset(made))
+        stack += _below(node)
+    return Given(frozenset(_parts_of(targets)), frozenset(names), tuple(passed), frozenset(_made_by(value)))
 
 
-def _made_by(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield what the calls in some expressions call, each by the first and the last part of its name."""
-    for node in nodes:
-        for part in walk(node):
-            if isinstance(part, ast.Call):
-                yield root_of(part.func)
-                yield _last(part.func)
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node that code is made of."""
+    for name in _CHILDREN[type(node)]:
+        child = getattr(node, name, None)
+        if child.__class__ is list:
+            yield from (item for item in child if isinstance(item, ast.AST))
+        elif isinstance(child, ast.AST):
+            yield child
+
+
+def _made_by(value: ast.expr) -> Iterator[str]:
+    """Yield what an expression calls, each by the first and the last part of its name."""
+    for part in walk(value):
+        if isinstance(part, ast.Call):
+            yield root_of(part.func)
+            yield _last(part.func)
 
 
 def _passes_to(function: ast.expr) -> str:
@@ -851,7 +852,6 @@ def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
 def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
     """Add the bare names and the attributes that expressions mention."""
     stack = list(nodes)
-    children = _CHILDREN
     while stack:
         node = stack.pop()
         kind = type(node)
@@ -860,12 +860,7 @@ def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:
             continue
         if kind is ast.Attribute:
             found.add(node.attr)  # type: ignore[attr-defined]
-        for name in children[kind]:
-            child = getattr(node, name, None)
-            if child.__class__ is list:
-                stack += [item for item in child if item is not None]
-            elif isinstance(child, ast.AST):
-                stack.append(child)
+        stack += _below(node)
 
 
 def names_in_all(nodes: Iterable[ast.AST]) -> frozenset[str]:
