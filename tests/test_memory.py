@@ -14,7 +14,8 @@ from tapecheck import check as checking
 from tapecheck.check import Memory, Report, check, limits_of
 from tapecheck.interpret import Starts
 from tapecheck.interpret.explore import paths
-from tapecheck.source import from_text
+from tapecheck.interpret.explore.effects import index_of
+from tapecheck.source import Source, from_text
 
 PROGRAMS = sorted((Path(__file__).parent / "cases" / "programs").glob("*.py"))
 LIBRARY = """import torch
@@ -327,6 +328,54 @@ def test_wherever_lines_move_a_memory_says_what_a_fresh_check_says(
             lines.insert(at, indent + text)
         source = from_text("\n".join(lines), path.name, before=source)
         assert whole(check(source, memory=memory)) == whole(check(from_text(source.text, path.name)))
+
+
+CALLS = (
+    "class Some(Trainer):",
+    "    def step(self, loss):",
+    "        self.fit(loss)",
+    "    def fit(self, batches):",
+    "def helper(model, batch):",
+    "    return other(model, batch)",
+    "    count = 1",
+    "    model = nn.Linear(2, count)",
+    "    for batch in range(count):",
+    "        loss.detach_()",
+    "    batch.model.step()",
+    "    Trainer(model).losses = None",
+    "if LIMIT > 2:",
+    "    pass",
+    "",
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(CALLS), st.integers(0, 100), st.sampled_from(("insert", "insert", "put", "delete"))),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_an_index_that_takes_over_says_what_a_fresh_one_says(typed: list[tuple[str, int, str]]) -> None:
+    lines = LIBRARY.split("\n")
+    source = from_text(LIBRARY, "library.py")
+    for text, where, what in typed:
+        at = where % len(lines)
+        lines[at : at + (what != "insert")] = [] if what == "delete" and len(lines) > 1 else [text]
+        source = from_text("\n".join(lines), "library.py", before=source)
+        assert indexed(source) == indexed(from_text(source.text, "library.py"))
+
+
+def indexed(source: Source) -> tuple[object, ...]:
+    """All that the index of a file tells of it."""
+    index = index_of(source)
+    bodies = [
+        (body.name, index.closure(body), index.reach(body.facts, body.owner and body.owner.name))
+        for body in index.bodies
+    ]
+    leads = [index.leads_to(name) for name in ("batch", "count", "loss", "model", "LIMIT")]
+    return bodies, index.tested, index.steering, leads, index.callables(), index.top
 
 
 def whole(report: Report) -> tuple[object, ...]:

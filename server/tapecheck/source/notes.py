@@ -26,10 +26,12 @@ class Notes:
     What is asked is a function of a node, which hangs on nothing that changes while the file stays as it is.
     """
 
-    __slots__ = ("_answers",)
+    __slots__ = ("_answers", "_earlier", "_of_file")
 
     def __init__(self) -> None:
         self._answers: dict[Callable[..., Any], dict[ast.AST, Any]] = {}
+        self._of_file: dict[Callable[..., Any], Any] = {}
+        self._earlier: dict[Callable[..., Any], Any] = {}
 
     def of(
         self, node: Node, work: Callable[Concatenate[Node, Given], Answer], *args: Given.args, **kwargs: Given.kwargs
@@ -43,9 +45,21 @@ class Notes:
             answer = known[node] = work(node, *args, **kwargs)
         return answer
 
+    def of_file(
+        self, work: Callable[Concatenate[Answer | None, Given], Answer], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Answer:
+        """Return what `work` makes of the file as a whole, given first what it made of an earlier state, or None."""
+        answer: Answer = self._of_file.get(work, _UNKNOWN)
+        if answer is _UNKNOWN:
+            answer = self._of_file[work] = work(self._earlier.get(work), *args, **kwargs)
+            # What is taken over is in the answer: states of a text that is edited for hours are not kept.
+            self._earlier.pop(work, None)
+        return answer
+
     def without(self, first: int, last: int) -> Notes:
         """Return notes with the answers about nodes that begin on none of the lines from `first` to `last`."""
         left = Notes()
+        left._earlier = {**self._earlier, **self._of_file}
         for work, known in self._answers.copy().items():
             # Of what has no line the statements around it are not known.
             left._answers[work] = {

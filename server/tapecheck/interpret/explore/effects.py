@@ -138,7 +138,10 @@ class Facts:
 
 @dataclass(slots=True)
 class Body:
-    """A function or method: `owner` is the class it stands in, None for a function of the module."""
+    """A function or method: `owner` is the class it stands in, None for a function of the module.
+
+    `closed` are the effects of the function with all that it calls, and the bits of the attributes stored on the way.
+    """
 
     node: FunctionNode
     owner: ast.ClassDef | None
@@ -148,6 +151,14 @@ class Body:
     @property
     def name(self) -> str:
         return f"{self.owner.name}.{self.node.name}" if self.owner is not None else self.node.name
+
+
+@dataclass(slots=True)
+class _Called:
+    """What is called by one name: any of these bodies. `closed` is what they come to together."""
+
+    bodies: tuple[Body, ...]
+    closed: tuple[int, int] | None = None
 
 
 def speaks_of_autograd(source: Source) -> bool:
@@ -525,6 +536,30 @@ def _all_numbers(args: list[ast.expr]) -> bool:
 
 
 @placeless
+def statement_facts(node: ast.stmt) -> Facts:
+    """Return the facts of a statement of the module."""
+    return facts_of((node,))
+
+
+def _together(parts: Iterable[Facts]) -> Facts:
+    """Return the facts of several pieces of code in one."""
+    found = Facts()
+    for part in parts:
+        found.effects |= part.effects
+        found.called = found.called or part.called
+        found.names |= part.names
+        found.attributes |= part.attributes
+        found.own |= part.own
+        found.stored |= part.stored
+        found.loaded |= part.loaded
+        found.tested |= part.tested
+        found.steering |= part.steering
+        found.given += part.given
+        found.gone_through += part.gone_through
+    return found
+
+
+@placeless
 def class_facts(node: ast.ClassDef) -> Facts:
     """Return the facts of a class without its methods."""
     others = [part for part in node.body if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
@@ -544,9 +579,13 @@ def _body_facts(node: FunctionNode, lines: list[str]) -> Facts:
 
 
 class Index:
-    """The bodies of one file, with what they can do by themselves and by what they call."""
+    """The bodies of one file, with what they can do by themselves and by what they call.
 
-    def __init__(self, source: Source) -> None:
+    `before` is the index of an earlier state of the file: what it has worked out is taken over as far as the edit
+    cannot have changed it.
+    """
+
+    def __init__(self, source: Source, before: Index | None = None) -> None:
         tree = source.tree
         self.notes = source.notes
         self.suspends = "yield" in source.text or "await" in source.text
@@ -558,18 +597,22 @@ class Index:
         self.class_nodes: dict[str, ast.ClassDef] = {}
         self.bodies: list[Body] = []
         self.methods: dict[str, list[Body]] = {}
+        self._defined: list[tuple[str, ...]] = []
+        """The functions of the file, its classes with what they are made from, and their methods."""
         self.rest: list[ast.stmt] = []
         """The statements of the module that define no function and no class."""
         for statement in tree.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = Body(statement, None, self._facts(statement))
                 self.functions[statement.name] = body
+                self._defined.append(("function", statement.name))
                 self.bodies.append(body)
             elif isinstance(statement, ast.ClassDef):
                 self._class(statement)
             else:
                 self.rest.append(statement)
-        self.top = facts_of(self.rest)
+        # The last one first, as one walk over all of them would come to them.
+        self.top = _together(self.notes.of(statement, statement_facts) for statement in reversed(self.rest))
         self._by_node = {id(body.node): body for body in self.bodies}
         self._tested: frozenset[str] | None = None
         self._steering: frozenset[str] | None = None
@@ -586,11 +629,46 @@ class Index:
         self._families: dict[str, tuple[str, ...]] = {}
         self._lasting = {id(body.facts) for body in self.bodies}
         self._callees: dict[tuple[int, str | None], tuple[Body, ...]] = {}
+        self._named: dict[str | tuple[str, str], _Called] = {}
+        """What is called by the name of a class, of a method (with a dot before it), of a method of a class."""
+        self._calls: dict[int, tuple[Body | _Called, ...]] = {}
         self._bit: dict[str, int] = {}
         self._decoded: dict[int, frozenset[str]] = {}
         self._callables: frozenset[str] | None = None
+        self._made: frozenset[str] | None = None
         self.shapes: object = None
         """The shapes of its conditions, see `watch`."""
+        if before is not None and self._defined == before._defined:
+            self._take_over(before)
+
+    def _take_over(self, before: Index) -> None:
+        """Take over what an earlier state's index has worked out, where the same things are defined."""
+        pairs = zip(self._parts(), before._parts())
+        changed = [(now, then) for now, then in pairs if now is not then and now != then]
+        if all(self._calls_alike(now, then) for now, then in changed):
+            self._bit, self._decoded = dict(before._bit), dict(before._decoded)
+            for body, known in zip(self.bodies, before.bodies):
+                body.closed = known.closed
+        if before._made is not None and all(_decides_alike(now, then, before._made) for now, then in changed):
+            self._made = before._made
+            self._tested, self._steering = before._tested, before._steering
+            self._leads, self._from = before._leads, before._from
+
+    def _calls_alike(self, now: Facts, then: Facts) -> bool:
+        """Whether two pieces of code do the same to graphs, and call the same things of the file."""
+        callables = self.callables()
+        return (
+            now.effects == then.effects
+            and set(_attributes_stored(now)) == set(_attributes_stored(then))
+            and all(
+                mine & callables == theirs & callables
+                for mine, theirs in (
+                    (now.names, then.names),
+                    (now.attributes, then.attributes),
+                    (now.own, then.own),
+                )
+            )
+        )
 
     def _facts(self, node: FunctionNode) -> Facts:
         return self.notes.of(node, _body_facts, self._lines)
@@ -599,12 +677,14 @@ class Index:
         self.class_facts[node.name] = self.notes.of(node, class_facts)
         members = self.classes[node.name] = {}
         self.class_nodes[node.name] = node
+        self._defined.append(("class", node.name, *map(_last, node.bases)))
         for member in node.body:
             if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = Body(member, node, self._facts(member))
                 members[member.name] = body
                 self.bodies.append(body)
                 self.methods.setdefault(member.name, []).append(body)
+                self._defined.append(("method", member.name))
 
     def family(self, name: str) -> tuple[str, ...]:
         """Return a class of the file with its bases and the classes made from it, as far as they stand in the file."""
@@ -648,12 +728,7 @@ class Index:
                 for name in facts.own:
                     yield from self.methods.get(name, ())
             else:
-                mine = self._own_methods.get(owner)
-                if mine is None:
-                    mine = self._own_methods[owner] = {}
-                    for one in self.family(owner):
-                        for name, body in self.classes[one].items():
-                            mine.setdefault(name, []).append(body)
+                mine = self._own(owner)
                 for name in facts.own:
                     yield from mine.get(name, ())
 
@@ -661,8 +736,8 @@ class Index:
         """Return the effects of a piece of code with all that it calls, and the attributes stored on the way."""
         effects = int(facts.effects)
         attributes = self._bits(_attributes_stored(facts))
-        for body in self.callees(facts, owner):
-            more, stored = self._reached(body)
+        for called in self._calls_in(facts, owner):
+            more, stored = self._reached(called)
             effects |= more
             attributes |= stored
         return Effect(effects), self._names_of(attributes)
@@ -677,63 +752,113 @@ class Index:
         """Return the effects of a function with all that it calls."""
         return Effect(self._reached(body)[0])
 
-    def _reached(self, body: Body) -> tuple[int, int]:
-        """Return the effects of a function with all that it calls, and the bits of the attributes stored on the way."""
-        if body.closed is None:
-            self._close(body)
-        assert body.closed is not None
-        return body.closed
+    def closures_of_methods(self, name: str) -> tuple[int, ...]:
+        """Return the effects of each method of a name with all that it calls."""
+        return tuple([self._reached(body)[0] for body in self.methods.get(name, ())])
 
-    def _close(self, start: Body) -> None:
+    def _reached(self, called: Body | _Called) -> tuple[int, int]:
+        """Return the effects of a function with all that it calls, and the bits of the attributes stored on the way."""
+        if called.closed is None:
+            self._close(called)
+        assert called.closed is not None
+        return called.closed
+
+    def _close(self, start: Body | _Called) -> None:
         """Work out `closed` of a function and of all that it calls, each of them once.
 
         Functions that call one another are one component of the graph of calls and have the same result (Tarjan).
         """
         number: dict[int, int] = {id(start): 0}
         low: dict[int, int] = {id(start): 0}
-        open_: list[Body] = [start]
+        open_: list[Body | _Called] = [start]
         inside = {id(start)}
-        path: list[tuple[Body, Iterator[Body]]] = [(start, iter(self._callees_of(start)))]
+        path: list[tuple[Body | _Called, Iterator[Body | _Called]]] = [(start, iter(self._calls_of(start)))]
         while path:
-            body, callees = path[-1]
-            for callee in callees:
-                if callee.closed is not None:
+            caller, calls = path[-1]
+            for called in calls:
+                if called.closed is not None:
                     continue
-                if id(callee) not in number:
-                    number[id(callee)] = low[id(callee)] = len(number)
-                    open_.append(callee)
-                    inside.add(id(callee))
-                    path.append((callee, iter(self._callees_of(callee))))
+                if id(called) not in number:
+                    number[id(called)] = low[id(called)] = len(number)
+                    open_.append(called)
+                    inside.add(id(called))
+                    path.append((called, iter(self._calls_of(called))))
                     break
-                if id(callee) in inside:
-                    low[id(body)] = min(low[id(body)], number[id(callee)])
+                if id(called) in inside:
+                    low[id(caller)] = min(low[id(caller)], number[id(called)])
             else:
                 path.pop()
                 if path:
                     above = path[-1][0]
-                    low[id(above)] = min(low[id(above)], low[id(body)])
-                if low[id(body)] == number[id(body)]:
-                    first = next(at for at in range(len(open_) - 1, -1, -1) if open_[at] is body)
+                    low[id(above)] = min(low[id(above)], low[id(caller)])
+                if low[id(caller)] == number[id(caller)]:
+                    first = next(at for at in range(len(open_) - 1, -1, -1) if open_[at] is caller)
                     component = open_[first:]
                     del open_[first:]
                     inside.difference_update(map(id, component))
                     self._close_component(component)
 
-    def _close_component(self, component: list[Body]) -> None:
+    def _close_component(self, component: list[Body | _Called]) -> None:
         effects = attributes = 0
-        for body in component:
-            effects |= int(body.facts.effects)
-            # What a constructor stores in its object is nobody else's yet.
-            attributes |= self._bits(_attributes_stored(body.facts, making=body.node.name == "__init__"))
-            for callee in self._callees_of(body):
-                if callee.closed is not None:
-                    effects |= callee.closed[0]
-                    attributes |= callee.closed[1]
-        for body in component:
-            body.closed = effects, attributes
+        for one in component:
+            if isinstance(one, Body):
+                effects |= int(one.facts.effects)
+                # What a constructor stores in its object is nobody else's yet.
+                attributes |= self._bits(_attributes_stored(one.facts, making=one.node.name == "__init__"))
+            for called in self._calls_of(one):
+                if called.closed is not None:
+                    effects |= called.closed[0]
+                    attributes |= called.closed[1]
+        for one in component:
+            one.closed = effects, attributes
 
-    def _callees_of(self, body: Body) -> Iterable[Body]:
-        return self.callees(body.facts, body.owner.name if body.owner is not None else None)
+    def _calls_of(self, caller: Body | _Called) -> tuple[Body | _Called, ...]:
+        if isinstance(caller, _Called):
+            return caller.bodies
+        known = self._calls.get(id(caller))
+        if known is None:
+            owner = caller.owner.name if caller.owner is not None else None
+            known = self._calls[id(caller)] = tuple(self._calls_in(caller.facts, owner))
+        return known
+
+    def _calls_in(self, facts: Facts, owner: str | None) -> Iterator[Body | _Called]:
+        """Yield what a piece of code may call: `callees`, with those of one name as one."""
+        for name in facts.names:
+            body = self.functions.get(name)
+            if body is not None:
+                yield body
+            elif name in self.classes:
+                yield self._called_by(name)
+        for name in facts.attributes:
+            if name in self.methods:
+                yield self._called_by(f".{name}")
+        for name in facts.own:
+            if owner is not None and owner in self.classes:
+                yield self._called_by((owner, name))
+            elif name in self.methods:
+                yield self._called_by(f".{name}")
+
+    def _called_by(self, name: str | tuple[str, str]) -> _Called:
+        known = self._named.get(name)
+        if known is None:
+            if isinstance(name, tuple):
+                bodies: Iterable[Body] = self._own(name[0]).get(name[1], ())
+            elif name[0] == ".":
+                bodies = self.methods[name[1:]]
+            else:
+                bodies = (body for one in self.family(name) for body in self.classes[one].values())
+            known = self._named[name] = _Called(tuple(bodies))
+        return known
+
+    def _own(self, owner: str) -> dict[str, list[Body]]:
+        """Return what the methods of a class may be called by, in it, its bases and the classes made from it."""
+        mine = self._own_methods.get(owner)
+        if mine is None:
+            mine = self._own_methods[owner] = {}
+            for one in self.family(owner):
+                for name, body in self.classes[one].items():
+                    mine.setdefault(name, []).append(body)
+        return mine
 
     def _bits(self, names: Iterable[str]) -> int:
         """Return a set of names as bits: sets of hundreds of names are joined thousands of times."""
@@ -805,6 +930,7 @@ class Index:
         for facts in self._parts():
             for given in facts.given:
                 (others if given.made.isdisjoint(modules) else made).update(given.targets)
+        self._made = frozenset(made)
         for facts in self._parts():
             for targets, names in facts.gone_through:
                 (others if names.isdisjoint(made - others) else made).update(targets)
@@ -812,6 +938,24 @@ class Index:
 
     def _parts(self) -> list[Facts]:
         return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
+
+
+def _decides_alike(now: Facts, then: Facts, made: frozenset[str]) -> bool:
+    """Whether two pieces of code have the same conditions and loops, which hang on the same names.
+
+    `made` are names that layers and models are stored in: another value may be stored in one of them, too.
+    """
+    return (
+        now.tested == then.tested
+        and now.steering == then.steering
+        and now.gone_through == then.gone_through
+        and [one for one in now.given if _leads(one, made)] == [one for one in then.given if _leads(one, made)]
+    )
+
+
+def _leads(given: Given, made: frozenset[str]) -> bool:
+    """Whether an assignment says what a value is worked out from, or is to a name that holds layers, too."""
+    return bool(given.names or given.passed or given.made) or not given.targets.isdisjoint(made)
 
 
 def _attributes_stored(facts: Facts, *, making: bool = False) -> Iterator[str]:
@@ -887,9 +1031,9 @@ _FACTS: dict[str, Facts] = {}
 
 
 def index_of(source: Source) -> Index:
-    """Return the index of a parsed file, made once for each tree."""
-    return source.notes.of(source.tree, _indexed, source)
+    """Return the index of a parsed file, made once for each state of it."""
+    return source.notes.of_file(_indexed, source)
 
 
-def _indexed(_: ast.Module, source: Source) -> Index:
-    return Index(source)
+def _indexed(before: Index | None, source: Source) -> Index:
+    return Index(source, before)

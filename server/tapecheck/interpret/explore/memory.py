@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import entries
-from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of
+from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of, statement_facts
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Project
@@ -123,11 +123,8 @@ class Reach:
                 self._whole = _code(1, len(self._lines), self._lines)
             return self._whole.text, ((self._source.path, ((1, self._whole.rows),)),)
         # Methods are called by name on what nobody knows: of those that are not reached their effects matter.
-        effects = tuple(
-            sorted(
-                (name, int(self._index.closure(body))) for name in found for body in self._index.methods.get(name, ())
-            )
-        )
+        methods = self._index.methods
+        effects = tuple(sorted((name, self._index.closures_of_methods(name)) for name in found if name in methods))
         lived = tuple(sorted(self._lived & found.keys())) if start is not None else ()
         pieces.sort(key=_place_of)
         where = tuple((piece.first, piece.code.rows) for piece in pieces)
@@ -148,7 +145,7 @@ def _names_of_statement(node: ast.stmt, index: Index) -> frozenset[str]:
             names |= _mentioned(facts)
         return frozenset(names)
     body = index.body_of(node)
-    return frozenset(_mentioned(body.facts if body is not None else facts_of((node,))))
+    return frozenset(_mentioned(body.facts if body is not None else index.notes.of(node, statement_facts)))
 
 
 @placeless
