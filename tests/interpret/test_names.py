@@ -55,3 +55,20 @@ trainer = Trainer()
 trainer.net(torch.ones(3)).backward()
 """
     assert names(program) == ["net.weight"]
+
+
+def test_a_part_has_its_name_from_the_whole_whichever_loop_it_goes_through() -> None:
+    program = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3, bias=False) for _ in range(2)])
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+net = Net()
+last = net.layers[1]
+last(net(torch.randn(2, 3))).sum().backward()
+"""
+    assert sorted(names(program)) == ["net.layers.0.weight", "net.layers.1.weight"]

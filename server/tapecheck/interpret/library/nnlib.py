@@ -198,9 +198,12 @@ class Modules:
         return found
 
     def name_parameters(self, owner: Instance, name: str) -> None:
-        """Name the parameters of a module by the paths that lead to them, from what it was stored under first."""
+        """Name the parameters of a module by the paths that lead to them, from what it was stored under first.
+
+        A part of a module that has been named has its name from there, whichever loop or variable it goes through.
+        """
         layer = _layer(owner)
-        if layer.named:
+        if layer.named or (layer.top is not None and layer.top is not owner):
             return
         layer.named = True
         for path, module in self.modules(owner, name):
