@@ -20,7 +20,7 @@ _BREAK = re.compile(r"\r\n|\n|\r")
 
 def split_lines(text: str) -> list[str]:
     """Return the lines of a text without their line endings."""
-    return _BREAK.split(text)
+    return _BREAK.split(text) if "\r" in text else text.split("\n")
 
 
 def digest_of(text: str) -> str:
@@ -89,7 +89,11 @@ class Document:
     def starts(self) -> list[int]:
         """Return the offset in characters at which each line starts."""
         if self._starts is None:
-            self._starts = [0, *(match.end() for match in _BREAK.finditer(self.text))]
+            if "\r" in self.text:
+                self._starts = [0, *(match.end() for match in _BREAK.finditer(self.text))]
+            else:
+                ends = itertools.accumulate([len(line) + 1 for line in self.text.split("\n")])
+                self._starts = [0, *ends][:-1]
         return self._starts
 
     def line(self, number: int) -> str:

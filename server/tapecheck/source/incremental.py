@@ -17,6 +17,8 @@ from tapecheck.source.parsing import parse
 
 _LEAST = 40
 """Lines below which a text is parsed as a whole."""
+_CHUNK = 64
+"""Lines that are compared in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,10 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
     """Return the top-level statements of a text; None where all of it has to be parsed."""
     old = before.lines
     most = min(len(lines), len(old))
-    same = 0
-    while same < most and lines[same] == old[same]:
-        same += 1
+    same = _same_above(lines, old, most)
     if same == len(lines) == len(old):
         return list(before.tree.body)
-    most -= same
-    below = 0
-    while below < most and lines[-1 - below] == old[-1 - below]:
-        below += 1
+    below = _same_above(lines[same:][::-1], old[same:][::-1], most - same)
     count = len(before.firsts)
     # A statement has ended where the next one begins: what begins above the change ends what stands before it.
     kept = count
@@ -94,8 +91,18 @@ def _reparsed(lines: list[str], before: Parsed) -> list[ast.stmt] | None:
     raise found
 
 
-def replaced(before: Parsed, after: Parsed) -> tuple[int, int]:
-    """Return the first and last line of the statements that an earlier state has and a later one has not."""
+def _same_above(lines: list[str], old: list[str], most: int) -> int:
+    """Return how many lines are the same ones from the first on, `most` at most."""
+    same = 0
+    while same + _CHUNK <= most and lines[same : same + _CHUNK] == old[same : same + _CHUNK]:
+        same += _CHUNK
+    while same < most and lines[same] == old[same]:
+        same += 1
+    return same
+
+
+def replaced(before: Parsed, after: Parsed) -> list[ast.stmt]:
+    """Return the statements that an earlier state has and a later one has not."""
     old, new = before.tree.body, after.tree.body
     most = min(len(old), len(new))
     above = 0
@@ -104,8 +111,7 @@ def replaced(before: Parsed, after: Parsed) -> tuple[int, int]:
     below = 0
     while below < most - above and old[-1 - below] is new[-1 - below]:
         below += 1
-    gone = range(above, len(old) - below)
-    return (before.firsts[gone[0]] + 1, before.ends[gone[-1]]) if gone else (0, 0)
+    return old[above : len(old) - below]
 
 
 def moved(before: Parsed, after: Parsed) -> list[tuple[ast.stmt, ast.stmt]]:

@@ -57,7 +57,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
 def first_line(statement: ast.stmt) -> int:
     """Return the number of the line on which a statement begins, with its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(one.lineno for one in decorators)])
+    return min([statement.lineno, *(one.lineno for one in decorators)]) if decorators else statement.lineno
 
 
 def statements_at(tree: ast.Module, first: int, last: int) -> list[ast.stmt]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from tapecheck.source.nodes import first_line, walk
 
 _UNKNOWN = object()
 
@@ -56,17 +58,23 @@ class Notes:
             self._earlier.pop(work, None)
         return answer
 
-    def without(self, first: int, last: int) -> Notes:
-        """Return notes with the answers about nodes that begin on none of the lines from `first` to `last`."""
+    def without(self, tree: ast.Module, gone: Sequence[ast.stmt]) -> Notes:
+        """Return notes with the answers about nodes that are in none of the statements of a tree which are gone."""
         left = Notes()
         left._earlier = {**self._earlier, **self._of_file}
+        few = 2 * len(gone) < len(tree.body)
+        nodes = {node for statement in gone for node in walk(statement)} if few else set()
+        first, last = (first_line(gone[0]), gone[-1].end_lineno or 0) if gone else (0, 0)
         for work, known in self._answers.copy().items():
-            # Of what has no line the statements around it are not known.
-            left._answers[work] = {
-                node: answer
-                for node, answer in known.copy().items()
-                if not first <= getattr(node, "lineno", first) <= last
-            }
+            kept = known.copy()
+            if few:
+                kept.pop(tree, None)
+                for node in nodes & kept.keys():
+                    del kept[node]
+            else:
+                # Of what has no line the statements around it are not known.
+                kept = {node: kept[node] for node in kept if not first <= getattr(node, "lineno", first) <= last}
+            left._answers[work] = kept
         return left
 
     def take_over(self, before: Notes, moved: Iterable[tuple[ast.AST, ast.AST]]) -> None:

@@ -114,7 +114,7 @@ def parse_source(data: bytes, path: str) -> Source:
 
 def split_lines(text: str) -> list[str]:
     r"""Return the lines of a text without their line ends; `\r\n`, `\n` and `\r` end one, as in editors."""
-    return _NEWLINE.split(text)
+    return _NEWLINE.split(text) if "\r" in text else text.split("\n")
 
 
 def from_text(text: str, path: str, *, joined: bool = False, before: Source | None = None) -> Source:
@@ -132,6 +132,6 @@ def from_text(text: str, path: str, *, joined: bool = False, before: Source | No
     place = found.error_line, found.error_column
     notes = Notes()
     if before is not None and before.parsed is not None and before.path == path:
-        notes = before.notes.without(*replaced(before.parsed, parsed))
+        notes = before.notes.without(before.tree, replaced(before.parsed, parsed))
         notes.take_over(before.notes, moved(before.parsed, parsed))
     return Source(path, text, parsed.tree, error, *place, found.blanked, lines, parsed=parsed, notes=notes)

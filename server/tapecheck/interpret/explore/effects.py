@@ -752,6 +752,10 @@ class Index:
         """Return the effects of a function with all that it calls."""
         return Effect(self._reached(body)[0])
 
+    def closed_effects(self, body: Body) -> int:
+        """Return those effects as a plain number."""
+        return self._reached(body)[0]
+
     def closures_of_methods(self, name: str) -> tuple[int, ...]:
         """Return the effects of each method of a name with all that it calls."""
         return tuple([self._reached(body)[0] for body in self.methods.get(name, ())])

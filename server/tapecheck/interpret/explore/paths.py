@@ -53,6 +53,9 @@ from tapecheck.tape import (
 )
 
 _JUDGED = (Backward, Hold, InPlace, Raised, Step)
+# Plain numbers: an operation on flags takes ten times as long.
+_START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)
+_COLLECT, _STEP = int(Effect.COLLECT), int(Effect.STEP)
 _SCRIPT = "__main__"
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -394,31 +397,25 @@ class _Entry:
 
 def _entries(source: Source) -> list[_Entry]:
     """Functions and methods that could be called from outside: those that reach a backward first, callers first."""
-    found: list[_Entry] = []
-    for statement in source.tree.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.append(_Entry(statement.name, statement, None))
-        elif isinstance(statement, ast.ClassDef):
-            for member in statement.body:
-                if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)) and member.name != "__init__":
-                    found.append(_Entry(f"{statement.name}.{member.name}", member, statement.name))
     index = index_of(source)
     relevant = []
-    for entry in found:
-        body = index.body_of(entry.node)
-        if body is None or entry.node.name == "training_step":
-            relevant.append(entry)
+    for body in index.bodies:
+        owner = body.owner.name if body.owner is not None else None
+        node = body.node
+        if owner is not None and node.name == "__init__":
             continue
-        effects = index.closure(body)
+        if node.name == "training_step":
+            relevant.append(_Entry(body.name, node, owner))
+            continue
+        effects = index.closed_effects(body)
         # Where no backward begins, what requires grad only goes wrong by being changed in place.
-        if effects & Effect.START or (effects & Effect.REQUIRE and effects & Effect.CHANGE):
-            relevant.append(replace(entry, backward=bool(effects & Effect.START)))
-        elif body.facts.effects & Effect.COLLECT and (
-            # The loops of a forward pass are somebody else's iterations.
-            entry.owner is None or body.facts.effects & Effect.STEP or not index.is_module(entry.owner)
-        ):
-            idle = not body.facts.effects & Effect.STEP
-            relevant.append(replace(entry, collects=True, idle=idle, backward=False))
+        if effects & _START or (effects & _REQUIRE and effects & _CHANGE):
+            relevant.append(_Entry(body.name, node, owner, backward=bool(effects & _START)))
+            continue
+        own = int(body.facts.effects)
+        # The loops of a forward pass are somebody else's iterations.
+        if own & _COLLECT and (owner is None or own & _STEP or not index.is_module(owner)):
+            relevant.append(_Entry(body.name, node, owner, collects=True, idle=not own & _STEP, backward=False))
     order = {"fit": 0, "train": 0, "main": -1, "run": 0}
     relevant.sort(key=lambda entry: (entry.collects, entry.idle, order.get(entry.node.name.split("_")[0], 1)))
     return relevant
