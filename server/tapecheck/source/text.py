@@ -58,6 +58,12 @@ class Source:
         for statement in self.tree.body:
             yield from self.nodes_in(statement)
 
+    def nodes_near(self, text: str) -> Iterator[ast.AST]:
+        """Yield the nodes of the top-level statements that have a text on some line of theirs, outer ones first."""
+        for statement in self.tree.body:
+            if any(text in line for line in self.lines[statement.lineno - 1 : statement.end_lineno]):
+                yield from self.nodes_in(statement)
+
     def nodes_in(self, statement: ast.stmt) -> list[ast.AST]:
         """Return a top-level statement and the nodes in it."""
         return self.notes.of(statement, walk)

@@ -49,7 +49,7 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
             given = code.replace(call.args[place], "False")
             title = "Pass `False` for `retain_graph`: nothing runs over this graph again"
             yield Candidate(title, effect, [given], safe=True)
-    for node in code.source.nodes():
+    for node in code.source.nodes_near("retain_graph"):
         # `options = {"retain_graph": True}`, handed over by `**options`.
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -57,7 +57,7 @@ def drop_retain(context: Context) -> Iterator[Candidate]:
                     off = code.replace(value, "False")
                     title = f"Set `retain_graph` to `False` (line {key.lineno}): nothing runs over this graph again"
                     yield Candidate(title, effect, [off], safe=True)
-        elif isinstance(node, ast.Call) and dotted(node.func) == "dict":
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
             change = remove_argument(code, node, "retain_graph")
             if change is not None:
                 title = f"Drop `retain_graph` (line {node.lineno}): nothing runs over this graph again"
