@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tapecheck.interpret import limits
@@ -25,6 +25,9 @@ _ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, IndexError, L
 
 Fact = tuple[Unknown, bool, dict[int, Unknown]]
 """An answered test: its value, the answer, and the unknowns it is about in the end, by a number of their own."""
+
+_Formula = Callable[[dict[int, Any]], Any]
+"""What an expression comes to, worked out from an example of each unknown in it."""
 
 
 class _Opaque(Exception):
@@ -82,7 +85,7 @@ def _deduced(world: World, value: Unknown) -> bool | None:
     atoms = _atoms(value)
     if not atoms:
         # All that it hangs on has been settled on.
-        return bool(_worked_out(value, {})) if value.parts is not None else None
+        return bool(_formula(value)({})) if value.parts is not None else None
     own = tuple(atoms)
     facts = _about(world.facts_about, atoms)
     if not 0 < len(facts) <= limits.MOST_ANSWERED or len(atoms) > limits.MOST_UNKNOWNS:
@@ -136,27 +139,32 @@ def _tried(
     if trials > limits.MOST_TRIALS or trials * size > limits.MOST_WORKED_OUT:
         return None
     world.spend(trials * size // limits.PARTS_A_UNIT)
-    if len({answer for _, answer in _answers(value, {atom: examples[atom] for atom in own})}) < 2:
+    test = _formula(value)
+    if len(_answers(test, {atom: examples[atom] for atom in own}, ())) < 2:
         # Examples that never give one of the answers, whatever came before, are too poor to say anything.
         return None
-    joint = [fact for fact in facts if not _narrows(fact, examples)]
-    together: set[bool] = set()
-    for given, answer in _answers(value, examples):
-        if answer not in together and _all_hold(joint, given):
-            together.add(answer)
-            if len(together) == 2:
-                return None
-    return together.pop() if together else None
+    joint = [(_formula(fact[0]), fact[1]) for fact in facts if not _narrows(fact, examples)]
+    together = _answers(test, examples, joint)
+    return together.pop() if len(together) == 1 else None
 
 
-def _answers(value: Unknown, examples: dict[int, list[Any]]) -> Iterator[tuple[dict[int, Any], bool]]:
-    """Yield what a test comes to for each choice of examples that it can be worked out for."""
+def _answers(test: _Formula, examples: dict[int, list[Any]], joint: Sequence[tuple[_Formula, bool]]) -> set[bool]:
+    """Return what a test comes to for the choices of examples that it can be worked out for, and that fit the answers
+    of the `joint` tests.
+    """
+    found: set[bool] = set()
     for chosen in itertools.product(*examples.values()):
         given = dict(zip(examples, chosen))
         try:
-            yield given, bool(_worked_out(value, given))
+            answer = bool(test(given))
+            if answer in found or any(bool(other(given)) != expected for other, expected in joint):
+                continue
         except _ERRORS:
             continue
+        found.add(answer)
+        if len(found) == 2:
+            break
+    return found
 
 
 def _narrows(fact: Fact, examples: dict[int, list[Any]]) -> bool:
@@ -164,10 +172,11 @@ def _narrows(fact: Fact, examples: dict[int, list[Any]]) -> bool:
     if len(fact[2]) != 1:
         return False
     (atom,) = fact[2]
+    test = _formula(fact[0])
     fitting = []
     for example in examples[atom]:
         try:
-            if bool(_worked_out(fact[0], {atom: example})) == fact[1]:
+            if bool(test({atom: example})) == fact[1]:
                 fitting.append(example)
         except KeyError:
             # What it is about has been settled on otherwise since.
@@ -191,13 +200,6 @@ def _size(values: Iterable[Value], most: int) -> int:
         elif isinstance(current, (tuple, List)):
             stack.extend(current if isinstance(current, tuple) else current.items)
     return found
-
-
-def _all_hold(facts: list[Fact], given: dict[int, Any]) -> bool:
-    try:
-        return all(bool(_worked_out(fact, given)) == answer for fact, answer, _ in facts)
-    except _ERRORS:
-        return False
 
 
 def _atoms(value: Value) -> dict[int, Unknown]:
@@ -231,36 +233,65 @@ def _atoms(value: Value) -> dict[int, Unknown]:
     return found
 
 
-def _worked_out(value: Value, given: dict[int, Any]) -> Any:
-    """Return what an expression comes to for examples of the unknowns in it."""
+def _formula(value: Value) -> _Formula:
+    """Return what works an expression out for examples of the unknowns in it: many are tried, and read it once."""
     if isinstance(value, (tuple, List)):
-        return tuple(_worked_out(item, given) for item in (value if isinstance(value, tuple) else value.items))
+        items = [_formula(item) for item in (value if isinstance(value, tuple) else value.items)]
+        return lambda given: tuple([item(given) for item in items])
     if not isinstance(value, Unknown):
-        return value
+        return lambda given: value
     parts = value.parts
     if parts is None:
-        return given[id(value)] if value.concrete is None else value.concrete
+        return _example(id(value)) if value.concrete is None else lambda given: value.concrete
     name = parts[0]
     if name == "test Is":
-        left = _worked_out(parts[1], given)
-        if isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
-            return any(_is_instance(left, kind) for kind in parts[2][1:])
-        return hashable(left) == hashable(_worked_out(parts[2], given)) if not isinstance(left, _Kind) else False
-    if name not in _CALLS and name not in _TEXT:
-        return given[hash(expression(value))]
-    values = [_worked_out(part, given) for part in parts[1:]]
+        return _identity(parts)
     if name in _TEXT:
+        return _text_method(name, [_formula(part) for part in parts[1:]])
+    call = _CALLS.get(name)
+    if call is None:
+        return _example(hash(expression(value)))
+    if len(parts) == 3:
+        left, right = _formula(parts[1]), _formula(parts[2])
+        return lambda given: call(left(given), right(given))
+    given_to = [_formula(part) for part in parts[1:]]
+    return lambda given: call(*[part(given) for part in given_to])
+
+
+def _example(atom: int) -> _Formula:
+    return lambda given: given[atom]
+
+
+def _identity(parts: tuple[Any, ...]) -> _Formula:
+    """Return what works out `parts[1] is parts[2]`, or whether it is an instance of the classes named there."""
+    left = _formula(parts[1])
+    if isinstance(parts[2], tuple) and parts[2][:1] == ("isinstance",):
+        kinds = parts[2][1:]
+        return lambda given: _is_instance(left(given), kinds)
+    right = _formula(parts[2])
+
+    def same(given: dict[int, Any]) -> bool:
+        one = left(given)
+        return hashable(one) == hashable(right(given)) if not isinstance(one, _Kind) else False
+
+    return same
+
+
+def _text_method(name: str, parts: list[_Formula]) -> _Formula:
+    def call(given: dict[int, Any]) -> Any:
+        values = [part(given) for part in parts]
         if not isinstance(values[0], str):
             raise TypeError(name)
         return getattr(values[0], name)(*values[1:])
-    return _CALLS[name](*values)
+
+    return call
 
 
-def _is_instance(example: Any, kind: Any) -> bool:
+def _is_instance(example: Any, kinds: tuple[Any, ...]) -> bool:
     if isinstance(example, _Kind):
-        return kind in example.kinds
-    short = kind.rsplit(".", 1)[-1] if isinstance(kind, str) else ""
-    return short in _BUILT_IN and isinstance(example, _BUILT_IN[short])
+        return not example.kinds.isdisjoint(kinds)
+    short = [kind.rsplit(".", 1)[-1] for kind in kinds if isinstance(kind, str)]
+    return any(name in _BUILT_IN and isinstance(example, _BUILT_IN[name]) for name in short)
 
 
 class _Constants:
