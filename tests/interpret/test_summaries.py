@@ -102,6 +102,65 @@ for step in range(3):
         if loss.requires_grad:
             loss.backward()
 """,
+    "tensors of other names": """
+for step in range(2):
+    real, fake = torch.randn(3, 4), torch.randn(3, 4)
+    (net(real).mean() - net(fake).mean()).backward()
+""",
+    "asserts about the shape of what it is given": """
+def forward(self, x):
+    rows, width = x.size()
+    assert rows <= 16, "too many"
+    if rows > 20:
+        x = x.detach()
+    return self.head(self.body(x))
+Net.forward = forward
+def batch():
+    return torch.from_numpy(numpy.load("rows.npy"))
+for step in range(3):
+    x = batch()
+    out = net(x)
+    if x.size(0) > 18:
+        out = out.detach()
+    out.mean().backward()
+""",
+    "each layer asks what is installed": """
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fused = hasattr(nn.functional, "one_that_nobody_knows")
+        self.scale = width // int(input())
+        self.inner = nn.Linear(4, 4)
+        if not self.fused:
+            self.register_buffer("mask", torch.ones(4, 4))
+    def forward(self, x):
+        x = x.relu() if self.fused else (x @ self.mask).relu()
+        return self.inner(x) * self.scale + x
+tower = nn.Sequential(*[Block(8) for _ in range(4)])
+for step in range(2):
+    tower(torch.randn(3, 4)).sum().backward()
+""",
+    "parts of what nobody knows": """
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, batch, mask):
+        return self.one(batch.text).mean() + (self.other(batch.text) * mask).mean()
+reader = Reader()
+for batch in load(input()):
+    (reader(batch, batch.mask) + reader(batch, torch.ones(4))).backward()
+    (batch.text.sum() + reader(batch, batch.text)).backward()
+""",
+    "a scaler, before and after": """
+scaler = torch.amp.GradScaler()
+for step in range(3):
+    optimizer.zero_grad()
+    loss = net(torch.randn(3, 4)).mean() + net(torch.randn(3, 4)).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
 }
 RUN = {
     "results that are changed in place": """
@@ -185,6 +244,47 @@ def forward(self, x):
 Net.forward = forward
 for step in range(4):
     net(torch.randn(3, 4)).mean()
+""",
+    "asserts about what it has been asked for before": """
+def forward(self, x, mask):
+    assert mask.shape[0] == x.shape[0]
+    return self.head(self.body(x)) * mask
+Net.forward = forward
+for step in range(4):
+    x, mask = torch.from_numpy(numpy.load("x.npy")), torch.from_numpy(numpy.load("mask.npy"))
+    out = net(x, mask)
+    if x.shape[0] != mask.shape[0]:
+        out = out.detach()
+    out.mean().backward()
+""",
+    "a test of what it is given was answered before": """
+def forward(self, x, level):
+    if level > 3:
+        x = x.detach()
+    return self.head(self.body(x))
+Net.forward = forward
+first, second = float(input()), float(input())
+if first > 3:
+    print("high")
+for step in range(2):
+    net(torch.randn(3, 4), first).mean().backward()
+    net(torch.randn(3, 4), first).mean().backward()
+    net(torch.randn(3, 4), second).mean().backward()
+""",
+    "its layers do as an option says that each was given": """
+class Block(nn.Module):
+    def __init__(self, option):
+        super().__init__()
+        self.option, self.inner = option, nn.Linear(4, 4)
+    def forward(self, x):
+        x = self.inner(x).relu().sigmoid().tanh()
+        return x.detach() if self.option else x
+first, second = Block(bool(input())), Block(bool(input()))
+if first.option:
+    print("cut")
+for step in range(2):
+    first(torch.randn(3, 4)).sum().backward()
+    second(torch.randn(3, 4)).sum().backward()
 """,
     "it draws lots": """
 def forward(self, x):

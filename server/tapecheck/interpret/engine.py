@@ -160,7 +160,7 @@ class Library(Protocol):
     def constant(self, value: Value) -> Value:
         """Return what a name of a library stands for: its value where it is a constant."""
 
-    def star_import(self, library: str, name: str) -> Value:
+    def known_name(self, library: str, name: str) -> Value:
         """Return what a name stands for after `from library import *`; None where the library has none such."""
 
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:

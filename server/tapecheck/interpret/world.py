@@ -197,6 +197,8 @@ class World:
         self.truths: dict[Hashable, bool] = {}
         self.facts: list[tuple[Unknown, bool, dict[int, Unknown]]] = []
         """Undecided tests that were answered, see `consequences`."""
+        self.settled: dict[int, Unknown] = {}
+        """The unknowns that such tests were about, with what these are worked out from, by id."""
         self.facts_about: dict[int, list[tuple[Unknown, bool, dict[int, Unknown]]]] = {}
         """The same by the unknowns that they speak of."""
         self.consequences: dict[int, tuple[int, bool | None, Unknown]] = {}

@@ -501,6 +501,8 @@ def has_attribute(m: Engine, owner: Value, name: str, node: ast.AST) -> bool | N
         return True if has_method(owner, name) else None
     if isinstance(owner, tuple):
         return hasattr((), name)
+    if isinstance(owner, Lib) and m.library.known_name(owner.path, name) is not None:
+        return True
     return None
 
 
@@ -515,6 +517,9 @@ def _hasattr(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if isinstance(name, str) and owner.attrs and name in owner.attrs:
             return True
         return m.unknown_test(ast.Is(), owner, name)
+    if isinstance(owner, Lib):
+        # What is installed stays the same, whoever asks.
+        return remembered(m.world, ("hasattr", owner.path, name), "hasattr")
     return Unknown.plain("hasattr")
 
 

@@ -143,9 +143,9 @@ class Libraries:
         """Return what a name of a library stands for."""
         return names.constant(self.world, value)
 
-    def star_import(self, library: str, name: str) -> Value:
+    def known_name(self, library: str, name: str) -> Value:
         """Return what a name stands for after `from library import *`; None where the library has none such."""
-        return self.torch.star_import(f"{library}.{name}") if library.partition(".")[0] == "torch" else None
+        return self.torch.known_name(f"{library}.{name}") if library.partition(".")[0] == "torch" else None
 
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
         """Return what a decorator of a library makes of a function; None where it is not known."""

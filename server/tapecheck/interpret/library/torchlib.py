@@ -177,7 +177,7 @@ class Torch:
             return Unknown("result")
         return NotImplemented
 
-    def star_import(self, path: str) -> Value:
+    def known_name(self, path: str) -> Value:
         """Return a name of a module of torch, where torch has it; else None."""
         if self.nn.is_class(path) or self.facts.op(path[6:]) is not None:
             return Lib(path)

@@ -159,6 +159,7 @@ def settle(machine: Engine, value: Value, answer: bool) -> None:
             settle(machine, value.negated, not answer)
         else:
             value.truth = answer
+            machine.world.settled.update((id(one), one) for one in unknowns.origins(value))
             if value.parts is not None:
                 machine.world.truths[unknowns.expression(value)] = answer
             unknowns.settled(value, answer)

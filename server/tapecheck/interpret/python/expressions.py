@@ -74,7 +74,7 @@ def _name(machine: Engine, node: ast.Name, env: Env) -> Value:
         return Lib(f"builtins.{name}")
     for library in env.globals.starred or ():
         if isinstance(library, Lib):
-            found = machine.library.star_import(library.path, name)
+            found = machine.library.known_name(library.path, name)
             if found is not None:
                 return found
     if env.globals.starred is None:

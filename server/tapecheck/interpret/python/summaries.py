@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
+from tapecheck.interpret.objects.unknowns import origins
+from tapecheck.interpret.python.consequences import Fact
 from tapecheck.interpret.values import (
     INERT,
     Args,
@@ -41,29 +43,49 @@ from tapecheck.tape import Bind, Cut, InPlace, Iteration, Loop, LoopEnd, Node, S
 from tapecheck.tape.ledger import GRAPH_OF
 
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
+_ORDERED = ("Eq", "Lt", "Gt")
 _ITEM = re.compile(r"\[\d+\]")
+_WORD = re.compile(r"\w+")
+_AS_MADE = (None, None, True, False)
+"""The graph of an unknown that nothing was done with, and whether a call gave it."""
 
 
 class _Unlike(Exception):
     """A call hangs on more, or does more, than a summary can tell."""
 
 
+_Shape = tuple[int, str | Mark, Unknown]
+"""A shape that a call has asked a tensor for: the place of the tensor, and the shape under its key."""
+_Test = tuple[Unknown, str, float, bool]
+"""An assert about a number of a shape: the number, what it was compared with and how, and the answer."""
+
 Read = tuple[dict[str, Value], str, Value]
 """A name that a call took from another namespace: that namespace, the name, and what it had there."""
 
 
 class _Given:
-    """What a call is given: `tokens` are the same for calls that are alike, the rest is what differs between them."""
+    """What a call is given: `tokens` are the same for calls that are alike, the rest is what differs between them.
 
-    def __init__(self) -> None:
+    `settled` are the unknowns that answered tests were about: what a test of them comes to hangs on which they are.
+    """
+
+    def __init__(self, settled: dict[int, Unknown]) -> None:
+        self.settled = settled
         self.tokens: list[Any] = []
+        self.names: list[str] = []
+        """What tensors and unknowns are called, the places in a list left out."""
         self.tensors: list[Tensor] = []
         self.unknowns: list[Unknown] = []
         self.known: dict[int, int] = {}
+        self.left_out: list[tuple[int, Any, int]] = []
+        """Parts of unknowns that nothing is known of: whose they are, under which key, and their ids."""
+        self._parts_of: dict[int, dict[Any, Value]] = {}
         self.held: list[Value] = []
         """What tokens tell by its id, which stays its own as long as it is held."""
         self.inside = True
         """Whether the module is being looked through, and not the arguments."""
+        self.own = 0
+        """How many of the numbered values belong to the module; those of the arguments come after them."""
 
     def add(self, value: Value) -> None:
         kind = type(value)
@@ -123,42 +145,117 @@ class _Given:
             self.add(value)
 
     def _tensor(self, value: Tensor) -> None:
-        if value.given or value.changed is not None or value.hooks or value.retains_grad or value.items is not None:
-            raise _Unlike
-        if self.inside and value.node is not None and not value.is_leaf:
-            # A module that keeps a graph is not the same in the next call.
+        if value.given or value.hooks or value.retains_grad or value.items is not None:
             raise _Unlike
         self.tensors.append(value)
         self.tokens.append((
             "tensor", value.graph, value.node is None, value.is_leaf, value.parameter, value.dtype, value.rank,
             _whose(value), len(value.cuts), len(value.constant_terms), value.oldest is None,
-            "" if value.parameter else _ITEM.sub("[]", value.name), *_worked_out(value),
         ))  # fmt: skip
+        self.names.append("" if value.parameter else _ITEM.sub("[]", value.name))
+        self._worked_out(value)
         length = value.length
         self.tokens.append((type(length), length) if type(length) in INERT else type(length))
         self.add(value.base)
 
     def _unknown(self, value: Unknown) -> None:
-        if value.leaf is not None or value.trained or (self.inside and value.node is not None):
+        if value.leaf is not None or value.trained:
             raise _Unlike
         self.unknowns.append(value)
-        if self.inside:
-            self.held.append(value)
+        self.held.append(value)
         concrete = value.concrete
         if type(concrete) not in INERT:
             raise _Unlike
+        self.names.append(_ITEM.sub("[]", value.name))
         self.tokens.append((
-            "unknown", id(value) if self.inside else _ITEM.sub("[]", value.name), value.kind, value.data, value.certain,
+            "unknown", id(value) if self._is_settled(value) else None, value.kind, value.data, value.certain,
             value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts), value.storage is None,
             value.bounds, value.negated is None, value.node is None,
         ))  # fmt: skip
-        if self.inside:
-            return
-        self.add(value.length)
-        for held in (value.attrs, value.items):
-            self.tokens.append(len(held) if held else 0)
-            for key, item in held.items() if held else ():
+        parts = _parts(value)
+        self._parts_of[id(value)] = dict(parts)
+        for key, part in parts:
+            if id(part) not in self.known and self.fresh(part, value):
+                self.left_out.append((self.known[id(value)], key, id(part)))
+            else:
                 self.tokens.append(key if type(key) in INERT else type(key))
+                self.add(part)
+        self.tokens.append("known")
+
+    def _is_settled(self, value: Unknown) -> bool:
+        """Whether an answered test was about an unknown, or about what it is worked out from."""
+        if value.parts is None:
+            return id(value) in self.settled
+        return any(id(one) in self.settled for one in origins(value))
+
+    def fresh(self, value: Value, whole: Unknown | None = None) -> bool:
+        """Whether nothing is known of a part of an unknown but whose part it is: made anew it would be the same."""
+        return self._unmarked(value) and (
+            (value.node, value.oldest, value.certain, value.returned)
+            == ((whole.node, whole.oldest, whole.certain, whole.returned) if whole is not None else _AS_MADE)
+        )
+
+    def _unmarked(self, value: Value) -> bool:
+        """Whether no test was about a value, and nothing was made of it that outlives the expression."""
+        return (
+            type(value) is Unknown
+            and value.storage is None and value.leaf is None and not value.trained
+            and value.concrete is None and value.bounds is None and value.likely is None
+            and value.usual is None and value.negated is None and not self._is_settled(value)
+            and all(self.fresh(part, value) for _, part in _parts(value))
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Add which of what was given is a part of something else that was."""
+        self.tokens += [("part", self.known[part], *of) for *of, part in self.left_out if part in self.known]
+
+    def learnt(self, facts: Sequence[Fact]) -> tuple[list[_Shape], list[_Test]]:
+        """Return what has become known of what was given: shapes of tensors, and the asserts that speak of these.
+
+        `facts` are the tests that were answered since. Raises `_Unlike` where more has become known.
+        """
+        for whole in self.unknowns:
+            before = self._parts_of[id(whole)]
+            for key, part in _parts(whole):
+                old = key in before
+                if old and part is not before[key]:
+                    raise _Unlike
+                if id(part) in self.known or (old and type(part) is not Unknown) or self.fresh(part, whole):
+                    continue
+                # It may be older than the graph of its whole.
+                if not (old and part.node is None and self._unmarked(part)):
+                    raise _Unlike
+        shapes = []
+        made: dict[int, Unknown] = {}
+        for number, tensor in enumerate(self.tensors):
+            for key, shape in (tensor.extra or {}).items():
+                if type(shape) is Unknown and id(shape) not in self.known and not self.fresh(shape):
+                    shapes.append((number, key, shape))
+                    made.update((id(one), one) for one in _like(shape))
+        tests: list[_Test] = []
+        for value, answer, _ in facts:
+            kind, tested, constant = value.compared or ("", value, None)
+            if id(tested) in made and isinstance(constant, (int, float)) and kind in _ORDERED:
+                tests.append((tested, kind, constant, answer))
+            elif any(id(one) in made or self.known.get(id(one), -1) >= self.own for one in origins(value)):
+                # What is said of the module itself alone is told by what is known of it afterwards.
+                raise _Unlike
+        told = {id(tested) for tested, *_ in tests}
+        if any((one.bounds is not None or one.concrete is not None) and id(one) not in told for one in made.values()):
+            raise _Unlike
+        return shapes, tests
+
+    def _worked_out(self, value: Tensor) -> None:
+        """Add what stands for the shape of a tensor and the like, where something is known of it."""
+        for name, item in (value.extra or {}).items():
+            kind = type(item)
+            if kind is Tensor or name is Mark.FROZEN_LEAF:
+                # It belongs to another tensor, or the program has switched it off.
+                raise _Unlike
+            if kind is not Unknown:
+                self.tokens.append((name, kind, item if kind in INERT else None))
+            elif not self.fresh(item):
+                self.tokens.append(name)
                 self.add(item)
 
     def _object(self, value: Instance) -> None:
@@ -183,6 +280,29 @@ class _Given:
             self.add(item)
 
 
+def _parts(value: Unknown) -> list[tuple[Any, Value]]:
+    """Return what the program has asked an unknown for, with what it asked by."""
+    parts = [] if value.length is None else [("len()", value.length)]
+    for held in (value.attrs, value.items):
+        if held:
+            parts += held.items()
+    return parts
+
+
+def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
+    """Yield a shape and its numbers; raises `_Unlike` where none that are like them can be made."""
+    if (
+        type(value) is not Unknown
+        or value.node is not None or value.storage is not None or value.leaf is not None or value.trained
+        or value.likely is not None or value.usual is not None or value.negated is not None
+        or not (value.parts is None or (value.parts[0] == "len" and value.parts[1] is whole))
+    ):  # fmt: skip
+        raise _Unlike
+    yield value
+    for _, part in _parts(value):
+        yield from _like(part, value)
+
+
 def _whose(value: Tensor) -> str:
     if value.of_leaf is None:
         return ""
@@ -192,21 +312,6 @@ def _whose(value: Tensor) -> str:
 def _flags(value: Tensor) -> dict[str | Mark, Value]:
     """Return what is noted of how a tensor was made, without what was worked out of it: its shape."""
     return {name: item for name, item in value.extra.items() if type(item) is bool} if value.extra else {}
-
-
-def _worked_out(value: Tensor) -> list[Any]:
-    """Return what stands for the shape of a tensor and the like, where somebody has asked for it."""
-    found: list[Any] = []
-    for name, item in (value.extra or {}).items():
-        kind = type(item)
-        if kind is Tensor or name is Mark.FROZEN_LEAF:
-            # It belongs to another tensor, or the program has switched it off.
-            raise _Unlike
-        if kind is Unknown:
-            found.append((name, type(item.concrete), item.concrete, item.truth, item.kind))
-        else:
-            found.append((name, kind, item if kind in INERT else None))
-    return found
 
 
 def _state(value: Tensor) -> tuple[Any, ...]:
@@ -260,11 +365,17 @@ class Summary:
     call: Span | None
     stack: tuple[Span, ...]
     iteration: tuple[tuple[int, int], ...]
+    shapes: list[_Shape]
+    tests: list[_Test]
+    speaks: bool
+    """Whether the events say how something is called that the call was given."""
 
 
 @dataclass(slots=True)
 class Calls:
-    """What is known of the calls of one function; `failed` is how many could not be summed up."""
+    """What is known of the calls of one function, by what they were given, with what that is called where the events
+    say so; `failed` is how many could not be summed up since the last one that could.
+    """
 
     summaries: dict[tuple[Any, ...], Summary]
     failed: int = 0
@@ -280,21 +391,23 @@ def forward(
     receiver = args[0] if args else None
     if calls.failed >= limits.MOST_TRIED or not isinstance(receiver, Instance) or not receiver.module or "**" in kwargs:
         return run()
-    given = _Given()
+    given = _Given(machine.world.settled)
     try:
         given.add(receiver)
         within = len(given.tokens)
-        given.inside = False
+        given.inside, given.own = False, len(given.known)
         for value in args[1:]:
             given.argument(value)
         for name, value in kwargs.items():
             given.tokens.append(name)
             given.argument(value)
+        given.close()
     except _Unlike:
         calls.failed += 1
         return run()
     key = (*given.tokens, len(args), *_mode(machine, id(function.node)))
-    known = calls.summaries.get(key)
+    named = (*key, *given.names)
+    known = calls.summaries.get(key) or calls.summaries.get(named)
     if known is not None and all(names.get(name) is value for names, name, value in known.reads):
         again = _Again(machine, known, given, node)
         if again.fits():
@@ -311,7 +424,8 @@ def forward(
             outer += reads
     summary = watch.summary(receiver, given.tokens[:within], result, reads, node)
     if summary is not None:
-        calls.summaries[key] = summary
+        calls.failed = 0
+        calls.summaries[named if summary.speaks else key] = summary
     elif watch.ended.events - watch.begun.events >= limits.FEWEST_EVENTS:
         calls.failed += 1
     return result
@@ -321,10 +435,10 @@ def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
     """Return what else decides what is recorded; `function` is the id of the function's node."""
     world = machine.world
     return (
-        world.grad_mode, world.inference, world.autocast, world.recomputed, world.scaled, world.passes_failures,
+        world.grad_mode, world.inference, world.autocast, world.recomputed, world.passes_failures,
         machine.handlers > 0, world.block_calls is None, world.cut_site is None, world.gradients_cut,
-        world.leaves_changed, bool(world.iteration), world.class_stores, world.unknown_made,
-        machine.running.count(function), machine.depth > limits.NEAR_DEPTH,
+        world.leaves_changed, bool(world.iteration), world.class_stores, machine.running.count(function),
+        machine.depth > limits.NEAR_DEPTH,
     )  # fmt: skip
 
 
@@ -343,7 +457,10 @@ class _Watch:
         self.before = [_state(tensor) for tensor in given.tensors]
         self.settled = [one.concrete for one in given.unknowns]
         self.asked = self._asked()
+        self.facts = len(machine.world.facts)
         self.begun = self.ended = _mark(machine.world)
+        self.results: list[str] = []
+        """What the tensors of the result are called."""
 
     def _asked(self) -> tuple[Any, ...]:
         world = self.world
@@ -373,8 +490,11 @@ class _Watch:
             return None
         if self.settled != [one.concrete for one in given.unknowns]:
             return None
-        after = _Given()
+        if any(type(value) is Unknown and id(value) in given.known for _, _, value in reads):
+            return None
+        after = _Given(world.settled)
         try:
+            shapes, tests = given.learnt(world.facts[self.facts :])
             after.add(receiver)
             made = self._frozen(result, {})
         except _Unlike:
@@ -393,7 +513,7 @@ class _Watch:
         ]
         return Summary(
             self.begun, self.ended, events, given.held, self.numbers, made, reads, provisional, stored, call,
-            world.call_stack, world.iteration,
+            world.call_stack, world.iteration, shapes, tests, _speaks(events, given.names, self.results),
         )  # fmt: skip
 
     def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
@@ -416,7 +536,7 @@ class _Watch:
         return self._frozen_tensor(value, len(known) - 1, known)
 
     def _frozen_tensor(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Value]:
-        if value.given or value.changed is not None or value.hooks or value.retains_grad or value.items is not None:
+        if value.given or value.hooks or value.retains_grad or value.items is not None:
             raise _Unlike
         if value.is_leaf or value.parameter or value.grad is not None or type(value.length) not in INERT:
             raise _Unlike
@@ -424,7 +544,8 @@ class _Watch:
         base = None if value.base is None else self._frozen(value.base, known)
         storage, node, graph, oldest, cuts = value.storage.id, value.node, value.graph, value.oldest, value.cuts
         terms, of_leaf, dtype, name = value.constant_terms, value.of_leaf, value.dtype, value.name
-        rank, length = value.rank, value.length
+        rank, length, changed = value.rank, value.length, value.changed
+        self.results.append(name)
         if oldest is not None and oldest <= self.begun.ids and oldest not in self.numbers.oldest:
             raise _Unlike
         if of_leaf is not None and of_leaf not in self.numbers.nodes:
@@ -437,6 +558,8 @@ class _Watch:
                 dtype=dtype, name=name,
             )  # fmt: skip
             made.rank, made.length, made.extra = rank, length, dict(extra) if extra is not None else None
+            if changed is not None:
+                made.changed = (changed[0] - self.begun.clock + again.begun.clock, again.site(changed[1]))
             again.made[number] = made
             if base is not None:
                 made.base = whole = base(again)
@@ -446,6 +569,20 @@ class _Watch:
             return made
 
         return make
+
+
+def _speaks(events: list[Any], names: list[str], results: list[str]) -> bool:
+    """Whether events or results say a name that was given; a part of one is taken for it."""
+    said = set(results)
+    for event in events:
+        kind = type(event)
+        if kind is Node:
+            said.add(event.op)
+            said.update([one.name for one in event.saved])
+        elif kind in (Bind, InPlace, Cut):
+            said.add(event.name)
+    words = {word for name in said for word in _WORD.findall(name)}
+    return any(not words.isdisjoint(_WORD.findall(name)) for name in names if name)
 
 
 def _constant(value: Value) -> bool:
@@ -478,12 +615,20 @@ class _Again:
         self._held: dict[int, Storage] = {}
         self._versions: dict[int, int] = {}
         self._places: list[Site] = []
+        self.site: Callable[[Site], Site] = lambda then: then
+        """The place that stands for one of that call."""
+        self._numbers: dict[int, Unknown] = {}
+        """What stands for the shapes of that call and the numbers in them, by the ids of those."""
 
     def fits(self) -> bool:
         """Whether each number of that call has one of this call in its place."""
         then, now = self.summary.numbers, _Numbers(self.world, self.given)
         fits = _paired(self._nodes, then.nodes, now.nodes) and _paired(self._cuts, then.cuts, now.cuts)
         fits = fits and _paired(self._storages, then.storages, now.storages)
+        cuts = [after for _, after in sorted(self._cuts.items())]
+        if len(cuts) + self.summary.ended.cuts - self.summary.begun.cuts > limits.MAX_CUTS and cuts != sorted(cuts):
+            # Of too many the newest are kept.
+            fits = False
         for before, after in zip(then.oldest, now.oldest):
             if before is not None and self._oldest.setdefault(before, after) != after:
                 # Of two that were as old as each other the result may lead to the older one.
@@ -539,6 +684,13 @@ class _Again:
             if number is not None:
                 unknown.node = unknown.oldest = self.node(number)
                 unknown.certain = False
+        for place, key, shape in summary.shapes:
+            tensor = self.given.tensors[place]
+            tensor.extra = tensor.extra if tensor.extra is not None else {}
+            tensor.extra[key] = self._shape(tensor.extra.get(key), shape)
+        for tested, how, constant, answer in summary.tests:
+            test = self.machine.unknown_test(getattr(ast, how)(), self._numbers[id(tested)], constant)
+            self.machine.settle(test, answer)
         world.advance(
             ended.ids - begun.ids, ended.storages - begun.storages, ended.cuts - begun.cuts, ended.loops - begun.loops,
             ended.clock - begun.clock, ended.stamp - begun.stamp - 1,
@@ -550,7 +702,8 @@ class _Again:
     def _write(self) -> None:
         world, summary = self.world, self.summary
         ledger, written = world.ledger, world.tape.events
-        node, cuts, storage, site = self.node, self.cuts, self.number_of, self._sites()
+        self.site = site = self._sites()
+        node, cuts, storage = self.node, self.cuts, self.number_of
         begun, shift, nodes = summary.begun.ids, self.begun.ids - summary.begun.ids, self._nodes
         loops = self.begun.loops - summary.begun.loops
         fresh = summary.begun.storages
@@ -604,6 +757,25 @@ class _Again:
             else:
                 made = LoopEnd(event.loop + loops, event.iterations, event.more)
             written.append(made)
+
+    def _shape(self, old: Value, then: Unknown, whole: Unknown | None = None) -> Unknown:
+        """Return a shape, or a number in it, like one of that call, with all that it was asked for."""
+        now: Unknown = old if isinstance(old, Unknown) else Unknown(then.name, None, self.cuts(then.cuts), then.kind)
+        if now is not old:
+            now.data, now.certain, now.returned = then.data, then.certain, then.returned
+            now.truth = then.truth
+            now.parts = None if then.parts is None else ("len", whole)
+            now.owner, now.attr = whole if then.owner is not None else None, then.attr
+        self._numbers[id(then)] = now
+        if then.length is not None:
+            now.length = self._shape(now.length, then.length, now)
+        if then.attrs:
+            attrs = now.attrs = now.attrs if now.attrs is not None else {}
+            attrs.update({name: self._shape(attrs.get(name), part, now) for name, part in then.attrs.items()})
+        if then.items:
+            items = now.items = now.items if now.items is not None else {}
+            items.update({key: self._shape(items.get(key), part, now) for key, part in then.items.items()})
+        return now
 
     def _name(self, name: str) -> str:
         """Return the name of the tensor that stands for one of that call."""
