@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tapecheck import check as checking
 from tapecheck.check import Memory, Report, check, limits_of
 from tapecheck.interpret import Starts
-from tapecheck.interpret.explore import paths
+from tapecheck.interpret.explore import program
 from tapecheck.interpret.explore.effects import index_of
 from tapecheck.source import Source, from_text
 
@@ -65,13 +65,13 @@ def shown(report: Report) -> list[tuple[object, ...]]:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The starts that were explored, not remembered."""
     names: list[str] = []
-    explore = paths._part
+    explore = program.explore_start
 
     def spy(source, project, entry, *rest):  # type: ignore[no-untyped-def]
         names.append(entry.name if entry is not None else "")
         return explore(source, project, entry, *rest)
 
-    monkeypatch.setattr(paths, "_part", spy)
+    monkeypatch.setattr(program, "explore_start", spy)
     return names
 
 

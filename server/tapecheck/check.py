@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import ROOM, Explored, Group, Interpretation, Part, Starts, interpret
+from tapecheck.interpret import HEADROOM, Explored, Group, Interpretation, Part, Starts, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
@@ -227,7 +227,7 @@ def check(
     facts = facts_for(source.path)
     asked = (None if wanted is None else tuple(sorted(wanted)), tuple(sorted(ignored)), facts)
     starts = memory.starts if memory is not None else None
-    with ROOM:
+    with HEADROOM:
         with torchfacts.using(facts):
             interpretation = interpret(
                 source, cancelled=cancelled, open_files=open_files, ask=ask, asked=asked, memory=starts, log=log

@@ -10,7 +10,10 @@ import pytest
 
 from tapecheck.check import check, limits_of
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore import paths
+from tapecheck.interpret.explore.exploration import Budget, Exploration
+from tapecheck.interpret.explore.program import interpret
+from tapecheck.interpret.explore.results import Explored
+from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.library import nnlib
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.source import from_text
@@ -134,8 +137,8 @@ def test_a_way_that_answers_otherwise_is_bounded(monkeypatch: pytest.MonkeyPatch
     program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    pass\nelse:\n" + "".join(
         f"    {line}\n" for line in tree.splitlines()
     )
-    log: list[paths.Explored] = []
-    paths.interpret(from_text(program + TWICE, "rare.py"), log=log)
+    log: list[Explored] = []
+    interpret(from_text(program + TWICE, "rare.py"), log=log)
     first, *others = log
     assert first.work < 300
     assert [way.work for way in others if way.work > 900], "the other answer was not tried"
@@ -146,12 +149,12 @@ def test_a_way_that_the_limit_ends_has_not_tried_its_condition() -> None:
     """What the other answer leads to may lie behind the end of the way."""
     program = f"import sys\n{HEAD}if len(sys.argv) > 5:\n    net(x).sum().backward()\n{TWICE}"
     source = from_text(program, "cut.py")
-    whole: list[paths.Explored] = []
-    paths.interpret(source, log=whole)
+    whole: list[Explored] = []
+    interpret(source, log=whole)
     assert len(whole) > 1 and not any(way.tape.untried for way in whole)
     project = Imports(Project(source.path, SOURCES, open_files={}))
-    budget = paths._Budget(whole[0].work + 5)
-    ways = paths._Exploration(source, project, None, budget, None, paths._Wanted(None))
+    budget = Budget(whole[0].work + 5)
+    ways = Exploration(source, project, None, budget, None, Wanted(None))
     ways.explore()
     found = ways.found
     assert len(found.tapes) == 2

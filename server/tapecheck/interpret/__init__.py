@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
-from tapecheck.interpret.explore.paths import ROOM, Condition, Explored, Interpretation, Part, interpret
+from tapecheck.interpret.explore.program import interpret
+from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Part
 from tapecheck.interpret.world import Cancelled
 
-__all__ = ["ROOM", "Cancelled", "Condition", "Explored", "Group", "Interpretation", "Part", "Starts", "interpret"]
+__all__ = [
+    "HEADROOM",
+    "Cancelled",
+    "Condition",
+    "Explored",
+    "Group",
+    "Interpretation",
+    "Part",
+    "Starts",
+    "interpret",
+]

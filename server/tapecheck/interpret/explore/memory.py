@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore import entries
+from tapecheck.interpret.explore import lived
 from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of, statement_facts
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
@@ -91,8 +91,8 @@ class Reach:
                 (self._main if _asks_for_main(node) else self._always).append(statement)
         self._whole: _Code | None = None
         self._tested = hash((index.tested, index.steering))
-        # Which classes the file makes objects of, and which globals its functions change: see `entries`.
-        self._lived = entries.called_names(source) | entries.changed_globals(source)
+        # Which classes the file makes objects of, and which globals its functions change: see `lived`.
+        self._lived = lived.called_names(source) | lived.changed_globals(source)
 
     def _piece(self, node: ast.stmt | ast.expr) -> _Piece:
         names = frozenset(_mentioned(facts_of((node,))))

@@ -1,0 +1,307 @@
+"""The ways from one start: which are run, in which order, with how much work.
+
+A way answers every condition that it cannot decide by a policy. The first takes the likelier answers; further ways
+turn one undecided condition round at a time, until nothing new comes up or the budget is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.explore.alike import Seen
+from tapecheck.interpret.explore.effects import Effect, index_of
+from tapecheck.interpret.explore.entries import Entry, begin
+from tapecheck.interpret.explore.queue import Queue
+from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Part
+from tapecheck.interpret.explore.wanted import Wanted
+from tapecheck.interpret.explore.watch import Stake, Watcher
+from tapecheck.interpret.explore.ways import Way, names_that_matter, ways_after
+from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.python.imports import Imports
+from tapecheck.interpret.values import Env, Module, Signal
+from tapecheck.interpret.world import Exhausted, Place, Policy, World
+from tapecheck.source import Source
+from tapecheck.tape import LEFT_OVER, Backward, Decision, Hold, InPlace, Raised, Step, Tape
+
+_JUDGED = (Backward, Hold, InPlace, Raised, Step)
+
+
+@dataclass(slots=True)
+class Budget:
+    """The work that is left for a start, in units."""
+
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A way that was run: where it left the interpreter, and the work it took.
+
+    `before` are the conditions that were asked before the entry was called.
+    """
+
+    way: Way
+    machine: Machine
+    world: World
+    watcher: Watcher
+    before: frozenset[Place]
+    work: int
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the work limit ended it."""
+        return self.world.work < 0
+
+
+@dataclass(slots=True)
+class Exploration:
+    """The ways from one start: those still to be tried, and what those that were run have shown.
+
+    `passes_failures` says that its ways pass over backward calls that fail.
+    """
+
+    source: Source
+    project: Imports
+    entry: Entry | None
+    budget: Budget
+    cancelled: Callable[[], bool] | None
+    wanted: Wanted
+    passes_failures: bool = False
+
+    found: Interpretation = field(default_factory=Interpretation)
+    called: set[int] = field(default_factory=set)
+    """The functions that some way called, by the `id` of their definition."""
+    further: int = 0
+    """Work that is left for ways that answer a condition otherwise."""
+
+    queue: Queue = field(init=False)
+    seen: Seen = field(default_factory=Seen)
+    """What the tapes so far have shown."""
+    met: set[Place] = field(default_factory=set)
+    """The conditions that some way came to."""
+    dull: set[Place] = field(default_factory=set)
+    """Those whose other answer made no other graph."""
+    done: set[Place] = field(default_factory=set)
+    """Those that a way answered otherwise and came to its end."""
+    begun: set[Place] = field(default_factory=set)
+    """Those that a way answered otherwise which the work limit ended: before what the answer leads to, maybe."""
+
+    def __post_init__(self) -> None:
+        self.queue = Queue(self.wanted)
+
+    @property
+    def name(self) -> str:
+        return self.entry.name if self.entry is not None else ""
+
+    def explore(self) -> None:
+        """Run the likelier way, then those that answer otherwise, until nothing new comes up or the work is spent."""
+        self.further = limits.FURTHER_WORK if self.entry is None or self.entry.backward else 0
+        self.queue.add(Way(Policy()))
+        while self._goes_on():
+            way = self.queue.take(self.dull)
+            if way is not None:
+                self._try(way)
+                self.queue.sort()
+        self._note_untried()
+
+    def _goes_on(self) -> bool:
+        """Whether there is a way to try, and work left for it."""
+        if not self.queue and self.found.runs:
+            self.queue.take_up_deferred()
+        return bool(self.queue) and self.budget.left > 0 and (self.further > 0 or self.queue.next.turned is None)
+
+    def _try(self, way: Way) -> None:
+        """Run a way, keep its tape where that says something new, and queue the ways that follow from it."""
+        run = self._run_way(way)
+        world, watcher = run.world, run.watcher
+        self._note(run)
+        watcher.settle(world)
+        names = names_that_matter(run.machine) if world.asked else set()
+        following = ways_after(way, world, watcher, self.dull, names)
+        fresh = other_graph = True
+        if way.turned is None:
+            self.seen.first(world.tape)
+        else:
+            fresh, other_graph = self.seen.says_new(world.tape)
+        kept = fresh and self._keep(world)
+        for one in self._worth_trying(following, run, other_graph):
+            assert one.turned is not None
+            watched = watcher.watched.get(one.turned)
+            self.queue.add_or_defer(one, watched, at_once=one.turned in way.policy.patterns)
+        if self.wanted.log is not None:
+            self.wanted.log.append(self._explored(run, kept))
+
+    def _run_way(self, way: Way) -> Run:
+        """Run one way with the work that it may take, and charge it."""
+        first = way.turned is None
+        most = limits.RUN_BUDGET if first else min(limits.RUN_BUDGET, max(self.further, limits.TURNED_BUDGET))
+        world = World(way.policy, min(most, self.budget.left), self.cancelled)
+        world.tape.started = self.name
+        world.passes_failures = self.passes_failures
+        watcher = world.watcher = Watcher(self.project.project)
+        started = world.work
+        # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
+        short = "" if started == most else LEFT_OVER
+        machine, before = _run(self.source, self.project, self.entry, world, short)
+        work = started - world.work + limits.RUN_WORK
+        self.budget.left -= work
+        if first:
+            self.further = max(self.further, limits.FURTHER_TIMES * work)
+        else:
+            self.further -= work
+        return Run(way, machine, world, watcher, before, work)
+
+    def _note(self, run: Run) -> None:
+        """Note what a run called, met and could not do, whatever its tape says."""
+        found, world = self.found, run.world
+        found.runs += 1
+        found.mistakes |= world.mistakes
+        found.gaps |= world.gaps
+        found.exhausted = found.exhausted or run.cut_short
+        self.called |= run.machine.called
+        if run.way.turned is not None:
+            (self.begun if run.cut_short else self.done).add(run.way.turned)
+        elif not self.passes_failures:
+            if run.cut_short:
+                found.cut_short.append(CutShort("way", self.name, *_last_place(world.tape)))
+            if world.not_followed:
+                deep = next(iter(world.not_followed))
+                found.cut_short.append(CutShort("calls", self.name, deep.file, deep.line, len(world.not_followed)))
+
+    def _keep(self, world: World) -> bool:
+        """Keep a tape that says something new; return whether the rules read it."""
+        tape = world.tape
+        if self.entry is not None and not any(isinstance(event, (Backward, Hold, InPlace)) for event in tape.events):
+            return False
+        tape.ledger = world.ledger
+        self.found.tapes.append(tape)
+        self.wanted.look(self.found.tapes)
+        return True
+
+    def _worth_trying(self, ways: list[Way], run: Run, other_graph: bool) -> list[Way]:
+        """Return those of the ways after a run that may show something."""
+        way, world = run.way, run.world
+        if not world.tape_has_nodes and not any(isinstance(event, _JUDGED) for event in world.tape.events):
+            # No graph and nothing that a rule reads: another way must do what makes one.
+            ways = [one for one in ways if run.watcher.does(one.turned, Effect.BEGIN)]
+        fresh = world.asked.keys() - self.met
+        self.met |= fresh
+        # The module has a start of its own, which tries what its conditions lead to.
+        ways = [one for one in ways if one.turned not in run.before]
+        if not other_graph and way.turned is not None and len(way.policy.patterns) == 1:
+            self.dull.add(way.turned)
+        if not other_graph or way.once:
+            # No graph hangs on the condition that was turned round: go no further from here, except for what only
+            # this way comes to (the second half of an `or`, an `elif`).
+            ways = [one for one in ways if one.turned in fresh]
+        return ways
+
+    def _explored(self, run: Run, kept: bool) -> Explored:
+        """Return what the log says of a run."""
+        turns = self.queue.waiting | self.done | self.begun
+        conditions = tuple(_conditions(run.world, run.watcher, turns))
+        turned = tuple(run.way.policy.patterns)
+        return Explored(self.name, turned, conditions, run.world.tape, kept, run.work, self.passes_failures)
+
+    def _note_untried(self) -> None:
+        """Note the conditions whose other answer no way came to the end of."""
+        left = (self.begun | (self.queue.waiting - self.dull)) - self.done
+        untried = frozenset(left | self.queue.put_off - self.done)
+        if untried:
+            for tape in self.found.tapes:
+                tape.untried = untried
+        if left and not self.passes_failures:
+            line = min(line for _, line, _ in left)
+            self.found.cut_short.append(CutShort("paths", self.name, self.source.path, line, len(left)))
+
+
+def explore_start(
+    source: Source,
+    project: Imports,
+    entry: Entry | None,
+    left: int,
+    cancelled: Callable[[], bool] | None,
+    wanted: Wanted,
+) -> Part:
+    """Explore from one start with the work that is left for the file, and where a failing backward cuts a way off that
+    retained a graph, explore what lies beyond.
+    """
+    budget = Budget(left)
+    exploration = Exploration(source, project, entry, budget, cancelled, wanted)
+    exploration.explore()
+    cut_off = [tape for tape in exploration.found.tapes if _cut_off(tape)]
+    if cut_off and budget.left > 0:
+        beyond = Exploration(source, project, entry, budget, cancelled, wanted, passes_failures=True)
+        beyond.explore()
+        for tape in cut_off:
+            tape.beyond = beyond.found.tapes
+    # What is called beyond alone still wants a start of its own.
+    names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in exploration.called)
+    return Part(exploration.found, names, left - budget.left)
+
+
+def _cut_off(tape: Tape) -> bool:
+    """Whether a way ends in a backward that finds its graph freed or changed, and retained a graph before."""
+    last = next((event for event in reversed(tape.events) if isinstance(event, Raised)), None)
+    if last is None or last.backward is None or last.caught or tape.ledger is None:
+        return False
+    problem = tape.ledger.traversals[last.backward].problem
+    if problem is None or problem.kind not in ("freed", "stale"):
+        return False
+    calls = [event for event in tape.events if isinstance(event, Backward)]
+    return any(call.retain_argument in ("yes", "may") and call.create == "no" for call in calls)
+
+
+def _run(
+    source: Source, project: Imports, entry: Entry | None, world: World, short: str
+) -> tuple[Machine, frozenset[Place]]:
+    """Run one way; returns with the machine the conditions that were asked before the entry was called."""
+    before: frozenset[Place] = frozenset()
+    machine = Machine(world, project)
+    if isinstance(world.watcher, Watcher):
+        world.watcher.modules = machine.modules
+    module = project.settled_module(source.path) if entry is not None else None
+    try:
+        if module is None:
+            module = Module("__main__", source.path, Env(None, None), source)
+            machine.modules[source.path] = module
+            machine.run_module(module, source.tree, "__main__" if entry is None else "module")
+            if entry is not None and not world.tape.events:
+                project.settle(module)
+        machine.modules[source.path] = module
+        if entry is not None:
+            before = frozenset(world.asked)
+            begin(machine, module, entry)
+        world.end("finished")
+    except Signal as signal:
+        world.end("raised", signal.kind)
+    except Exhausted:
+        world.end("budget", short)
+    except RecursionError:
+        world.end("budget", "recursion")
+    return machine, before
+
+
+def _conditions(world: World, watcher: Watcher, tried: Collection[Place]) -> Iterator[Condition]:
+    """Yield the undecided conditions that a way came to, each with its first answer, in order."""
+    seen: set[Place] = set()
+    for event in world.tape.events:
+        if isinstance(event, Decision):
+            span = event.at.span
+            place = (span.file, span.line, span.column)
+            if place not in seen:
+                seen.add(place)
+                watched = watcher.watched.get(place)
+                stake = watched.stake if watched is not None else Stake.VERDICT
+                yield Condition(place, event.text, event.taken, stake, place in tried)
+
+
+def _last_place(tape: Tape) -> tuple[str, int]:
+    """Return the file and line of the last event that has a place."""
+    for event in reversed(tape.events):
+        at = getattr(event, "at", None)
+        if at is not None:
+            return at.span.file, at.span.line
+    return "", 0

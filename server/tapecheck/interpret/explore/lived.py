@@ -1,0 +1,310 @@
+"""What an entry is started with: an object that may have lived for a while, and what outlives the call.
+
+A constructor is the first thing that happens to an object, not the last: an attribute that other methods count up,
+fill or set anew may have become something else by the time that a method is called. So an entry is started with what
+each attribute may have become: a counter is any number, a list has elements nobody knows, and a flag that only a
+default has set may be the other way round.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Class,
+    Dict,
+    Function,
+    Instance,
+    List,
+    Set,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.values.vocabulary import STARTS
+from tapecheck.source import Source
+from tapecheck.source.nodes import walk
+from tapecheck.source.notes import Notes, placeless
+
+_MAKERS = ("__init__", "__new__", "__post_init__")
+_FILLS = frozenset((
+    "add", "append", "appendleft", "extend", "extendleft", "insert", "push", "put", "setdefault", "update",
+))  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Uses:
+    """What one method does to the attributes of its object.
+
+    `added` and `changed` are those it counts up and sets anew, `filled` containers that it puts something into,
+    `tested` those that a condition of it names, `wanted` those that it reads before it sets them.
+    """
+
+    added: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    filled: set[str] = field(default_factory=set)
+    tested: set[str] = field(default_factory=set)
+    wanted: set[str] = field(default_factory=set)
+    starts: bool = False
+
+
+def lived(owner: Instance, source: Source | None = None) -> None:
+    """Join the attributes of an object, and of those it refers to, with what they may have become since it was made.
+
+    Args:
+        owner: the object, as its constructor left it.
+        source: the file that its class stands in; flags that nobody in it gives a value are taken as undecided.
+    """
+    seen: set[int] = set()
+    stack = [owner]
+    while stack and len(seen) < limits.MOST_LIVED:
+        current = stack.pop()
+        if id(current) in seen or current.cls is None:
+            continue
+        seen.add(id(current))
+        _join(current, current.cls)
+        stack.extend(value for value in current.attrs.values() if isinstance(value, Instance))
+    if owner.cls is not None and source is not None and owner.cls.name not in called_names(source):
+        _open_flags(owner, owner.cls)
+
+
+def outlives(owner: Instance, called: set[int], entry: ast.AST) -> list[Value]:
+    """Return what an object keeps that a later call of one of its methods may run a backward through.
+
+    Args:
+        owner: the object whose method was the entry.
+        called: the functions that ran, by the id of their node: others call them, and not somebody from outside.
+        entry: the entry's own node.
+    """
+    if owner.cls is None:
+        return []
+    wanted: set[str] = set()
+    for method, uses in _methods(owner.cls):
+        if uses.starts and (method is entry or id(method) not in called):
+            wanted |= uses.wanted
+    return [owner.attrs[name] for name in sorted(wanted) if name in owner.attrs]
+
+
+def _join(owner: Instance, cls: Class) -> None:
+    total = _Uses()
+    for _, uses in _methods(cls):
+        total.added |= uses.added
+        total.changed |= uses.changed
+        total.filled |= uses.filled
+    # A container is made to be filled: where no method of the class does it, somebody else does.
+    empty = {name for name, value in owner.attrs.items() if isinstance(value, (List, Dict, Set)) and not value.items}
+    for name in total.added | total.changed | total.filled | empty:
+        value = owner.attrs.get(name)
+        if name not in owner.attrs:
+            value = next((base.namespace[name] for base in cls.mro() if name in base.namespace), Unknown(name))
+            if not isinstance(value, (bool, int, float, str, Unknown)) or cls.defines("__getattr__"):
+                continue
+        owner.attrs[name] = _joined(name, value, name in total.changed)
+
+
+def _joined(name: str, value: Value, changed: bool) -> Value:
+    """Return what an attribute may have become; containers are changed themselves."""
+    if isinstance(value, (List, Set)):
+        value.more = True
+        if isinstance(value, List):
+            value.items[:] = [Unknown("item") if isinstance(item, CONSTANTS) else item for item in value.items]
+        return value
+    if isinstance(value, Dict):
+        value.more = True
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = Unknown.number()
+        if not changed and value >= 0:
+            number.bounds = (value, math.inf)
+        return number
+    if value is None or isinstance(value, (bool, str)):
+        return Unknown(name) if value is None else Unknown.text() if isinstance(value, str) else Unknown.plain(name)
+    return value
+
+
+def called_names(source: Source) -> frozenset[str]:
+    """Return what a module calls by name: which of its classes it makes objects of is among it."""
+    return source.notes.of(source.tree, _names_of, source.notes).called
+
+
+def changed_globals(source: Source) -> frozenset[str]:
+    """Return the globals of a module that its functions set anew."""
+    return source.notes.of(source.tree, _names_of, source.notes).globals
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a module or a statement of it calls by name, and the globals that functions in it set anew."""
+
+    called: frozenset[str]
+    globals: frozenset[str]
+
+
+def _names_of(tree: ast.Module, notes: Notes) -> _Names:
+    # Statements outlive their tree where a text is edited.
+    parts = [notes.of(statement, _names_in) for statement in tree.body]
+    return _Names(
+        frozenset().union(*(part.called for part in parts)), frozenset().union(*(part.globals for part in parts))
+    )
+
+
+@placeless
+def _names_in(statement: ast.stmt) -> _Names:
+    called: set[str] = set()
+    changed: set[str] = set()
+    for node in walk(statement):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, (ast.Name, ast.Attribute)):
+                called.add(node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            parts = list(walk(node))
+            said = {name for part in parts if isinstance(part, ast.Global) for name in part.names}
+            if said:
+                stores = (part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+                changed |= said & {part.id for part in stores}
+    return _Names(frozenset(called), frozenset(changed))
+
+
+def lived_globals(variables: dict[str, Value], source: Source) -> dict[str, Value]:
+    """Join the globals that functions of a module set anew with what they may have become; return what they were."""
+    before = {name: variables[name] for name in changed_globals(source) if name in variables}
+    plain = {name: value for name, value in before.items() if isinstance(value, (bool, int, float, str))}
+    variables.update({name: _joined(name, value, True) for name, value in plain.items()})
+    return plain
+
+
+def _open_flags(owner: Instance, cls: Class) -> None:
+    """Leave the flags open that the constructor was not given: their defaults are likelier.
+
+    What it would have assigned under the other answer is an attribute that nobody knows.
+    """
+    tested = {name for _, uses in _methods(cls) for name in uses.tested}
+    for maker, _ in _functions(cls):
+        if maker.name != "__init__":
+            continue
+        parameters = [*maker.args.posonlyargs, *maker.args.args]
+        pairs = [*zip(parameters[::-1], maker.args.defaults[::-1]), *zip(maker.args.kwonlyargs, maker.args.kw_defaults)]
+        flags = {
+            parameter.arg: default.value
+            for parameter, default in pairs
+            if isinstance(default, ast.Constant) and isinstance(default.value, bool)
+        }
+        opened: set[str] = set()
+        for statement in walk(maker) if flags else ():
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Name):
+                continue
+            for name in filter(None, map(_own, statement.targets)):
+                default = flags.get(statement.value.id)
+                if default is not None and name in tested and owner.attrs.get(name) is default:
+                    flag = Unknown.plain(name)
+                    flag.likely = default
+                    owner.attrs[name] = flag
+                    opened |= {name, statement.value.id}
+        for statement in walk(maker) if opened else ():
+            if isinstance(statement, ast.If) and not opened.isdisjoint(_mentioned(statement.test)):
+                for part in walk(statement):
+                    for name in filter(None, map(_own, part.targets if isinstance(part, ast.Assign) else ())):
+                        owner.attrs.setdefault(name, Unknown.named(name))
+
+
+def _mentioned(test: ast.expr) -> set[str]:
+    """Return the names and attributes that a test asks."""
+    parts = list(walk(test))
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return names | {part.attr for part in parts if isinstance(part, ast.Attribute)}
+
+
+def _functions(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Notes]]:
+    """Yield the functions that a class and those it is made from define, with the notes of their files."""
+    for base in cls.mro():
+        for value in base.namespace.values():
+            while isinstance(value, Wrapped):
+                value = value.function
+            if isinstance(value, Function) and not isinstance(value.node, ast.Lambda):
+                yield value.node, value.module.notes
+
+
+def _methods(cls: Class) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, _Uses]]:
+    """Yield the methods of a class but its constructors, with what they do to their object."""
+    return ((node, notes.of(node, _survey)) for node, notes in _functions(cls) if node.name not in _MAKERS)
+
+
+def _own(node: ast.AST) -> str | None:
+    """Return the attribute of the method's own object that an expression names."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return None
+
+
+def _survey(method: ast.FunctionDef | ast.AsyncFunctionDef) -> _Uses:
+    uses = _Uses()
+    first: dict[str, tuple[tuple[int, int], bool]] = {}
+    for node in walk(method):
+        name = _own(node)
+        if isinstance(node, ast.Attribute):
+            uses.starts = uses.starts or node.attr in STARTS
+            if name is not None:
+                # What stands on the right of `self.x = self.x + 1` is read first.
+                stored = isinstance(node.ctx, ast.Store)
+                at = (node.lineno, node.col_offset + (10_000 if stored else 0))
+                if name not in first or at < first[name][0]:
+                    first[name] = (at, stored)
+        elif isinstance(node, ast.keyword):
+            uses.starts = uses.starts or node.arg in STARTS
+        elif isinstance(node, ast.AugAssign):
+            target = _own(node.target)
+            if target is not None:
+                uses.wanted.add(target)
+                (uses.added if _counts_up(node) else uses.changed).add(target)
+            uses.filled |= _within(node.target)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For, ast.With)):
+            for target_node in _targets(node):
+                target = _own(target_node)
+                if target is not None:
+                    uses.changed.add(target)
+                uses.filled |= _within(target_node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
+            filled = _own(node.func.value)
+            uses.filled |= {filled} if filled is not None else _within(node.func.value)
+        elif isinstance(node, (ast.If, ast.IfExp, ast.While)):
+            uses.tested |= {name for part in walk(node.test) if (name := _own(part)) is not None}
+    uses.wanted |= {name for name, (_, stored) in first.items() if not stored}
+    return uses
+
+
+def _counts_up(node: ast.AugAssign) -> bool:
+    return isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant)
+
+
+def _targets(node: ast.AST) -> Iterator[ast.AST]:
+    found: list[ast.AST] = []
+    if isinstance(node, ast.Assign):
+        found += node.targets
+    elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.For):
+        found.append(node.target)
+    elif isinstance(node, ast.With):
+        found += [item.optional_vars for item in node.items if item.optional_vars is not None]
+    for target in found:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            found += target.elts
+        elif isinstance(target, ast.Starred):
+            found.append(target.value)
+        else:
+            yield target
+
+
+def _within(node: ast.AST) -> set[str]:
+    """Return the attribute whose items an expression names: `self.rows[i]`, `self.users[name][key]`."""
+    inside = False
+    while isinstance(node, ast.Subscript):
+        node, inside = node.value, True
+    name = _own(node)
+    return {name} if inside and name is not None else set()
+
+
+__all__ = ["called_names", "changed_globals", "lived", "lived_globals", "outlives"]

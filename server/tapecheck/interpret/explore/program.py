@@ -1,0 +1,133 @@
+"""A program explored: from the module, then from each function and method that no way has called.
+
+What an earlier analysis remembers of a start is taken over where nothing that the start can reach has changed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Mapping
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.explore.alike import as_before
+from tapecheck.interpret.explore.effects import index_of, speaks_of_autograd
+from tapecheck.interpret.explore.entries import entries_of
+from tapecheck.interpret.explore.exploration import explore_start
+from tapecheck.interpret.explore.headroom import HEADROOM
+from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
+from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Part
+from tapecheck.interpret.explore.wanted import Ask, Wanted
+from tapecheck.interpret.python.imports import LIBRARIES, Imports
+from tapecheck.source import Source
+from tapecheck.source.modules import SOURCES, Project
+from tapecheck.tape import Where
+
+_SCRIPT = "__main__"
+
+
+def interpret(
+    source: Source,
+    *,
+    cancelled: Callable[[], bool] | None = None,
+    open_files: Mapping[str, Source] | None = None,
+    ask: Ask | None = None,
+    asked: Hashable = None,
+    memory: Starts[Part] | None = None,
+    log: list[Explored] | None = None,
+) -> Interpretation:
+    """Dry-run a file.
+
+    Args:
+        source: the parsed file; its parts that did not parse are left out.
+        cancelled: asked now and then; True stops the work.
+        open_files: sources by absolute path that stand for the files of that path when they are imported: what an
+            editor shows and has not saved.
+        ask: the lines (file and number) that verdicts over some tapes rest on. Conditions that can only change how
+            certain a verdict is are explored where one rests on them; without `ask`, wherever one could.
+        asked: what `ask` goes by, such as the rules it asks; results are remembered by it.
+        log: takes an entry for each way that is run.
+        memory: what earlier analyses found; starts that can reach nothing that has changed are taken from it.
+
+    Returns:
+        The tapes, in the order in which they were made; none for a file that cannot touch autograd.
+
+    Raises:
+        Cancelled: `cancelled` answered True.
+    """
+    result = Interpretation()
+    files = Project(source.path, SOURCES, open_files=open_files or {})
+    if not _leads_to_autograd(source, files):
+        _note_files(result, files)
+        return result
+    with HEADROOM:
+        left = limits.TOTAL_BUDGET
+        collecting = limits.COLLECTING_BUDGET
+        called: set[str] = set()
+        project = Imports(files)
+        reach = Reach(source, index_of(source)) if memory is not None else None
+        for entry in (None, *entries_of(source)):
+            if entry is not None:
+                if entry.name in called:
+                    continue
+                if left <= 0 or (entry.collects and collecting <= 0):
+                    result.exhausted = True
+                    result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
+                    continue
+                result.entries.append(entry.name)
+            key: Hashable = None
+            where: Where = ()
+            part: Part | None = None
+            name = entry.name if entry is not None else None
+            if memory is not None and reach is not None:
+                key, where = reach.key(None if entry is None else entry.owner or entry.node.name)
+                part = memory.find(source.path, name, asked, key, where, project.project)
+            most = min(left, collecting) if entry is not None and entry.collects else left
+            if part is not None and part.work > most:
+                # Without a memory the other starts would have left too little for it.
+                part = None
+            if part is None:
+                part = explore_start(source, project, entry, most, cancelled, Wanted(ask, log))
+                before = memory.last(source.path, name, asked) if memory is not None else None
+                if before is not None:
+                    # What was made of a tape stays right for its like: of two the older is kept.
+                    part.found.tapes = as_before(part.found.tapes, before.found.tapes)
+                part.group = Group(part.found.tapes, where)
+                # What the work limit has cut short hangs on what other starts had left.
+                whole = not part.found.exhausted and all(one.kind == "calls" for one in part.found.cut_short)
+                if memory is not None and whole:
+                    events = sum(len(way.events) for tape in part.found.tapes for way in (tape, *tape.beyond))
+                    memory.keep(source.path, name, asked, kept(key, where, part, events, source, project.project))
+            left -= part.work
+            if entry is not None and entry.collects:
+                collecting -= part.work
+            called |= part.called
+            result.add(part)
+        result.imported = project.imported
+        _note_files(result, files)
+    return result
+
+
+def _note_files(result: Interpretation, project: Project) -> None:
+    """Note what a result hangs on besides its own file."""
+    result.imports = dict(project.basis.asked)
+    result.read = {path: one.text if one is not None else None for path, one in project.read.items()}
+
+
+def _leads_to_autograd(source: Source, project: Project) -> bool:
+    """Return whether a file, or what a script imports of its project, has any of the names that lead to graphs."""
+    if speaks_of_autograd(source):
+        return True
+    if _SCRIPT not in source.text:
+        return False
+    for statement in source.tree.body:
+        names: list[tuple[str, int]] = []
+        if isinstance(statement, ast.ImportFrom):
+            names = [(statement.module or "", statement.level)]
+        elif isinstance(statement, ast.Import):
+            names = [(alias.name, 0) for alias in statement.names]
+        for name, level in names:
+            path = None if not level and name.partition(".")[0] in LIBRARIES else project.find(name, level, source.path)
+            imported = project.source(path) if path is not None else None
+            if imported is not None and speaks_of_autograd(imported):
+                return True
+    return False

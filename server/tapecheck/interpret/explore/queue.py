@@ -1,0 +1,95 @@
+"""The ways from one start that are still to be tried, and those that are put off until a finding asks for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from tapecheck.interpret.explore.wanted import Wanted
+from tapecheck.interpret.explore.watch import Stake, Watched
+from tapecheck.interpret.explore.ways import Way
+from tapecheck.interpret.world import Place
+
+
+@dataclass(slots=True)
+class Queue:
+    """The ways to try, in the order in which they are tried: what answers one condition otherwise comes first."""
+
+    wanted: Wanted
+    _waiting: deque[Way] = field(default_factory=deque)
+    _tried: set[Hashable] = field(default_factory=set)
+    """The policies of ways that were run or are in the queue."""
+    _resting: dict[Hashable, Watched] = field(default_factory=dict)
+    """Of ways in the queue, by policy: why one is run that can only change how certain a finding is."""
+    _deferred: list[tuple[Way, Watched]] = field(default_factory=list)
+    """Ways that no verdict hangs on so far, each with what one could hang on."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def next(self) -> Way:
+        """The way that is tried next."""
+        return self._waiting[0]
+
+    @property
+    def waiting(self) -> set[Place]:
+        """The conditions that ways in the queue answer otherwise."""
+        return {way.turned for way in self._waiting if way.turned is not None}
+
+    @property
+    def put_off(self) -> set[Place]:
+        """The conditions that ways which are put off answer otherwise."""
+        return {way.turned for way, _ in self._deferred if way.turned is not None}
+
+    def add(self, way: Way) -> bool:
+        """Queue a way; return whether it is one that has not been tried."""
+        key = way.policy.key()
+        if key in self._tried:
+            return False
+        self._tried.add(key)
+        self._waiting.append(way)
+        return True
+
+    def add_or_defer(self, way: Way, watched: Watched | None, *, at_once: bool) -> None:
+        """Queue a way, or put it off where no verdict hangs on its condition so far.
+
+        `at_once` says that it is tried whatever hangs on it.
+        """
+        only_certainty = watched is not None and watched.stake is Stake.CERTAINTY
+        if at_once or self.wanted.turns(watched):
+            if self.add(way) and watched is not None and only_certainty:
+                self._resting[way.policy.key()] = watched
+        elif watched is not None and only_certainty:
+            self._deferred.append((way, watched))
+
+    def take(self, dull: Collection[Place]) -> Way | None:
+        """Take the next way out; None where it has nothing to show since others were run.
+
+        `dull` are the conditions whose other answer made no other graph.
+        """
+        way = self._waiting.popleft()
+        if way.turned in dull and len(way.policy.patterns) > 1:
+            return None
+        key = way.policy.key()
+        why = self._resting.pop(key, None)
+        if why is None or self.wanted.turns(why):
+            return way
+        # What it was to tell is known by now: another way does not show the finding, though it may again.
+        self._tried.discard(key)
+        self._deferred.append((way, why))
+        return None
+
+    def sort(self) -> None:
+        """Put what answers one condition otherwise first, and of that what does so for good."""
+        self._waiting = deque(sorted(self._waiting, key=attrgetter("rank")))
+
+    def take_up_deferred(self) -> None:
+        """Queue what was put off and may matter now."""
+        ready = [(way, why) for way, why in self._deferred if self.wanted.turns(why)]
+        self._deferred = [(way, why) for way, why in self._deferred if not self.wanted.turns(why)]
+        for way, why in ready:
+            if self.add(way):
+                self._resting[way.policy.key()] = why

@@ -1,0 +1,46 @@
+"""What asks for a way: the rules, of the conditions that a finding of theirs hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tapecheck.interpret.explore.results import Explored
+from tapecheck.interpret.explore.watch import Stake, Watched
+from tapecheck.tape import Tape
+
+Lines = set[tuple[str, int]]
+"""Lines of files, by path and number."""
+Ask = Callable[[Sequence[Tape]], Lines]
+"""What gives the lines that the findings over some tapes rest on."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What the whole exploration is for: asked of the tapes so far, and what the answer came to."""
+
+    ask: Ask | None
+    log: list[Explored] | None = None
+    _tapes: Sequence[Tape] = ()
+    _lines: Lines | None = field(default_factory=set)
+
+    def look(self, tapes: Sequence[Tape]) -> None:
+        """Ask about the tapes so far, once it matters: a finding that one has disproved wants no further way."""
+        self._tapes, self._lines = tapes, None
+
+    @property
+    def lines(self) -> Lines:
+        if self._lines is None:
+            self._lines = self.ask(self._tapes) if self.ask is not None else set()
+        return self._lines
+
+    def turns(self, watched: Watched | None) -> bool:
+        """Whether the other answer to a condition is to be tried."""
+        if watched is None or watched.stake >= Stake.ONCE:
+            return True
+        if watched.stake is Stake.NOTHING:
+            return False
+        return self.ask is None or any(
+            line in self.lines or (line[1] < 0 and any(file == line[0] for file, _ in self.lines))
+            for line in watched.lines
+        )

@@ -1,0 +1,156 @@
+"""Which ways follow from one that was run: each answers one of its undecided conditions otherwise."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.explore.effects import index_of
+from tapecheck.interpret.explore.watch import Stake, Watcher, imports_of_project
+from tapecheck.interpret.machine import Machine
+from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
+from tapecheck.interpret.world import Place, Policy, World
+from tapecheck.source.nodes import walk
+from tapecheck.source.notes import Notes
+from tapecheck.tape import Bind
+
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to try. `turned` is the condition that it answers otherwise than the way it came from.
+
+    `default` is the likelier answer to that condition, `repeated` says whether it is asked more than once, `once`
+    whether nothing hangs on how it is answered together with others.
+    """
+
+    policy: Policy
+    turned: Place | None = None
+    default: bool = True
+    repeated: bool = False
+    once: bool = False
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return len(self.policy.patterns), max(map(len, self.policy.patterns.values()), default=0)
+
+
+def ways_after(way: Way, world: World, watcher: Watcher, dull: set[Place], names: set[str]) -> list[Way]:
+    """Return the ways to try after one that showed something new."""
+    patterns = way.policy.patterns
+    found: list[Way] = []
+    if way.turned is not None and way.repeated and not way.once and len(patterns[way.turned]) == 1:
+        for pattern in ((way.default, not way.default), (not way.default, way.default)):
+            found.append(Way(Policy({**patterns, way.turned: pattern}), way.turned, way.default))
+    heads = _heads(world)
+    turned = {heads.get(place, place) for place in patterns}
+    if len(turned) <= limits.MAX_TURNED:
+        for place, asked in world.asked.items():
+            if place in patterns or place in dull or not _relevant(asked.statement, names, watcher.notes_of(place[0])):
+                continue
+            chosen = heads.get(place, place) in turned
+            if len(turned) == limits.MAX_TURNED and not chosen:
+                continue
+            once = watcher.stake(place) in (Stake.ONCE, Stake.CERTAINTY)
+            if patterns and once and not chosen:
+                continue
+            policy = Policy({**patterns, place: (not asked.default,)})
+            found.append(Way(policy, place, asked.default, asked.times > 1, once))
+    return found
+
+
+def _heads(world: World) -> dict[Place, Place]:
+    """Return, for conditions of which one at most can hold, the first of them: those of an `if` and its `elif`s, and
+    those that compare the same expression with one constant each.
+    """
+    places = {id(asked.statement): place for place, asked in world.asked.items() if isinstance(asked.statement, ast.If)}
+    heads: dict[Place, Place] = {}
+    compared: dict[tuple[str, str], Place] = {}
+    for place, asked in world.asked.items():
+        statement = asked.statement
+        if not isinstance(statement, ast.If):
+            continue
+        test = statement.test
+        if (
+            isinstance(test, ast.Compare)
+            and isinstance(test.ops[0], ast.Eq)
+            and isinstance(test.left, (ast.Attribute, ast.Name))
+        ):
+            if len(test.comparators) == 1 and isinstance(test.comparators[0], ast.Constant):
+                first = compared.setdefault((place[0], ast.dump(test.left)), heads.get(place, place))
+                heads.setdefault(place, first)
+        while len(statement.orelse) == 1 and isinstance(statement.orelse[0], ast.If):
+            statement = statement.orelse[0]
+            if id(statement) in places:
+                heads.setdefault(places[id(statement)], heads.get(place, place))
+    return heads
+
+
+def names_that_matter(machine: Machine) -> set[str]:
+    """Names of tensors, of what holds them as an attribute or element, of functions that were run, and of the user's
+    that other answers may run.
+    """
+    bound = {event.name for event in machine.world.tape.events if isinstance(event, Bind)}
+    names = {part for name in bound for part in _WORD.findall(name)} - {"self"}
+    for module in machine.modules.values():
+        if module.source is not None:
+            names |= index_of(module.source).callables()
+    return names | machine.called_names | TOUCHES
+
+
+def _relevant(statement: ast.AST | None, names: set[str], notes: Notes) -> bool:
+    """Whether a graph can hang on what a condition decides about."""
+    if not isinstance(statement, ast.If):
+        return True
+    used, leaves = notes.of(statement, _used)
+    return leaves or bool(used & names)
+
+
+def _used(statement: ast.If) -> tuple[set[str], bool]:
+    """Return the names and attributes that a condition decides about, and whether it leaves a loop or function."""
+    used: set[str] = set()
+    leaves = False
+    for part in (*statement.body, *statement.orelse):
+        if isinstance(part, ast.Raise):
+            # An exception can carry a tensor to whoever catches it.
+            given = part.exc.args if isinstance(part.exc, ast.Call) else ()
+            used.update(arg.id for arg in given if isinstance(arg, ast.Name))
+            continue
+        if isinstance(part, ast.Expr) and _only_says(part.value):
+            # What it says may be worked out by a function of the user's.
+            used.update(_called_in(part.value))
+            continue
+        # What another file of the project has is not known before it is imported.
+        leaves = leaves or any(imports_of_project(part))
+        for child in walk(part):
+            if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+                leaves = True
+            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                used.add(child.id)
+            elif isinstance(child, ast.Attribute):
+                used.add(child.attr)
+            elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
+                used.add(child.func.id)
+    return used, leaves
+
+
+def _called_in(node: ast.expr) -> Iterator[str]:
+    """Give the names of the functions that are called for the arguments of a call."""
+    for child in walk(node):
+        if isinstance(child, ast.Call) and child is not node:
+            if isinstance(child.func, ast.Name):
+                yield child.func.id
+            elif isinstance(child.func, ast.Attribute):
+                yield child.func.attr
+
+
+def _only_says(node: ast.expr) -> bool:
+    """Whether an expression statement only prints or logs."""
+    if not isinstance(node, ast.Call):
+        return True
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in LOGGING_CALLS
