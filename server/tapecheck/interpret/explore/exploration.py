@@ -15,8 +15,9 @@ from tapecheck.interpret.explore.effects import Effect, index_of
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.queue import Queue
 from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Part
+from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.explore.wanted import Wanted
-from tapecheck.interpret.explore.watch import Stake, Watcher
+from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.explore.ways import Way, names_that_matter, ways_after
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports

@@ -7,8 +7,8 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.explore.wanted import Wanted
-from tapecheck.interpret.explore.watch import Stake, Watched
 from tapecheck.interpret.explore.ways import Way
 from tapecheck.interpret.world import Place
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tapecheck.interpret.explore.memory import Group
-from tapecheck.interpret.explore.watch import Stake
+from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.world import Place
 from tapecheck.source.modules import Question
 from tapecheck.source.search import Found

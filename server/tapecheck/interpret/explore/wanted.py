@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tapecheck.interpret.explore.results import Explored
-from tapecheck.interpret.explore.watch import Stake, Watched
+from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.tape import Tape
 
 Lines = set[tuple[str, int]]

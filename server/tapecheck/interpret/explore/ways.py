@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import index_of
-from tapecheck.interpret.explore.watch import Stake, Watcher, imports_of_project
+from tapecheck.interpret.explore.shapes import imports_of_project
+from tapecheck.interpret.explore.stakes import Stake
+from tapecheck.interpret.explore.watch import Watcher
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.values.vocabulary import LOGGING_CALLS, TOUCHES
 from tapecheck.interpret.world import Place, Policy, World

@@ -1,0 +1,82 @@
+"""What the code of other files can do to graphs: what a piece of code calls of theirs, and what an import brings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tapecheck.interpret.explore.effects import index_of, speaks_of_autograd
+from tapecheck.interpret.explore.present import Present
+from tapecheck.interpret.explore.shapes import Shapes, Side
+from tapecheck.interpret.python.imports import LIBRARIES
+from tapecheck.interpret.values import (
+    Function,
+    Instance,
+    Value,
+    Wrapped,
+)
+from tapecheck.source.modules import Project
+from tapecheck.source.nodes import walk
+
+
+def of_import(project: Project, statement: ast.ImportFrom, file: str) -> int | None:
+    """Return the effects of what an import brings, None where it leads to a file that speaks of autograd."""
+    effects = 0
+    waiting = [(name, level, file) for name, level in _modules_of(statement)]
+    seen = {file}
+    while waiting:
+        found = project.locate(*waiting.pop())
+        if found is None or (found.file is None and not found.folders):
+            # Nobody looks into a library.
+            continue
+        source = project.source(found.file) if found.file is not None else None
+        if source is None or speaks_of_autograd(source):
+            return None
+        if source.path not in seen:
+            seen.add(source.path)
+            for body in index_of(source).bodies:
+                effects |= int(body.facts.effects)
+            imports = [part for part in walk(source.tree) if isinstance(part, (ast.Import, ast.ImportFrom))]
+            waiting += [(name, level, source.path) for one in imports for name, level in _modules_of(one)]
+    return effects
+
+
+def of_calls(side: Side, present: Present, shapes: Shapes) -> int:
+    """Return the effects of the functions of other files, and of methods of their objects, that a side calls."""
+    effects = 0
+    for name in side.read if side.facts.called else ():
+        value = present.value(name)
+        while isinstance(value, Wrapped):
+            value = value.function
+        if isinstance(value, Function):
+            effects |= _of_function(value, shapes)
+        elif isinstance(value, Instance) and value.cls is not None:
+            for cls in value.cls.mro():
+                for method in side.facts.attributes & cls.namespace.keys():
+                    effects |= _of_function(cls.namespace[method], shapes)
+    return effects
+
+
+def _of_function(function: Value, shapes: Shapes) -> int:
+    """Return what a function of another file than the shapes are of does with all that it calls there."""
+    while isinstance(function, Wrapped):
+        function = function.function
+    if not isinstance(function, Function) or function.module.source is None:
+        return 0
+    index = index_of(function.module.source)
+    # What stands in the same file is in the effects of the side itself.
+    body = index.body_of(function.node) if index is not shapes.index else None
+    return int(index.closure(body)) if body is not None else 0
+
+
+def _modules_of(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, int]]:
+    """Yield the modules that an import may run, by name and level: a name that it brings may be one, too."""
+    if isinstance(statement, ast.Import):
+        names = [(alias.name, 0) for alias in statement.names]
+    else:
+        module = statement.module or ""
+        within = [".".join(filter(None, (module, alias.name))) for alias in statement.names if alias.name != "*"]
+        names = [(name, statement.level) for name in (module, *within)]
+    for name, level in names:
+        if level or name.partition(".")[0] not in LIBRARIES:
+            yield name, level

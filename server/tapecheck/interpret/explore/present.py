@@ -1,0 +1,208 @@
+"""What there is where a condition is come to: told from the values that names have, before either side is run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import enum
+
+from tapecheck.interpret import limits
+from tapecheck.interpret.explore.liveness import free_names
+from tapecheck.interpret.explore.shapes import Side
+from tapecheck.interpret.objects import carry
+from tapecheck.interpret.values import (
+    CONSTANTS,
+    Bound,
+    Class,
+    Dict,
+    Env,
+    Function,
+    Instance,
+    Lib,
+    List,
+    Module,
+    Set,
+    Tensor,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from tapecheck.interpret.world import World
+
+ABSENT = object()
+"""The value of a name that has none."""
+_BUILTINS = frozenset(dir(builtins))
+_WITHOUT = (Lib, Module, Class, Function)
+"""Kinds of values that hold no graph."""
+
+
+class Graph(enum.IntEnum):
+    """What is known of the graph of a value when a condition is reached."""
+
+    NONE = 0
+    FRESH = 1
+    STALE = 2
+    """It reaches back before the iteration, or a backward has been through it."""
+
+
+class GraphsOfContainers:
+    """What is known of the graphs in containers, by id, since the last statement or call was begun.
+
+    Many names are asked for several times at one condition, and what they hold may be long.
+    """
+
+    __slots__ = ("_at", "_graphs")
+
+    def __init__(self) -> None:
+        self._graphs: dict[int, Graph] = {}
+        self._at = (0, 0)
+
+    def at(self, work: int, first: int) -> dict[int, Graph]:
+        """Return what is known where so much work is left, of an iteration that began after that node."""
+        if self._at != (work, first):
+            self._at = (work, first)
+            self._graphs = {}
+        return self._graphs
+
+
+class Present:
+    """What there is where a condition is come to: the values that names have, and the graphs that these hold.
+
+    Args:
+        world: the way through the program.
+        env: the namespace that names are looked up in.
+        first: the newest node before the iteration, 0 outside of loops: what reaches back to it is older.
+        containers: what is known of containers already.
+    """
+
+    __slots__ = ("_containers", "env", "first", "world")
+
+    def __init__(self, world: World, env: Env, first: int, containers: GraphsOfContainers) -> None:
+        self.world = world
+        self.env = env
+        self.first = first
+        self._containers = containers
+
+    def value(self, name: str) -> Value:
+        """Return the value of a name, or of an attribute of one ("self.h"), without asking anything of the program."""
+        return _lookup(self.env, name)
+
+    def graph_of(self, name: str) -> Graph:
+        """Return what is known of the graphs that the value of a name holds."""
+        return self.graph(_lookup(self.env, name))
+
+    def graph(self, value: Value) -> Graph:
+        """Return what is known of the graphs that a value holds."""
+        kind = type(value)
+        if value is ABSENT or kind in _WITHOUT or isinstance(value, CONSTANTS):
+            return Graph.NONE
+        if kind is Tensor or kind is Unknown:
+            return self._graph_of(value)
+        if isinstance(value, (tuple, List, Dict, Set)) or (kind is Instance and not value.module):
+            known = self._containers.at(self.world.work, self.first)
+            found = known.get(id(value))
+            if found is None:
+                found = max((self._graph_of(one) for one in carry.tensors_in(value, 2)), default=Graph.NONE)
+                known[id(value)] = found
+            return found
+        return Graph.NONE
+
+    def _graph_of(self, value: Tensor | Unknown) -> Graph:
+        if value.node is None or carry.is_leaf(value):
+            return Graph.NONE
+        if value.oldest is not None and value.oldest <= self.first:
+            return Graph.STALE
+        return Graph.STALE if self.world.ledger.is_freed(value.node) != "no" else Graph.FRESH
+
+    def inert(self, side: Side, *, bound: bool = False) -> bool:
+        """Whether nothing that a side works with can hold or build a graph: numbers, data, what nobody knows.
+
+        `bound` wants every name to have a value.
+        """
+        if side.facts.own - {name[5:] for name in side.facts.loaded if name.startswith("self.")}:
+            return False
+        for name in side.read:
+            value = _lookup(self.env, name)
+            if value is ABSENT:
+                if "." in name and isinstance(_lookup(self.env, name.partition(".")[0]), Instance):
+                    # A method of the user's, or an attribute that only its class has.
+                    return False
+                if bound and name not in _BUILTINS:
+                    return False
+                continue
+            if self.graph(value):
+                return False
+            if isinstance(value, Function) and _builds_nothing(value, set()):
+                continue
+            if isinstance(value, (Function, Class, Bound, Wrapped)) or (isinstance(value, Instance) and value.module):
+                return False
+            if isinstance(value, Tensor) and value.is_leaf and value.node is not None:
+                return False
+        return True
+
+    def calls_layer(self, side: Side) -> bool:
+        """Whether a side reads a model that is there by name: what it does with it as likely as not builds a graph."""
+        values = (_lookup(self.env, name) for name in side.read)
+        return side.facts.called and any(isinstance(value, Instance) and value.module for value in values)
+
+    def objects(self) -> list[Instance]:
+        """Return the objects that the names of a function refer to, and those that its own object does."""
+        found = [value for value in self.env.vars.values() if isinstance(value, Instance)]
+        owner = self.env.vars.get("self")
+        if isinstance(owner, Instance):
+            found += [value for value in owner.attrs.values() if isinstance(value, Instance)]
+        return found
+
+    def asks_data_for_none(self, test: ast.expr) -> bool:
+        """Whether a test asks whether something out of data is None."""
+        if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1):
+            return False
+        if not isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+            return False
+        value = _lookup(self.env, test.left.id)
+        return isinstance(value, Unknown) and value.data
+
+
+def _lookup(env: Env, name: str) -> Value:
+    """See `Present.value`."""
+    base, _, attr = name.partition(".")
+    scope: Env | None = env
+    while scope is not None and base not in scope.vars:
+        scope = scope.parent
+    if scope is None:
+        scope = env.globals
+        if base not in scope.vars:
+            return ABSENT
+    value = scope.vars[base]
+    if not attr:
+        return value
+    if isinstance(value, Instance):
+        return value.attrs.get(attr, ABSENT)
+    return ABSENT
+
+
+def _builds_nothing(function: Function, seen: set[int]) -> bool:
+    """Whether a function can build a graph from nothing but what it is given: it knows of no layer and no tensor."""
+    if id(function.node) in seen:
+        return True
+    seen.add(id(function.node))
+    if len(seen) > limits.MOST_CALLEES:
+        return False
+    for name in function.module.notes.of(function.node, free_names):
+        value = _lookup(function.env, name)
+        if isinstance(value, Function):
+            if not _builds_nothing(value, seen):
+                return False
+        elif not (value is ABSENT or is_plain(value) or isinstance(value, (Lib, Module)) or type(value) is Unknown):
+            return False
+    return True
+
+
+def is_plain(value: Value) -> bool:
+    """Whether a value is a constant."""
+    return value is None or isinstance(value, CONSTANTS)
+
+
+def is_same(left: Value, right: Value) -> bool:
+    """Whether two values are the same constant."""
+    return type(left) is type(right) and isinstance(left, CONSTANTS) and bool(left == right)

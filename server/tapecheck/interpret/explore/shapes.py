@@ -1,0 +1,297 @@
+"""What the syntax tells of conditions: what each side does, what is read behind them, what a jump leaves out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tapecheck.interpret.explore.effects import Facts, Index, facts_of, index_of, jumps_of, names_in, stored_plain
+from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
+from tapecheck.interpret.python.imports import LIBRARIES
+from tapecheck.source import Source
+from tapecheck.source.nodes import children, statements_at, walk
+
+LEAVING = frozenset(("break", "continue", "return", "value"))
+"""The jumps that leave out what stands behind them."""
+_Loop = ast.For | ast.While | ast.AsyncFor
+_NONE: frozenset[str] = frozenset()
+_EVERYWHERE = frozenset((-1,))
+"""Stands for lines that nobody knows."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One side of a condition: its code with the effects of all it calls.
+
+    `read` are the names that it reads before it stores them, `plain` those that it stores nothing but numbers in,
+    `unknowable` those whose numbers no condition can be decided by. `imports` are those of what may be the project's
+    own.
+    """
+
+    facts: Facts
+    read: Names
+    plain: Names
+    unknowable: Names
+    effects: int
+    attributes: frozenset[str]
+    jumps: frozenset[str]
+    empty: bool
+    imports: tuple[ast.ImportFrom, ...]
+
+
+_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, _NONE, True, ())
+
+
+@dataclass(slots=True)
+class Shape:
+    """What the syntax tells of a condition.
+
+    `live` are the names that it stores and that other code reads. `rest` is what the other side skips where it
+    leaves the loop or function, `carried` the names of it that a later iteration reads. `left_out` are the lines of
+    all that does not run where the block is left before its end, -1 where nobody knows.
+    """
+
+    body: Side
+    orelse: Side
+    live: frozenset[str]
+    rest: Side
+    carried: frozenset[str]
+    left_out: frozenset[int]
+
+
+@dataclass(slots=True)
+class Scope:
+    """A function, or the module: its loops, and its names with the lines where they are stored and read."""
+
+    loops: list[_Loop]
+    stores: list[tuple[int, str]]
+    loads: list[tuple[int, str]]
+    end: int
+
+
+_Around = tuple[dict[int, tuple[ast.AST | None, str | None]], dict[int, tuple[str, ...]]]
+"""By the ids of conditions: the function (None: the module) and the class around each; the names that some are assigned
+to as they are.
+"""
+
+
+def _conditions_in(statement: ast.stmt) -> _Around:
+    homes: dict[int, tuple[ast.AST | None, str | None]] = {}
+    targets: dict[int, tuple[str, ...]] = {}
+    stack: list[tuple[ast.AST, ast.AST | None, str | None]] = [(statement, None, None)]
+    while stack:
+        node, home, owner = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            home = node
+        elif isinstance(node, ast.ClassDef):
+            owner = node.name
+        elif isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)):
+            homes[id(node)] = (home, owner)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if isinstance(node.value, (ast.IfExp, ast.BoolOp)):
+                targets[id(node.value)] = tuple(map(_dotted, names))
+        stack.extend((child, home, owner) for child in children(node))
+    return homes, targets
+
+
+class Shapes:
+    """The shapes of one file's conditions, worked out as they are asked."""
+
+    def __init__(self, index: Index, tree: ast.Module) -> None:
+        self.index = index
+        self.tree = tree
+        self._shapes: dict[int, Shape] = {}
+        self._scopes: dict[int, Scope] = {}
+        self._liveness: dict[int, Liveness] = {}
+        self._mentioned: dict[int, frozenset[str]] = {}
+        self._parts: dict[tuple[ast.expr, ...], Side] = {}
+
+    def _home(self, node: ast.AST) -> tuple[ast.AST, str | None]:
+        """Return the function around a condition, and the class around that."""
+        home, owner = self._around(node)[0].get(id(node), (None, None))
+        return home or self.tree, owner
+
+    def targets(self, node: ast.AST) -> tuple[str, ...]:
+        """Return the names that an expression is assigned to as it is; ("",) where it is used otherwise."""
+        return self._around(node)[1].get(id(node), ("",))
+
+    def _around(self, node: ast.AST) -> _Around:
+        """Return what is known of the conditions in the statement of the module around one."""
+        line = getattr(node, "lineno", 0)
+        for statement in statements_at(self.tree, line, line):
+            around = self.index.notes.of(statement, _conditions_in)
+            if id(node) in around[0]:
+                return around
+        return {}, {}
+
+    def _scope(self, home: ast.AST) -> Scope:
+        known = self._scopes.get(id(home))
+        if known is None:
+            known = Scope([], [], [], getattr(home, "end_lineno", None) or 1 << 30)
+            for node in walk(home):
+                if isinstance(node, ast.Name):
+                    (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, node.id))
+                elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    name = f"{node.value.id}.{node.attr}"
+                    (known.loads if isinstance(node.ctx, ast.Load) else known.stores).append((node.lineno, name))
+                elif isinstance(node, ast.AugAssign):
+                    known.loads.append((node.lineno, _dotted(node.target)))
+                elif isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+                    known.loops.append(node)
+            self._scopes[id(home)] = known
+        return known
+
+    def side(self, nodes: Iterable[ast.AST], owner: str | None, looping: bool, making: bool = False) -> Side:
+        nodes = [node for node in nodes if not isinstance(node, ast.Pass)]
+        if not nodes:
+            return _EMPTY
+        facts = facts_of(nodes, looping=looping, making=making)
+        effects, attributes = self.index.reach(facts, owner)
+        first = exposed(nodes, self.index.notes)
+        read = first | {name for name in facts.loaded if "." in name and name.partition(".")[0] in first}
+        plain, unknowable = stored_plain(nodes)
+        imports = tuple(one for node in nodes for one in imports_of_project(node))
+        jumps = jumps_of(nodes, suspends=self.index.suspends)
+        return Side(facts, read, plain, unknowable, int(effects), attributes, jumps, False, imports)
+
+    def not_evaluated(self, node: ast.expr, parts: Iterable[ast.expr]) -> Side:
+        """Return the parts of an expression that were not evaluated, as a side."""
+        parts = tuple(parts)
+        known = self._parts.get(parts)
+        if known is None:
+            known = self._parts[parts] = self.side(parts, self.owner(node), False)
+        return known
+
+    def behind(self, node: ast.AST) -> Names | None:
+        """Return the names that are read behind a condition, None where that is not known."""
+        home = self._home(node)[0]
+        known = self._liveness.get(id(home))
+        if known is None:
+            known = self._liveness[id(home)] = Liveness(home, self.index.notes)
+        return known.behind(node)
+
+    def at_top(self, node: ast.AST) -> bool:
+        """Whether a condition stands in no function."""
+        return self._home(node)[0] is self.tree
+
+    def function(self, node: ast.AST) -> str:
+        """Return the name of the function that a condition stands in, empty in none."""
+        return getattr(self._home(node)[0], "name", "")
+
+    def mentioned(self, node: ast.AST) -> frozenset[str]:
+        """Return the last parts of the names that a condition asks."""
+        known = self._mentioned.get(id(node))
+        if known is None:
+            known = self._mentioned[id(node)] = names_in(node.test) if isinstance(node, (ast.If, ast.IfExp)) else _NONE
+        return known
+
+    def owner(self, node: ast.AST) -> str | None:
+        return self._home(node)[1]
+
+    def shape(self, node: ast.If) -> Shape:
+        known = self._shapes.get(id(node))
+        if known is not None:
+            return known
+        home, owner = self._home(node)
+        scope = self._scope(home)
+        first, last = node.lineno, node.end_lineno or node.lineno
+        around = [loop for loop in scope.loops if loop.lineno <= first and last <= (loop.end_lineno or loop.lineno)]
+        loop = max(around, key=lambda one: one.lineno) if around else None
+        making = getattr(home, "name", "") == "__init__"
+        body = self.side(node.body, owner, loop is not None, making)
+        orelse = self.side(node.orelse, owner, loop is not None, making)
+        stored = body.facts.stored | orelse.facts.stored
+        behind = self.behind(node)
+        live = {name for name in stored if "." in name or behind is None or name in behind}
+        jumps = body.jumps | orelse.jumps
+        carried: set[str] = set()
+        skipped: list[ast.stmt] = []
+        if jumps:
+            leaves = bool(jumps & {"return", "value"}) or loop is None
+            until = scope.end if leaves or loop is None else loop.end_lineno or last
+            after = {name for line, name in scope.stores if last < line <= until}
+            # Of what is skipped, what is read once the block has been left: in the next iteration, or after the loop.
+            carried = {name for name in after if "." in name}
+            if not leaves:
+                carried |= {name for line, name in scope.loads if line > until and name in after}
+            if "continue" in jumps and loop is not None:
+                carried |= {name for line, name in scope.loads if loop.lineno <= line <= last and name in after}
+            skipped = _statements_between(home, last, until)
+        rest = self.side(skipped, owner, loop is not None)
+        left_out = self._left_out(node, jumps, home, owner, around)
+        known = Shape(body, orelse, frozenset(live), rest, frozenset(carried), left_out)
+        self._shapes[id(node)] = known
+        return known
+
+    def _left_out(
+        self, node: ast.If, jumps: frozenset[str], home: ast.AST, owner: str | None, around: list[_Loop]
+    ) -> frozenset[int]:
+        """Return the lines of what is not run where a side of a condition leaves the block around it."""
+        jumps &= LEAVING
+        if not jumps:
+            return frozenset()
+        first, last = node.lineno, node.end_lineno or node.lineno
+        if "value" in jumps or (not around and jumps != {"return"}):
+            return _EVERYWHERE
+        if "return" in jumps:
+            first, until = min([first, *(loop.lineno for loop in around)]), getattr(home, "end_lineno", None) or last
+        else:
+            loop = max(around, key=lambda one: one.lineno)
+            first, until = loop.lineno if "break" in jumps else first, loop.end_lineno or last
+        # Who is given less, or something else, stands elsewhere.
+        if jumps_of(getattr(home, "body", ()), suspends=self.index.suspends) & (
+            {"value", "yield"} if "return" in jumps else {"yield"}
+        ):
+            return _EVERYWHERE
+        skipped = [*_statements_between(home, first - 1, until), node]
+        lines = set(range(first, until + 1))
+        seen: dict[int, None] = {}
+        waiting = [(facts_of(skipped), owner)]
+        while waiting:
+            for body in self.index.callees(*waiting.pop()):
+                if id(body) not in seen:
+                    seen[id(body)] = None
+                    lines |= set(range(body.node.lineno, (body.node.end_lineno or body.node.lineno) + 1))
+                    waiting.append((body.facts, body.owner.name if body.owner is not None else None))
+        return frozenset(lines)
+
+
+def _statements_between(home: ast.AST, after: int, until: int) -> list[ast.stmt]:
+    """Return the outermost statements of a function that begin after a line and end by another."""
+    found: list[ast.stmt] = []
+    stack: list[ast.AST] = [home]
+    while stack:
+        for child in children(stack.pop()):
+            if isinstance(child, ast.stmt):
+                if child.lineno > after and (child.end_lineno or child.lineno) <= until:
+                    found.append(child)
+                elif (child.end_lineno or child.lineno) > after:
+                    stack.append(child)
+            elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
+                stack.append(child)
+    return found
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
+
+
+def shapes_of(source: Source) -> Shapes:
+    """Return the shapes of a file's conditions, made once for each tree."""
+    index = index_of(source)
+    if not isinstance(index.shapes, Shapes):
+        index.shapes = Shapes(index, source.tree)
+    return index.shapes
+
+
+def imports_of_project(node: ast.AST) -> Iterator[ast.ImportFrom]:
+    """Yield the statements that import names out of a file that may be the project's own."""
+    for child in walk(node):
+        if isinstance(child, ast.ImportFrom) and (child.module or "").partition(".")[0] not in LIBRARIES:
+            yield child
