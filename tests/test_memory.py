@@ -14,7 +14,7 @@ from tapecheck import check as checking
 from tapecheck.check import Memory, Report, check, limits_of
 from tapecheck.interpret import Starts
 from tapecheck.interpret.explore import program
-from tapecheck.interpret.explore.effects import index_of
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.source import Source, from_text
 
 PROGRAMS = sorted((Path(__file__).parent / "cases" / "programs").glob("*.py"))

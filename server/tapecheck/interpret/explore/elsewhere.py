@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tapecheck.interpret.explore.effects import index_of, speaks_of_autograd
+from tapecheck.interpret.explore.effects import speaks_of_autograd
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.present import Present
 from tapecheck.interpret.explore.shapes import Shapes, Side
 from tapecheck.interpret.python.imports import LIBRARIES

@@ -6,14 +6,14 @@ import ast
 from dataclasses import dataclass
 
 from tapecheck.interpret.explore import lived
-from tapecheck.interpret.explore.effects import Effect, index_of
+from tapecheck.interpret.explore.effects import Effect
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.values import Class, Function, Instance, Module, Signal, Unknown, Value, Wrapped
 from tapecheck.interpret.world import Frame
 from tapecheck.source import Source
 from tapecheck.source.nodes import walk
-
 
 # Plain numbers: an operation on flags takes ten times as long.
 _START, _REQUIRE, _CHANGE = int(Effect.START), int(Effect.REQUIRE), int(Effect.CHANGE)

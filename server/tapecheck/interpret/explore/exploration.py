@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import Seen
-from tapecheck.interpret.explore.effects import Effect, index_of
+from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.queue import Queue
 from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Part
 from tapecheck.interpret.explore.stakes import Stake

@@ -18,7 +18,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore import lived
-from tapecheck.interpret.explore.effects import Facts, Index, class_facts, facts_of, statement_facts
+from tapecheck.interpret.explore.effects import Facts, class_facts, facts_of, statement_facts
+from tapecheck.interpret.explore.index import Index
 from tapecheck.source import Source
 from tapecheck.source.lexed import code_lines
 from tapecheck.source.modules import Basis, Project

@@ -10,10 +10,11 @@ from collections.abc import Callable, Hashable, Mapping
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
-from tapecheck.interpret.explore.effects import index_of, speaks_of_autograd
+from tapecheck.interpret.explore.effects import speaks_of_autograd
 from tapecheck.interpret.explore.entries import entries_of
 from tapecheck.interpret.explore.exploration import explore_start
 from tapecheck.interpret.explore.headroom import HEADROOM
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
 from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Part
 from tapecheck.interpret.explore.wanted import Ask, Wanted

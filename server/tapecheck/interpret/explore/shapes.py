@@ -6,14 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tapecheck.interpret.explore.effects import Facts, Index, facts_of, index_of, jumps_of, names_in, stored_plain
+from tapecheck.interpret.explore.effects import Facts, facts_of, names_in
+from tapecheck.interpret.explore.index import Index, index_of
+from tapecheck.interpret.explore.jumps import LEAVING, Jumps, jumps_of
 from tapecheck.interpret.explore.liveness import Liveness, Names, exposed
+from tapecheck.interpret.explore.numbers import stored_plain
 from tapecheck.interpret.python.imports import LIBRARIES
 from tapecheck.source import Source
 from tapecheck.source.nodes import children, statements_at, walk
 
-LEAVING = frozenset(("break", "continue", "return", "value"))
-"""The jumps that leave out what stands behind them."""
 _Loop = ast.For | ast.While | ast.AsyncFor
 _NONE: frozenset[str] = frozenset()
 _EVERYWHERE = frozenset((-1,))
@@ -35,12 +36,12 @@ class Side:
     unknowable: Names
     effects: int
     attributes: frozenset[str]
-    jumps: frozenset[str]
+    jumps: Jumps
     empty: bool
     imports: tuple[ast.ImportFrom, ...]
 
 
-_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, _NONE, True, ())
+_EMPTY = Side(Facts(), _NONE, _NONE, _NONE, 0, _NONE, frozenset(), True, ())
 
 
 @dataclass(slots=True)
@@ -226,7 +227,7 @@ class Shapes:
         return known
 
     def _left_out(
-        self, node: ast.If, jumps: frozenset[str], home: ast.AST, owner: str | None, around: list[_Loop]
+        self, node: ast.If, jumps: Jumps, home: ast.AST, owner: str | None, around: list[_Loop]
     ) -> frozenset[int]:
         """Return the lines of what is not run where a side of a condition leaves the block around it."""
         jumps &= LEAVING
@@ -284,10 +285,11 @@ def _dotted(node: ast.AST) -> str:
 
 def shapes_of(source: Source) -> Shapes:
     """Return the shapes of a file's conditions, made once for each tree."""
-    index = index_of(source)
-    if not isinstance(index.shapes, Shapes):
-        index.shapes = Shapes(index, source.tree)
-    return index.shapes
+    return source.notes.of(source.tree, _shapes, source)
+
+
+def _shapes(tree: ast.Module, source: Source) -> Shapes:
+    return Shapes(index_of(source), tree)
 
 
 def imports_of_project(node: ast.AST) -> Iterator[ast.ImportFrom]:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.elsewhere import of_calls, of_import
+from tapecheck.interpret.explore.jumps import LEAVING
 from tapecheck.interpret.explore.present import ABSENT, Graph, GraphsOfContainers, Present, is_plain, is_same
-from tapecheck.interpret.explore.shapes import LEAVING, Shape, Shapes, Side, shapes_of
+from tapecheck.interpret.explore.shapes import Shape, Shapes, Side, shapes_of
 from tapecheck.interpret.explore.stakes import Stake, Watched
 from tapecheck.interpret.values import (
     Class,

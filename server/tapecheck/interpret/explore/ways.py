@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tapecheck.interpret import limits
-from tapecheck.interpret.explore.effects import index_of
+from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.shapes import imports_of_project
 from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.explore.watch import Watcher

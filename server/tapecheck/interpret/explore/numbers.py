@@ -1,0 +1,107 @@
+"""Which expressions are numbers, and which names a piece of code leaves nothing but numbers in."""
+
+from __future__ import annotations
+
+import ast
+import enum
+from collections.abc import Iterable
+
+from tapecheck.interpret.objects.syntax import is_array
+from tapecheck.source.nodes import children, walk
+
+_NUMBERS = frozenset(("float", "int", "len", "str", "bool", "round", "repr", "format", "time", "perf_counter"))
+_TAKEN_OUT = frozenset((
+    "detach", "dim", "format", "item", "join", "nelement", "numel", "numpy", "shape", "size", "tolist",
+))  # fmt: skip
+
+
+def is_number(node: ast.expr) -> bool:
+    """Whether an expression is provably a number, a text or a value outside of any graph."""
+    if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Compare)):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) or is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return is_number(node.left) and is_number(node.right)
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Name):
+            return function.id in _NUMBERS
+        return isinstance(function, ast.Attribute) and function.attr in _TAKEN_OUT
+    if isinstance(node, ast.Subscript):
+        return is_number(node.value)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(is_number, node.elts))
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+def all_numbers(args: list[ast.expr]) -> bool:
+    """Whether a call is given numbers and nothing else."""
+    return bool(args) and all(map(is_number, args))
+
+
+class _Left(enum.IntEnum):
+    """What a piece of code leaves in a name."""
+
+    ANYTHING = 0
+    NUMBER = 1
+    UNKNOWABLE = 2
+    """A number that nobody can know."""
+
+
+def stored_plain(nodes: Iterable[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that a piece of code leaves nothing but numbers, texts and arrays in; those that nobody can know."""
+    plain: dict[str, _Left] = {}
+    for node in nodes:
+        _store_plain(node, plain)
+    return (
+        frozenset(name for name, known in plain.items() if known),
+        frozenset(name for name, known in plain.items() if known is _Left.UNKNOWABLE),
+    )
+
+
+def _store_plain(node: ast.AST, plain: dict[str, _Left]) -> None:
+    """Note what a statement of a block leaves in names."""
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            _store_anywhere(item, plain)
+        for statement in node.body:
+            _store_plain(statement, plain)
+    elif isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
+        _store_anywhere(node.value, plain)
+        # What the name held before is gone.
+        plain.update((target.id, _left_by(node.value)) for target in node.targets if isinstance(target, ast.Name))
+    else:
+        _store_anywhere(node, plain)
+
+
+def _store_anywhere(node: ast.AST, plain: dict[str, _Left]) -> None:
+    """Note what code that may be run or not leaves in names."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            known = _left_by(node.value)
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    plain[target.id] = min(known, plain.get(target.id, _Left.UNKNOWABLE))
+                else:
+                    plain.update((part.id, _Left.ANYTHING) for part in walk(target) if isinstance(part, ast.Name))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            plain.setdefault(node.id, _Left.ANYTHING)
+            continue
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            plain.update((part.id, _Left.ANYTHING) for part in walk(node.target) if isinstance(part, ast.Name))
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            plain.update((part.id, _Left.ANYTHING) for part in walk(node.optional_vars) if isinstance(part, ast.Name))
+        stack.extend(children(node))
+
+
+def _left_by(value: ast.expr | None) -> _Left:
+    """Return what a name is left with that a value is stored under."""
+    if value is None:
+        return _Left.ANYTHING
+    if is_array(value):
+        return _Left.UNKNOWABLE
+    return _Left.NUMBER if is_number(value) else _Left.ANYTHING
