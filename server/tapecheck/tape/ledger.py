@@ -175,8 +175,8 @@ class Ledger:
             reached[node] = fact
             event = self.nodes.get(node)
             if event is not None:
-                onward = both(fact, event.linked)
-                stack.extend((source, onward) for source in event.inputs)
+                onward = fact if event.linked == "yes" else both(fact, event.linked)
+                stack += [(source, onward) for source in event.inputs if reached.get(source) != "yes"]
         return reached
 
     def _run(self, backward: Backward) -> Traversal:

@@ -10,25 +10,21 @@ from __future__ import annotations
 import ast
 import re
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.objects.unknowns import origins
-from tapecheck.interpret.python.consequences import Fact
+from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike
 from tapecheck.interpret.values import (
     INERT,
     Args,
-    Bound,
     Class,
-    Dict,
     Function,
     Instance,
     Kwargs,
     Lib,
-    List,
     Mark,
     Module,
     Native,
@@ -43,270 +39,10 @@ from tapecheck.tape import Bind, Cut, InPlace, Iteration, Loop, LoopEnd, Node, S
 from tapecheck.tape.ledger import GRAPH_OF
 
 _WRITTEN = frozenset((Node, Bind, Cut, InPlace, Loop, Iteration, LoopEnd))
-_ORDERED = ("Eq", "Lt", "Gt")
-_ITEM = re.compile(r"\[\d+\]")
 _WORD = re.compile(r"\w+")
-_AS_MADE = (None, None, True, False)
-"""The graph of an unknown that nothing was done with, and whether a call gave it."""
-
-
-class _Unlike(Exception):
-    """A call hangs on more, or does more, than a summary can tell."""
-
-
-_Shape = tuple[int, str | Mark, Unknown]
-"""A shape that a call has asked a tensor for: the place of the tensor, and the shape under its key."""
-_Test = tuple[Unknown, str, float, bool]
-"""An assert about a number of a shape: the number, what it was compared with and how, and the answer."""
 
 Read = tuple[dict[str, Value], str, Value]
 """A name that a call took from another namespace: that namespace, the name, and what it had there."""
-
-
-class _Given:
-    """What a call is given: `tokens` are the same for calls that are alike, the rest is what differs between them.
-
-    `settled` are the unknowns that answered tests were about: what a test of them comes to hangs on which they are.
-    """
-
-    def __init__(self, settled: dict[int, Unknown]) -> None:
-        self.settled = settled
-        self.tokens: list[Any] = []
-        self.names: list[str] = []
-        """What tensors and unknowns are called, the places in a list left out."""
-        self.tensors: list[Tensor] = []
-        self.unknowns: list[Unknown] = []
-        self.known: dict[int, int] = {}
-        self.left_out: list[tuple[int, Any, int]] = []
-        """Parts of unknowns that nothing is known of: whose they are, under which key, and their ids."""
-        self._parts_of: dict[int, dict[Any, Value]] = {}
-        self.held: list[Value] = []
-        """What tokens tell by its id, which stays its own as long as it is held."""
-        self.inside = True
-        """Whether the module is being looked through, and not the arguments."""
-        self.own = 0
-        """How many of the numbered values belong to the module; those of the arguments come after them."""
-
-    def add(self, value: Value) -> None:
-        kind = type(value)
-        tokens = self.tokens
-        if kind in INERT:
-            tokens.append((kind, value))
-            return
-        number = self.known.get(id(value))
-        if number is not None:
-            tokens.append(number)
-            return
-        number = self.known[id(value)] = len(self.known)
-        if number > limits.MOST_SUMMED_UP:
-            raise _Unlike
-        if kind is Tensor:
-            self._tensor(value)
-        elif kind is Unknown:
-            self._unknown(value)
-        elif kind is Instance:
-            self._object(value)
-        elif kind is tuple:
-            tokens.append(("tuple", len(value)))
-            for item in value:
-                self.add(item)
-        elif kind is List:
-            tokens.append(("list", value.kind, value.more, value.bound, value.cut, len(value.items)))
-            for item in value.items:
-                self.add(item)
-        elif kind is Dict:
-            tokens.append(("dict", value.more, len(value.items)))
-            for key, item in value.items.items():
-                if type(key) not in INERT:
-                    raise _Unlike
-                tokens.append(key)
-                self.add(item)
-        elif kind is Lib:
-            tokens.append(("lib", value.path))
-        elif kind in (Function, Class, Module, Native):
-            self.held.append(value)
-            tokens.append(("the", id(value)))
-        elif kind is Bound:
-            tokens.append(("bound",))
-            self.add(value.function)
-            self.add(value.receiver)
-        else:
-            raise _Unlike
-
-    def argument(self, value: Value) -> None:
-        """Add an argument: what the call could fill, or set attributes of, is not looked at again after it."""
-        if type(value) in (Instance, List, Dict) and id(value) not in self.known:
-            raise _Unlike
-        if type(value) is tuple:
-            self.tokens.append(("given", len(value)))
-            for item in value:
-                self.argument(item)
-        else:
-            self.add(value)
-
-    def _tensor(self, value: Tensor) -> None:
-        if value.given or value.hooks or value.retains_grad or value.items is not None:
-            raise _Unlike
-        self.tensors.append(value)
-        self.tokens.append((
-            "tensor", value.graph, value.node is None, value.is_leaf, value.parameter, value.dtype, value.rank,
-            _whose(value), len(value.cuts), len(value.constant_terms), value.oldest is None,
-        ))  # fmt: skip
-        self.names.append("" if value.parameter else _ITEM.sub("[]", value.name))
-        self._worked_out(value)
-        length = value.length
-        self.tokens.append((type(length), length) if type(length) in INERT else type(length))
-        self.add(value.base)
-
-    def _unknown(self, value: Unknown) -> None:
-        if value.leaf is not None or value.trained:
-            raise _Unlike
-        self.unknowns.append(value)
-        self.held.append(value)
-        concrete = value.concrete
-        if type(concrete) not in INERT:
-            raise _Unlike
-        self.names.append(_ITEM.sub("[]", value.name))
-        self.tokens.append((
-            "unknown", id(value) if self._is_settled(value) else None, value.kind, value.data, value.certain,
-            value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts), value.storage is None,
-            value.bounds, value.negated is None, value.node is None,
-        ))  # fmt: skip
-        parts = _parts(value)
-        self._parts_of[id(value)] = dict(parts)
-        for key, part in parts:
-            if id(part) not in self.known and self.fresh(part, value):
-                self.left_out.append((self.known[id(value)], key, id(part)))
-            else:
-                self.tokens.append(key if type(key) in INERT else type(key))
-                self.add(part)
-        self.tokens.append("known")
-
-    def _is_settled(self, value: Unknown) -> bool:
-        """Whether an answered test was about an unknown, or about what it is worked out from."""
-        if value.parts is None:
-            return id(value) in self.settled
-        return any(id(one) in self.settled for one in origins(value))
-
-    def fresh(self, value: Value, whole: Unknown | None = None) -> bool:
-        """Whether nothing is known of a part of an unknown but whose part it is: made anew it would be the same."""
-        return self._unmarked(value) and (
-            (value.node, value.oldest, value.certain, value.returned)
-            == ((whole.node, whole.oldest, whole.certain, whole.returned) if whole is not None else _AS_MADE)
-        )
-
-    def _unmarked(self, value: Value) -> bool:
-        """Whether no test was about a value, and nothing was made of it that outlives the expression."""
-        return (
-            type(value) is Unknown
-            and value.storage is None and value.leaf is None and not value.trained
-            and value.concrete is None and value.bounds is None and value.likely is None
-            and value.usual is None and value.negated is None and not self._is_settled(value)
-            and all(self.fresh(part, value) for _, part in _parts(value))
-        )  # fmt: skip
-
-    def close(self) -> None:
-        """Add which of what was given is a part of something else that was."""
-        self.tokens += [("part", self.known[part], *of) for *of, part in self.left_out if part in self.known]
-
-    def learnt(self, facts: Sequence[Fact]) -> tuple[list[_Shape], list[_Test]]:
-        """Return what has become known of what was given: shapes of tensors, and the asserts that speak of these.
-
-        `facts` are the tests that were answered since. Raises `_Unlike` where more has become known.
-        """
-        for whole in self.unknowns:
-            before = self._parts_of[id(whole)]
-            for key, part in _parts(whole):
-                old = key in before
-                if old and part is not before[key]:
-                    raise _Unlike
-                if id(part) in self.known or (old and type(part) is not Unknown) or self.fresh(part, whole):
-                    continue
-                # It may be older than the graph of its whole.
-                if not (old and part.node is None and self._unmarked(part)):
-                    raise _Unlike
-        shapes = []
-        made: dict[int, Unknown] = {}
-        for number, tensor in enumerate(self.tensors):
-            for key, shape in (tensor.extra or {}).items():
-                if type(shape) is Unknown and id(shape) not in self.known and not self.fresh(shape):
-                    shapes.append((number, key, shape))
-                    made.update((id(one), one) for one in _like(shape))
-        tests: list[_Test] = []
-        for value, answer, _ in facts:
-            kind, tested, constant = value.compared or ("", value, None)
-            if id(tested) in made and isinstance(constant, (int, float)) and kind in _ORDERED:
-                tests.append((tested, kind, constant, answer))
-            elif any(id(one) in made or self.known.get(id(one), -1) >= self.own for one in origins(value)):
-                # What is said of the module itself alone is told by what is known of it afterwards.
-                raise _Unlike
-        told = {id(tested) for tested, *_ in tests}
-        if any((one.bounds is not None or one.concrete is not None) and id(one) not in told for one in made.values()):
-            raise _Unlike
-        return shapes, tests
-
-    def _worked_out(self, value: Tensor) -> None:
-        """Add what stands for the shape of a tensor and the like, where something is known of it."""
-        for name, item in (value.extra or {}).items():
-            kind = type(item)
-            if kind is Tensor or name is Mark.FROZEN_LEAF:
-                # It belongs to another tensor, or the program has switched it off.
-                raise _Unlike
-            if kind is not Unknown:
-                self.tokens.append((name, kind, item if kind in INERT else None))
-            elif not self.fresh(item):
-                self.tokens.append(name)
-                self.add(item)
-
-    def _object(self, value: Instance) -> None:
-        if value.hooks or value.inner is not None or value.open or value.state is not None or value.args is not None:
-            raise _Unlike
-        layer = value.layer
-        if value.cls is None and layer is None:
-            raise _Unlike
-        self.held.append(value.cls)
-        self.tokens.append(("object", id(value.cls) if value.cls is not None else value.lib, len(value.attrs)))
-        if layer is not None:
-            if layer.parametrized:
-                raise _Unlike
-            kinds = None if layer.kinds is None else (tuple(layer.kinds[0]), tuple(layer.kinds[1].items()))
-            self.tokens.append(
-                (layer.container, layer.more, layer.wrapped, layer.fact is None, kinds, tuple(layer.given))
-            )
-            for item in layer.given.values():
-                self.add(item)
-        for name, item in value.attrs.items():
-            self.tokens.append(name)
-            self.add(item)
-
-
-def _parts(value: Unknown) -> list[tuple[Any, Value]]:
-    """Return what the program has asked an unknown for, with what it asked by."""
-    parts = [] if value.length is None else [("len()", value.length)]
-    for held in (value.attrs, value.items):
-        if held:
-            parts += held.items()
-    return parts
-
-
-def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
-    """Yield a shape and its numbers; raises `_Unlike` where none that are like them can be made."""
-    if (
-        type(value) is not Unknown
-        or value.node is not None or value.storage is not None or value.leaf is not None or value.trained
-        or value.likely is not None or value.usual is not None or value.negated is not None
-        or not (value.parts is None or (value.parts[0] == "len" and value.parts[1] is whole))
-    ):  # fmt: skip
-        raise _Unlike
-    yield value
-    for _, part in _parts(value):
-        yield from _like(part, value)
-
-
-def _whose(value: Tensor) -> str:
-    if value.of_leaf is None:
-        return ""
-    return "own" if value.of_leaf == value.node else "another's"
 
 
 def _flags(value: Tensor) -> dict[str | Mark, Value]:
@@ -338,7 +74,7 @@ class _Mark:
 class _Numbers:
     """What a call was given, as the numbers that events tell it by."""
 
-    def __init__(self, world: World, given: _Given) -> None:
+    def __init__(self, world: World, given: Given) -> None:
         held: list[Tensor | Unknown] = [*given.tensors, *given.unknowns]
         self.nodes = [value.node for value in held]
         self.oldest = [value.oldest for value in held]
@@ -365,8 +101,8 @@ class Summary:
     call: Span | None
     stack: tuple[Span, ...]
     iteration: tuple[tuple[int, int], ...]
-    shapes: list[_Shape]
-    tests: list[_Test]
+    shapes: list[Shape]
+    tests: list[Test]
     speaks: bool
     """Whether the events say how something is called that the call was given."""
 
@@ -391,7 +127,7 @@ def forward(
     receiver = args[0] if args else None
     if calls.failed >= limits.MOST_TRIED or not isinstance(receiver, Instance) or not receiver.module or "**" in kwargs:
         return run()
-    given = _Given(machine.world.settled)
+    given = Given(machine.world.settled)
     try:
         given.add(receiver)
         within = len(given.tokens)
@@ -402,7 +138,7 @@ def forward(
             given.tokens.append(name)
             given.argument(value)
         given.close()
-    except _Unlike:
+    except Unlike:
         calls.failed += 1
         return run()
     key = (*given.tokens, len(args), *_mode(machine, id(function.node)))
@@ -449,7 +185,7 @@ def _mark(world: World) -> _Mark:
 class _Watch:
     """Looks at a call while it runs, and sums up what it did where it did no more than build nodes."""
 
-    def __init__(self, machine: Engine, given: _Given) -> None:
+    def __init__(self, machine: Engine, given: Given) -> None:
         self.machine = machine
         self.world = machine.world
         self.given = given
@@ -492,12 +228,12 @@ class _Watch:
             return None
         if any(type(value) is Unknown and id(value) in given.known for _, _, value in reads):
             return None
-        after = _Given(world.settled)
+        after = Given(world.settled)
         try:
             shapes, tests = given.learnt(world.facts[self.facts :])
             after.add(receiver)
             made = self._frozen(result, {})
-        except _Unlike:
+        except Unlike:
             return None
         if after.tokens != tokens:
             return None
@@ -528,7 +264,7 @@ class _Watch:
             parts = [self._frozen(item, known) for item in value]
             return lambda again: tuple([part(again) for part in parts])
         if kind is not Tensor:
-            raise _Unlike
+            raise Unlike
         if id(value) in known:
             place = known[id(value)]
             return lambda again: again.made[place]
@@ -537,9 +273,9 @@ class _Watch:
 
     def _frozen_tensor(self, value: Tensor, number: int, known: dict[int, int]) -> Callable[[_Again], Value]:
         if value.given or value.hooks or value.retains_grad or value.items is not None:
-            raise _Unlike
+            raise Unlike
         if value.is_leaf or value.parameter or value.grad is not None or type(value.length) not in INERT:
-            raise _Unlike
+            raise Unlike
         extra = _flags(value) or None
         base = None if value.base is None else self._frozen(value.base, known)
         storage, node, graph, oldest, cuts = value.storage.id, value.node, value.graph, value.oldest, value.cuts
@@ -547,9 +283,9 @@ class _Watch:
         rank, length, changed = value.rank, value.length, value.changed
         self.results.append(name)
         if oldest is not None and oldest <= self.begun.ids and oldest not in self.numbers.oldest:
-            raise _Unlike
+            raise Unlike
         if of_leaf is not None and of_leaf not in self.numbers.nodes:
-            raise _Unlike
+            raise Unlike
 
         def make(again: _Again) -> Value:
             made = Tensor(
@@ -600,7 +336,7 @@ def _constant(value: Value) -> bool:
 class _Again:
     """Writes the events of a call once more, with the numbers of another one."""
 
-    def __init__(self, machine: Engine, summary: Summary, given: _Given, node: ast.AST) -> None:
+    def __init__(self, machine: Engine, summary: Summary, given: Given, node: ast.AST) -> None:
         self.machine = machine
         self.world = machine.world
         self.summary = summary

@@ -52,6 +52,9 @@ class Storage:
 class Mark(Enum):
     """What is noted of how a tensor was made, in `Tensor.extra`; true where nothing else is said."""
 
+    # Enum's own is worked out from the name, each time.
+    __hash__ = object.__hash__
+
     COPY_OF_GRADIENT = "copy of gradient"
     """The leaf whose gradient it is as large as."""
     DATA_OF = "data of"
@@ -159,6 +162,9 @@ class Tensor:
 
 class Kind(Enum):
     """What is known of the type of an unknown value."""
+
+    # Enum's own is worked out from the name, each time.
+    __hash__ = object.__hash__
 
     ANY = "any"
     """Anything: a tensor, a model, a container."""
