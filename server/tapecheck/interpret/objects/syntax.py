@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.source.nodes import children, walk
+from tapecheck.source.notes import placeless
 
 NUMERIC = frozenset(("jax", "jnp", "json", "math", "np", "numpy", "os", "random", "time"))
 """Modules that make no tensors."""
@@ -100,6 +101,7 @@ def text_of(node: ast.expr) -> str:
     return ast.unparse(node).replace("`", "'")
 
 
+@placeless
 def has_yield(node: ast.AST) -> bool:
     """Whether a function's own body yields (nested functions aside); a lambda's does not."""
     if isinstance(node, ast.Lambda):
@@ -114,6 +116,7 @@ def has_yield(node: ast.AST) -> bool:
     return False
 
 
+@placeless
 def is_abstract(node: ast.AST) -> bool:
     """Whether a method is there to be written by subclasses: it says so, or does nothing but raise."""
     body = [] if isinstance(node, ast.Lambda) else list(getattr(node, "body", []))
@@ -128,6 +131,7 @@ def is_abstract(node: ast.AST) -> bool:
     )
 
 
+@placeless
 def yields_guarded(node: ast.AST) -> bool:
     """Whether a generator function yields inside of a `with` or a `try`."""
     return not isinstance(node, ast.Lambda) and any(
