@@ -124,7 +124,7 @@ class Verdicts:
         if found is None:
             return None
         ways = [
-            tape.way if isinstance(tape, MovedTape) else (group.where, group.where)
+            tape.move if isinstance(tape, MovedTape) else (group.where, group.where)
             for group in groups
             for tape in group.tapes
         ]

@@ -15,8 +15,10 @@ from tapecheck.source.text import column_in
 from tapecheck.tape import (
     Backward,
     Cut,
+    CutKind,
     Decision,
     End,
+    Ending,
     Escape,
     Event,
     Fact,
@@ -462,7 +464,9 @@ class World:
         self.leaf_tensors[number] = tensor
         return tensor
 
-    def cut(self, how: str, node: ast.AST, value: Value, leaves: Iterable[int] = (), name: str = "") -> tuple[int, ...]:
+    def cut(
+        self, how: CutKind, node: ast.AST, value: Value, leaves: Iterable[int] = (), name: str = ""
+    ) -> tuple[int, ...]:
         """Note that a value leaves its graph; answers the cuts of the result."""
         graph_node = getattr(value, "node", None)
         before: tuple[int, ...] = getattr(value, "cuts", ())
@@ -490,12 +494,12 @@ class World:
         function = self.frames[max(entered - 2, 0)].function
         return Site(stack[calls - 1], function, stack[calls:], iteration)
 
-    def note_cut(self, how: str, node: ast.AST) -> None:
+    def note_cut(self, how: CutKind, node: ast.AST) -> None:
         """Note a cut that no gradient would have passed."""
         self._cuts += 1
         self.emit(Cut(self._cuts, how, self.site(node)))
 
-    def derived_cut(self, how: str, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
+    def derived_cut(self, how: CutKind, node: ast.AST, sources: tuple[int, ...], name: str) -> tuple[int, ...]:
         """Cut a value further that is cut already; return the cuts of the result."""
         self._cuts += 1
         self.emit(Cut(self._cuts, how, self.site(node), (), (), name, sources))
@@ -607,7 +611,7 @@ class World:
         assert traversal is not None
         return traversal
 
-    def end(self, how: str, detail: str = "") -> None:
+    def end(self, how: Ending, detail: str = "") -> None:
         self.emit(End(how, detail))
 
 

@@ -13,12 +13,12 @@ from tapecheck.rules.reading import Reading, Run
 from tapecheck.rules.words import join
 from tapecheck.rules.words import line as line_of
 from tapecheck.source import Source
-from tapecheck.tape import Leaf, Node, Site, Span, Tape
+from tapecheck.tape import CutKind, Leaf, Node, Site, Span, Tape
 
 MAX_NAMES = 4
 _MAX_TAPES = 16
 _EXCERPT = 32
-CUTS = {
+CUTS: dict[CutKind, str] = {
     "detach": "`.detach()`",
     "data": "`.data`",
     "no_grad": "`torch.no_grad()`",

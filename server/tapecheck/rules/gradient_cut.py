@@ -13,6 +13,7 @@ from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import (
     CUT_CAUSES,
     SHORT_CAUSES,
+    Untraining,
     called_from,
     cut_advice,
     cut_words,
@@ -468,7 +469,7 @@ class _Cause:
     again. `copied` is where the deep copy was made that took the update instead of the parameters.
     """
 
-    how: str
+    how: Untraining
     name: str
     at: Site
     lost: set[int]
@@ -811,7 +812,7 @@ def _updated_copies(reading: Reading, run: Run, wanted: set[int]) -> Iterable[_C
         if copy is None or copy.copy_of not in wanted or position > run.position:
             continue
         if copy.id in run.traversal.executed and copy.id in reading.ledger.ancestry(change.lost):
-            how = "data" if change.grad_mode == "yes" or change.how.startswith("data") else "no_grad"
+            how: Untraining = "data" if change.grad_mode == "yes" or change.how.startswith("data") else "no_grad"
             yield _Cause(how, change.name, change.at, {copy.copy_of}, run, [], copy.at)
 
 

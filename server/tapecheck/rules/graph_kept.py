@@ -308,10 +308,12 @@ def _told_by_failures(readings: Sequence[Reading], wanted: set[_Place]) -> set[_
 
 
 def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> Fact:
-    """Return whether a loop no longer keeps more and more where one condition, asked once it has stored, holds.
+    """Return whether the program empties, or cuts back, in time what grows in a place.
 
-    "yes" where that asks how much is kept, or counts iterations (`if len(losses) > window:`, `if i % every == 0:`): it
-    holds in time. Else "may": a flag, or what the data say. A way that ends earlier shows nothing of the kind.
+    It does on a way on which nothing grows there, and which differs from the growing one by the answer to one condition
+    alone, asked after the store: what that condition guards empties it. "yes" where the condition asks how much is
+    kept or counts iterations (`if len(losses) > window:`, `if i % every == 0:`), and so holds some time; "may" where it
+    asks a flag or the data; "no" where there is no such way.
     """
     answer: Fact = "no"
     for reading, growths in grown:

@@ -16,6 +16,7 @@ from tapecheck.tape import (
     Cut,
     Decision,
     End,
+    Ending,
     Escape,
     Fact,
     GradientCleared,
@@ -214,7 +215,7 @@ class Reading:
         )
 
     @property
-    def ended(self) -> str:
+    def ended(self) -> Ending | Literal[""]:
         """Return how the tape ends: finished, raised, budget, stopped, or nothing where its writer died."""
         last = self.tape.events[-1] if self.tape.events else None
         return last.how if isinstance(last, End) else ""

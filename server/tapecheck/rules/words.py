@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from tapecheck.rules.finding import Finding, Label
 from tapecheck.rules.reading import Reading, Run
-from tapecheck.tape import Backward, Node, Root, Site, Span
+from tapecheck.tape import Backward, CutKind, Node, Root, Site, Span
 
 MAX_LABELS = 8
 MAX_HEADLINE = 72
@@ -16,7 +16,12 @@ MAX_LISTED = 3
 _PARAMETER = re.compile(r"\.(?:\w*weight\w*|\w*bias\w*)$")
 SWALLOWED = "the exception is swallowed: this step is silently skipped"
 
-CUT_WORDS = {
+Untraining = CutKind | Literal["replaced", "unreached", "cleared"]
+"""What keeps a gradient from a parameter: a cut, or that the optimizer has another tensor ("replaced"), that no loss
+leads back to it ("unreached"), that the gradients are gone before their step ("cleared").
+"""
+
+CUT_WORDS: dict[Untraining, str] = {
     "detach": "`.detach()` takes {value} out of its graph",
     "data": "`.data` reads or writes {value} past autograd",
     "no_grad": "what is computed of {value} under `torch.no_grad()` has no graph",
@@ -33,7 +38,7 @@ CUT_WORDS = {
     "cleared": "the gradients are set to None here, after their backward and before their step",
 }
 
-CUT_ADVICE = {
+CUT_ADVICE: dict[Untraining, str] = {
     "detach": "remove `.detach()`",
     "data": "remove `.data`",
     "no_grad": "compute it outside `torch.no_grad()`",
@@ -51,7 +56,7 @@ CUT_ADVICE = {
 }
 
 
-CUT_CAUSES = {
+CUT_CAUSES: dict[Untraining, str] = {
     "detach": "`.detach()` cuts {} graph",
     "data": "`.data` cuts {} graph",
     "no_grad": "`torch.no_grad()` cuts {} graph",
@@ -68,7 +73,7 @@ CUT_CAUSES = {
 }
 
 
-SHORT_CAUSES = {
+SHORT_CAUSES: dict[Untraining, str] = {
     "detach": "cut by `.detach()`",
     "data": "cut by `.data`",
     "no_grad": "cut by `no_grad`",
@@ -184,7 +189,7 @@ class Cutting(Protocol):
     """What words need of a cut."""
 
     @property
-    def how(self) -> str: ...
+    def how(self) -> Untraining: ...
     @property
     def name(self) -> str: ...
     @property

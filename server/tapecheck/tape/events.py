@@ -159,22 +159,29 @@ class Node:
     cuts: tuple[int, ...] = ()
 
 
+CutKind = Literal[
+    "detach", "data", "no_grad", "item", "numpy", "grad", "copy", "nondifferentiable", "leaf", "frozen", "checkpoint"
+]
+"""What takes a value out of its graph: "grad" gives a gradient without a graph of its own, "copy" is torch.tensor of a
+tensor, "nondifferentiable" argmax, comparisons and integer casts, "leaf" makes a leaf of it again by requires_grad,
+"frozen" sets requires_grad to False.
+"""
+
+
 @built_directly
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A value that left its graph: it carries no gradient back although what it was made of could.
 
-    `how` is one of detach, data, no_grad, item, numpy, grad (a gradient without a graph of its own),
-    copy (torch.tensor of a tensor), nondifferentiable (argmax, comparisons, integer casts), leaf (made
-    a leaf again by requires_grad), frozen (requires_grad set to False), checkpoint. `nodes` are the nodes
-    cut off, `leaves` what would have been reached where no node was built (under no_grad). `sources` are
-    the cuts this one was derived from. `off_at` is the call that switched recording off and left it off, such as
-    `torch.set_grad_enabled(False)`, for a cut of kind "no_grad" that it is the reason of. `within` are the operation
-    that cuts and the calls that lead to it, innermost first, where `at` is a call that was made under `no_grad`.
+    `nodes` are the nodes cut off, `leaves` what would have been reached where no node was built (under no_grad).
+    `sources` are the cuts this one was derived from. `off_at` is the call that switched recording off and left it off,
+    such as `torch.set_grad_enabled(False)`, for a cut of kind "no_grad" that it is the reason of. `within` are the
+    operation that cuts and the calls that lead to it, innermost first, where `at` is a call that was made under
+    `no_grad`.
     """
 
     id: int
-    how: str
+    how: CutKind
     at: Site
     nodes: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()
@@ -516,17 +523,18 @@ class Measure:
 
 
 LEFT_OVER = "left over"
+"""What is said of a way that the work limit ended, where earlier ways had taken most of it."""
+
+Ending = Literal["finished", "raised", "budget", "stopped"]
+"""How a tape ends: "budget" where the dry run gave up, "stopped" by a limit of the recorded run."""
 
 
 @built_directly
 @dataclass(frozen=True, slots=True)
 class End:
-    """The tape ends: finished, raised, budget (the dry run gave up), stopped (a limit of the recorded run).
+    """The tape ends. A budget's `detail` is LEFT_OVER where the way only had what earlier ways had left."""
 
-    A budget's `detail` is LEFT_OVER where the way only had what earlier ways of the program had left.
-    """
-
-    how: str
+    how: Ending
     detail: str = ""
 
 

@@ -148,11 +148,11 @@ def _placed(kind: type) -> tuple[Callable[[Any], Any], list[tuple[int, str]]]:
 class MovedTape(Tape):
     """A tape as it would be had its program been run where its lines stand now.
 
-    `origin` tells the tape that it was made of from others, `way` says where the pieces of the program stood then and
-    where they stand now.
+    `origin` tells the tape that it was made of from others, `move` says where the pieces of the program stood then
+    and where they stand now.
     """
 
-    __slots__ = ("_unmoved", "origin", "way")
+    __slots__ = ("_unmoved", "move", "origin")
 
     def __init__(self, tape: Tape, moves: Moves) -> None:
         self.producer = tape.producer
@@ -160,7 +160,7 @@ class MovedTape(Tape):
         self.ledger = None
         self.identity = object()
         self.origin = tape.identity
-        self.way = moves.states[0]
+        self.move = moves.states[0]
         self._unmoved: tuple[Tape, Moves] | None = (tape, moves)
 
     def __getattr__(self, name: str) -> Any:
@@ -189,7 +189,7 @@ def moved(tapes: Iterable[Tape], before: Where, after: Where) -> list[Tape]:
         # What nobody has looked at is moved in one step from where it was written.
         origin, start = tape, before
         if isinstance(tape, MovedTape) and tape.unmoved is not None:
-            origin, start = tape.unmoved, tape.way[0]
+            origin, start = tape.unmoved, tape.move[0]
         if start == after:
             found.append(origin)
             continue

@@ -12,11 +12,11 @@ from tapecheck.fixes.code import Code, dotted
 from tapecheck.fixes.edit import Change
 from tapecheck.fixes.story import frames
 from tapecheck.rules import BackwardWithoutGraph
-from tapecheck.tape import Backward, Cut, Optimizer, Span, Tape
+from tapecheck.tape import Backward, Cut, CutKind, Optimizer, Span, Tape
 
 _COPYING = ("tensor", "as_tensor", "FloatTensor", "Tensor")
 _NO_GRAD = ("no_grad", "inference_mode")
-_WORDS = {
+_WORDS: dict[CutKind, str] = {
     "detach": "`.detach()`", "data": "`.data`", "item": "`.item()`", "copy": "the copy by `torch.tensor`",
     "no_grad": "`no_grad`", "checkpoint": "the reentrant checkpoint", "numpy": "the way through numpy",
 }  # fmt: skip

@@ -26,7 +26,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.values.vocabulary import RECORDING, tells
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
-from tapecheck.tape import PARAMETERS_OF, Fact, either
+from tapecheck.tape import PARAMETERS_OF, CutKind, Fact, either
 
 NO_GRAPH_ATTRIBUTES = frozenset((
     "shape", "device", "dtype", "is_cuda", "ndim", "layout", "is_leaf", "requires_grad", "grad_fn", "names",
@@ -253,7 +253,7 @@ def _itself(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs,
 
 
 def _taken_out(torch: Torch, owner: Unknown, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    how = "numpy" if name == "numpy" else "item"
+    how: CutKind = "numpy" if name == "numpy" else "item"
     result = Unknown.number(torch.world.cut(how, node, owner, name=owner.name))
     result.data = True
     return result

@@ -32,7 +32,7 @@ from tapecheck.interpret.values import (
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts, storage_of
 from tapecheck.source.parsing import parse_expression
-from tapecheck.tape import Fact, Raised, Saved, both, either
+from tapecheck.tape import CutKind, Fact, Raised, Saved, both, either
 from tapecheck.tape.ledger import GRAPH_OF
 from tapecheck.torchfacts import IN_PLACE, OPERATORS, REFLECTED, OpFact, Saves
 
@@ -256,6 +256,7 @@ class _Call:
     def _cuts_of_data(self, plan: _Plan) -> tuple[int, ...]:
         """Return where graphs end that lead to a result without one."""
         name, world = self.fact.name, self.world
+        how: CutKind
         if plan.carriers and world.grad_mode == "no":
             how = "no_grad"
         elif name == "detach":

@@ -27,7 +27,7 @@ from tapecheck.interpret.values import (
     concrete,
 )
 from tapecheck.interpret.world import cuts_of, merge_cuts
-from tapecheck.tape import GraphRead
+from tapecheck.tape import CutKind, GraphRead
 
 
 def tensor_attribute(torch: Torch, owner: Tensor, name: str, node: ast.AST) -> Value:
@@ -146,7 +146,7 @@ def _backward(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs
 
 
 def _taken_out(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    how = "numpy" if name == "numpy" else "item"
+    how: CutKind = "numpy" if name == "numpy" else "item"
     if name == "numpy" and owner.graph == "yes":
         torch.fail(node, "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     result = Unknown.number(torch.world.cut(how, node, owner, name=owner.name))
