@@ -10,7 +10,7 @@ from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.library import lightning
 from tapecheck.interpret.machine import Machine
-from tapecheck.interpret.values import Class, Function, Instance, Module, Signal, Unknown, Value, Wrapped
+from tapecheck.interpret.values import MORE_KEYWORDS, Class, Function, Instance, Module, Signal, Unknown, Value, Wrapped
 from tapecheck.interpret.world import Frame
 from tapecheck.source import Source
 from tapecheck.source.nodes import walk
@@ -82,7 +82,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
             function = cls.namespace.get(node.name)
             if not (isinstance(function, Wrapped) and function.kind == "staticmethod"):
                 try:
-                    owner = machine.call(cls, [], {"**": Unknown("**")}, node)
+                    owner = machine.call(cls, [], {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
                 except Signal:
                     # With other arguments its constructor gives it what it refused to give it with these.
                     owner = Instance(cls)
@@ -116,7 +116,7 @@ def begin(machine: Machine, module: Module, entry: Entry) -> None:
                     held = args[0].attrs.get(attribute[5:])
                     if isinstance(held, Unknown):
                         machine.torch.opaque_parameters(held, node)
-        result = machine.call(_in_its_mode(started, function), args, {"**": Unknown("**")}, node)
+        result = machine.call(_in_its_mode(started, function), args, {MORE_KEYWORDS: Unknown(MORE_KEYWORDS)}, node)
         # The caller gets the result and still has what it passed in.
         passed = tuple(value for value in args if isinstance(value, Unknown))
         machine.escape((result, *passed), node, "the caller")

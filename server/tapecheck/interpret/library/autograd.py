@@ -12,6 +12,7 @@ from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
     Args,
     Class,
     Dict,
@@ -293,7 +294,7 @@ class Autograd:
         """`tensor.backward(gradient, retain_graph, create_graph, inputs)`."""
         names = ("gradient", "retain_graph", "create_graph", "inputs")
         given = {**dict(zip(names, args)), **kwargs}
-        given.pop("**", None)
+        given.pop(MORE_KEYWORDS, None)
         if "retain_variables" in given:
             # What the argument was called before torch 0.2: no torch of today gets past this call.
             given.setdefault("retain_graph", given.pop("retain_variables"))
@@ -341,7 +342,7 @@ class Autograd:
         """`torch.autograd.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, ...)`: the gradients."""
         names = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused")
         given = {**dict(zip(names, args)), **kwargs}
-        given.pop("**", None)
+        given.pop(MORE_KEYWORDS, None)
         roots = self._sequence(given.pop("outputs", None), node)
         self._give_graphs(roots, node)
         whole = given.pop("inputs", None)

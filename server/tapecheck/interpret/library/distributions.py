@@ -6,7 +6,7 @@ import ast
 
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import DistributionState
-from tapecheck.interpret.values import Args, Instance, Kwargs, Native, Tensor, Unknown, Value
+from tapecheck.interpret.values import MORE_KEYWORDS, Args, Instance, Kwargs, Native, Tensor, Unknown, Value
 from tapecheck.interpret.world import cuts_of
 from tapecheck.tape import Fact, both, either
 from tapecheck.torchfacts import load
@@ -34,7 +34,7 @@ class Distributions:
         """Make an object, maybe one of a user's class, a distribution of these parameters."""
         torch = self.torch
         name = path.rsplit(".", 1)[-1]
-        given = {key: value for key, value in kwargs.items() if key not in ("**", "validate_args")}
+        given = {key: value for key, value in kwargs.items() if key not in (MORE_KEYWORDS, "validate_args")}
         fact = self.facts.op(f"distributions.{name}")
         names = _DISTRIBUTION_ORDER.get(name) or (fact.params if fact is not None else ())
         given.update(dict(zip(names, args)))

@@ -19,6 +19,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    known_keywords,
 )
 from tapecheck.interpret.world import Frame
 from tapecheck.source.nodes import walk
@@ -26,7 +27,7 @@ from tapecheck.source.nodes import walk
 
 def trainer(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     made = Instance(None, "lightning.Trainer")
-    made.attrs.update({key: value for key, value in kwargs.items() if key != "**"})
+    made.attrs.update(known_keywords(kwargs))
     return made
 
 

@@ -15,6 +15,7 @@ from tapecheck.interpret.library.states import EngineState, HandleState, Optimiz
 from tapecheck.interpret.objects import containers, equality
 from tapecheck.interpret.values import (
     INERT,
+    MORE_KEYWORDS,
     Args,
     Bound,
     Dict,
@@ -30,6 +31,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     concrete,
+    known_keywords,
 )
 from tapecheck.interpret.values.vocabulary import ANY_LAYER
 from tapecheck.tape import Named
@@ -114,7 +116,7 @@ class Modules:
             for parameter, value in zip(fact.params, args):
                 given.setdefault(parameter, value)
             layer.kinds = (
-                [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in kwargs.items() if k != "**"}
+                [torch.kind(value) for value in args], {k: torch.kind(v) for k, v in known_keywords(kwargs).items()}
             )  # fmt: skip
             layer.fact = fact.for_call(*layer.kinds)
         layer.given = given
@@ -280,7 +282,7 @@ class Modules:
 
     def _module___init__(self, owner: Instance, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         if owner.cls is not None:
-            kwargs.pop("**", None)
+            kwargs.pop(MORE_KEYWORDS, None)
             self.machine.library.construct_base(owner, owner.cls.library_bases(), args, kwargs, node)
         return None
 
@@ -551,7 +553,7 @@ class Modules:
             return self.machine.call_function(method.function, [method.receiver, *args], kwargs, node, forward=True)
         if method is not None:
             return self.machine.call(method, args, kwargs, node)
-        kwargs.pop("**", None)
+        kwargs.pop(MORE_KEYWORDS, None)
         fact = _layer(owner).fact
         if fact is not None:
             return self._run_fact(owner, fact, args, kwargs, node)

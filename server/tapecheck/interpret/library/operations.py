@@ -19,6 +19,7 @@ from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.objects import containers
 from tapecheck.interpret.values import (
     INERT,
+    MORE_KEYWORDS,
     Args,
     Kwargs,
     List,
@@ -101,7 +102,7 @@ def narrow(torch: Torch, fact: OpFact, args: Sequence[Value], kwargs: Kwargs) ->
         kinds = tuple([_rank_kind(arg, kind) for arg, kind in zip(args, kinds)])
     named: dict[str, str] = {}
     if kwargs:
-        named = {key: torch.kind(value) for key, value in kwargs.items() if key not in ("**", "out")}
+        named = {key: torch.kind(value) for key, value in kwargs.items() if key not in (MORE_KEYWORDS, "out")}
     key = (kinds, tuple(named.items()) if named else ())
     narrowed = fact.narrowed.get(key)
     if narrowed is None:
@@ -864,7 +865,7 @@ def bind(fact: OpFact, args: Sequence[Value], kwargs: Kwargs) -> Kwargs:
             break
         bound[params[index] if index < len(params) else f"#{index}"] = value
     for key, value in kwargs.items():
-        if key in ("**", "out"):
+        if key in (MORE_KEYWORDS, "out"):
             continue
         if key not in params and key == "input" and params:
             bound[params[0]] = value

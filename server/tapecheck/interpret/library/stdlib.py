@@ -20,6 +20,7 @@ from tapecheck.interpret.objects.methods import counter, nothing
 from tapecheck.interpret.objects.unknowns import expression, remembered, usually
 from tapecheck.interpret.values import (
     CONSTANTS,
+    MORE_KEYWORDS,
     Args,
     Bound,
     Dict,
@@ -36,6 +37,7 @@ from tapecheck.interpret.values import (
     Value,
     Wrapped,
     concrete,
+    known_keywords,
 )
 from tapecheck.interpret.world import cuts_of
 
@@ -81,7 +83,7 @@ def _defaultdict(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _partial(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    function, given, named = args[0], args[1:], {key: value for key, value in kwargs.items() if key != "**"}
+    function, given, named = args[0], args[1:], known_keywords(kwargs)
     made = Instance(None, "functools.partial")
     made.attrs.update({"func": function, "args": tuple(given), "keywords": Dict(dict(named))})
     made.attrs["__call__"] = Native(
@@ -91,7 +93,7 @@ def _partial(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 
 def _partialmethod(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
-    function, given, named = args[0], args[1:], {key: value for key, value in kwargs.items() if key != "**"}
+    function, given, named = args[0], args[1:], known_keywords(kwargs)
     return Wrapped(
         "method",
         Native("partialmethod", lambda m2, more, extra, at: m2.call(
@@ -275,7 +277,7 @@ def _combined(function: Callable[..., Any], counts: int = 0) -> Callable[[Engine
     def run(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
         numbers = [concrete(arg) for arg in args[len(args) - counts :]] if len(args) > counts else []
         listed = [m.gathered(arg, node) for arg in args[: len(args) - len(numbers)]]
-        named = {key: concrete(value) for key, value in kwargs.items() if key != "**"}
+        named = {key: concrete(value) for key, value in known_keywords(kwargs).items()}
         plain = all(number is None or isinstance(number, int) for number in (*numbers, *named.values()))
         if not plain or not all(whole for _, whole in listed):
             return Unknown.named(function.__name__)
@@ -411,7 +413,7 @@ def _exit(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 def _namespace(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     result = Instance(None, "types.SimpleNamespace", born=m.world.clock)
     for key, value in kwargs.items():
-        if key != "**":
+        if key != MORE_KEYWORDS:
             m.set_attribute(result, key, value, node)
     return result
 

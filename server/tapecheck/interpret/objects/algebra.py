@@ -13,17 +13,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants
 from tapecheck.interpret.objects.containers import extend, known_items, set_item
 from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_items
-from tapecheck.interpret.values import (
-    Args,
-    Dict,
-    Kwargs,
-    List,
-    Set,
-    Unknown,
-    Value,
-    concrete,
-    unwrapped,
-)
+from tapecheck.interpret.values import MORE_KEYWORDS, Args, Dict, Kwargs, List, Set, Unknown, Value, concrete, unwrapped
 
 
 def container_operator(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -246,7 +236,7 @@ def dict_update(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AS
                 else:
                     owner.more = True
     for key, value in kwargs.items():
-        if key == "**":
+        if key == MORE_KEYWORDS:
             owner.more = True
         else:
             set_item(m, owner, key, value, node)

@@ -49,6 +49,7 @@ from tapecheck.interpret.values import (
     View,
     concrete,
     copied,
+    known_keywords,
 )
 
 
@@ -398,7 +399,7 @@ def _subtract(m: Engine, owner: Dict, args: Args, kwargs: Kwargs, node: ast.AST)
 def counter(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     """collections.Counter: a dict that answers 0 for what it has not counted."""
     result = Dict({}, kind="counter", born=m.world.clock)
-    for source in (*args, Dict({key: value for key, value in kwargs.items() if key != "**"})):
+    for source in (*args, Dict(known_keywords(kwargs))):
         counted(m, result, source, 1, node)
     return result
 

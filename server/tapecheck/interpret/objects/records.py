@@ -24,6 +24,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    known_keywords,
 )
 
 _DATACLASSES = ("dataclass", "define", "attrs", "attr", "s", "frozen", "mutable")
@@ -206,7 +207,7 @@ def _replaced(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if not isinstance(owner, Instance) or owner.cls is None or owner.cls.kind != "dataclass":
         return m.library.opaque_result("replace", args, kwargs, node)
     given = {field.name: owner.attrs.get(field.name) for field in owner.cls.fields or () if field.init}
-    given.update({key: value for key, value in kwargs.items() if key != "**"})
+    given.update(known_keywords(kwargs))
     return m.call(owner.cls, [], given, node)
 
 

@@ -10,6 +10,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, equality, exceptions, records, syntax
 from tapecheck.interpret.python import flow, functions, summaries
 from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
     Args,
     Bound,
     Class,
@@ -44,7 +45,7 @@ def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast
         try:
             if isinstance(function, Native):
                 return function.call(machine, args, kwargs, node)
-            kwargs.pop("**", None)
+            kwargs.pop(MORE_KEYWORDS, None)
             return machine.library.call(function.path, args, kwargs, node)
         except _ODD_CALLS:
             # A call in a form the library function is not known in: what it gives is unknown.
@@ -57,7 +58,7 @@ def call(machine: Engine, function: Value, args: Args, kwargs: Kwargs, node: ast
         return machine.library.call_wrapped(function, args, kwargs, node)
     if isinstance(function, Instance):
         return call_instance(machine, function, args, kwargs, node)
-    kwargs.pop("**", None)
+    kwargs.pop(MORE_KEYWORDS, None)
     if isinstance(function, Unknown):
         return machine.library.call_unknown(function, args, kwargs, node)
     # None, most often: something else will stand there when the real program gets so far.
@@ -243,14 +244,14 @@ def instantiate(machine: Engine, cls: Class, args: Args, kwargs: Kwargs, node: a
     else:
         owner = new_object(machine, cls)
     if cls.kind == "dataclass" and not cls.defines("__init__"):
-        kwargs.pop("**", None)
+        kwargs.pop(MORE_KEYWORDS, None)
         records.fill(machine, cls, owner, args, kwargs, node)
         return owner
     init = machine.find_method(owner, "__init__")
     if init is not None:
         call(machine, init, args, kwargs, node)
     else:
-        kwargs.pop("**", None)
+        kwargs.pop(MORE_KEYWORDS, None)
         machine.library.construct_base(owner, bases, args, kwargs, node)
     return owner
 

@@ -15,6 +15,7 @@ from tapecheck.interpret.python import comprehensions, conditions
 from tapecheck.interpret.values import (
     CONSTANTS,
     HOLDERS,
+    MORE_KEYWORDS,
     Args,
     Dict,
     Env,
@@ -130,7 +131,7 @@ def _call(machine: Engine, node: ast.Call, env: Env) -> Value:
         else:
             open_ended = True
     if open_ended:
-        kwargs["**"] = Unknown("**")
+        kwargs[MORE_KEYWORDS] = Unknown(MORE_KEYWORDS)
     if isinstance(node.func, ast.Name) and function is machine.library.builtins.get("locals"):
         return Dict(dict(env.vars), more=True)
     if type(function) is Unknown and type(node.func) is ast.Attribute and type(node.func.value) is ast.Name:

@@ -6,6 +6,7 @@ import ast
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
     Args,
     Class,
     Dict,
@@ -72,7 +73,7 @@ def bind_arguments(machine: Engine, function: Function, args: Args, kwargs: Kwar
     arguments: ast.arguments = function.node.args
     positional = [*arguments.posonlyargs, *arguments.args]
     kwargs = dict(kwargs)
-    open_ended = kwargs.pop("**", None) is not None
+    open_ended = kwargs.pop(MORE_KEYWORDS, None) is not None
     site: Site | None = None
     values = env.vars
     if machine.handlers and not open_ended and not _fits(arguments, function, args, kwargs):

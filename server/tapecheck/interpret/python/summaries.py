@@ -19,6 +19,7 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike
 from tapecheck.interpret.values import (
     INERT,
+    MORE_KEYWORDS,
     Args,
     Class,
     Function,
@@ -125,7 +126,12 @@ def forward(
     if calls is None:
         calls = machine.summaries[id(function.node)] = Calls({})
     receiver = args[0] if args else None
-    if calls.failed >= limits.MOST_TRIED or not isinstance(receiver, Instance) or not receiver.module or "**" in kwargs:
+    if (
+        calls.failed >= limits.MOST_TRIED
+        or not isinstance(receiver, Instance)
+        or not receiver.module
+        or MORE_KEYWORDS in kwargs
+    ):
         return run()
     given = Given(machine.world.settled)
     try:

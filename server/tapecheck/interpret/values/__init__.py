@@ -7,6 +7,7 @@ from tapecheck.interpret.values.kinds import (
     COUNTED,
     HOLDERS,
     INERT,
+    MORE_KEYWORDS,
     OPEN,
     Args,
     Bound,
@@ -44,6 +45,7 @@ from tapecheck.interpret.values.kinds import (
     Wrapped,
     concrete,
     copied,
+    known_keywords,
     unwrapped,
 )  # fmt: skip
 
@@ -52,6 +54,7 @@ __all__ = [
     "COUNTED",
     "HOLDERS",
     "INERT",
+    "MORE_KEYWORDS",
     "OPEN",
     "Args",
     "Bound",
@@ -89,5 +92,6 @@ __all__ = [
     "Wrapped",
     "concrete",
     "copied",
+    "known_keywords",
     "unwrapped",
 ]  # fmt: skip

@@ -33,6 +33,13 @@ Run = PyGenerator[Value, Value, Any]
 
 Args = list[Value]
 Kwargs = dict[str, Value]
+MORE_KEYWORDS = "**"
+"""The key in `Kwargs` that says that a call may give further keywords: `f(**options)`, whose names nobody knows."""
+
+
+def known_keywords(kwargs: Kwargs) -> Kwargs:
+    """Return the keywords that a call is known to give."""
+    return {key: value for key, value in kwargs.items() if key != MORE_KEYWORDS}
 
 
 class Storage:
