@@ -52,8 +52,10 @@ def longer(text: str) -> str:
 
 
 def grows(loop: dict[str, Any]) -> bool:
-    """Whether what a loop was measured to leave behind is a leak: something of every iteration, for nothing."""
-    early = range(loop["iterations"] - LAST)
+    """Whether what a loop was measured to leave behind is a leak: something of every iteration, for nothing. The first
+    one may leave nothing: `if i == 0: continue`.
+    """
+    early = range(1, loop["iterations"] - LAST)
     kept = all(loop["nodes"][i] or loop["saved"][i] for i in early)
     return loop["iterations"] >= 5 and kept and not loop["used"]
 

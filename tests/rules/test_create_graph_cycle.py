@@ -8,6 +8,7 @@ import pytest
 
 from tapecheck.check import check
 from tapecheck.source import from_text
+from tapecheck.tape import Leaf, LeafEscape
 
 CODE = "TAPE203"
 
@@ -93,7 +94,14 @@ def test_gradients_never_cleared(build: Any, found: Any) -> None:
 
 
 def test_parameters_that_something_unseen_may_clear(build: Any, found: Any) -> None:
-    assert found(persistent(build, None, known=False)) == []
+    persistent(build, None, known=False)
+    weight = next(event.id for event in build.tape.events if isinstance(event, Leaf))
+    build.tape.events.insert(1, LeafEscape(build.site(1), (weight,), "Trainer"))
+    assert found(build) == []
+
+
+def test_parameters_that_no_optimizer_has(build: Any, found: Any) -> None:
+    assert [finding.code for finding in found(persistent(build, None, known=False))] == [CODE]
 
 
 def test_a_gradient_that_does_not_lead_back(build: Any, found: Any) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapecheck.rules.finding import Finding, Label
+from tapecheck.rules.gradients import gradients_of
 from tapecheck.rules.reading import LoopRun, Reading, Run, iteration_in
 from tapecheck.rules.rule import Example, Rule
 from tapecheck.rules.words import called_from, join, quoted, span_facts
-from tapecheck.tape import Leaf
+from tapecheck.tape import PARAMETERS_OF, Leaf
 
 
 class CreateGraphCycle(Rule):
@@ -251,8 +252,15 @@ def _kept(reading: Reading, loop: LoopRun, leaf: Leaf, index: int, run: Run, fol
 
 def _known(reading: Reading, leaf: Leaf) -> bool:
     """Return whether it is sure that nothing unseen clears this parameter's gradient."""
+    if reading.cleared.get(leaf.id):
+        return True
     owners = [optimizer for optimizer in reading.optimizers.values() if leaf.id in optimizer.params]
-    return bool(reading.cleared.get(leaf.id)) or any(optimizer.complete == "yes" for optimizer in owners)
+    if owners:
+        return any(optimizer.complete == "yes" for optimizer in owners)
+    gradients = gradients_of(reading)
+    if leaf.name.endswith(PARAMETERS_OF) or not gradients.listed or gradients.unseen(leaf.id):
+        return False
+    return not any(moment.kind == "set" for moment in gradients.moments(leaf.id))
 
 
 def _released(reading: Reading, leaf: Leaf, start: int, end: int | None) -> bool:

@@ -678,14 +678,22 @@ def _aimed_at(reading: Reading, held: Held, reached: Iterable[int]) -> bool:
     """Return whether each iteration takes the gradient at the held value itself, and nothing trained lies behind it.
 
     An input that is changed step by step by its own gradient: a later backward through all the steps is an
-    accident, not what they were kept for.
+    accident, not what they were kept for. A leaf that several steps use, as a learned rate, is what they are kept for.
     """
     direct = set().union(*held.nodes.values())
     if not any(direct & set(run.backward.inputs or ()) for run in reading.runs):
         return False
     stepped = {leaf for optimizer in reading.optimizers.values() for leaf in optimizer.params}
-    leaves = [reading.ledger.leaves[node] for node in reached if node in reading.ledger.leaves]
-    return not any(leaf.parameter or leaf.id in stepped for leaf in leaves)
+    used: dict[int, int] = {}
+    for number in reached:
+        leaf = reading.ledger.leaves.get(number)
+        if leaf is not None and (leaf.parameter or leaf.id in stepped):
+            return False
+        iteration = reading.iteration_of(number, held.loop)
+        for source in reading.sources(number) if iteration else ():
+            if source in reading.ledger.leaves and used.setdefault(source, iteration) != iteration:
+                return False
+    return True
 
 
 def _constant_later(reading: Reading, direct: set[int], position: int) -> int | None:

@@ -524,4 +524,51 @@ for step in range(12):
     x = (0.9 * x + 0.1 * y + 0.01 * gradient).detach().requires_grad_()
     pass  # count
 """,
+    "steps with a learned rate that a backward then runs through": """
+rate = torch.tensor(0.1, requires_grad=True)
+for round in range(12):
+    w = torch.ones(3, 3, requires_grad=True)
+    for step in range(4):
+        (gradient,) = torch.autograd.grad((w * w).mean(), w, create_graph=True)
+        w = w - rate * gradient
+    (w.abs().mean() + rate).backward()
+    pass  # count
+""",
+    "gradients with graphs on parameters that no optimizer has": """
+head = nn.Linear(3, 2)
+for step in range(12):
+    loss = head(torch.randn(4, 3)).pow(2).mean()
+    loss.backward(create_graph=True)  # grows
+    pass  # count
+""",
+    "gradients with graphs on parameters that the step forgets": """
+head = nn.Linear(1, 2)
+for step in range(12):
+    loss = head(model(torch.randn(4, 3))).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward(create_graph=True)  # grows
+    optimizer.step()
+    pass  # count
+""",
+    "gradients with graphs that a function sets to None": """
+head = nn.Linear(3, 2)
+def forget(module):
+    for parameter in module.parameters():
+        parameter.grad = None
+for step in range(12):
+    loss = head(torch.randn(4, 3)).pow(2).mean()
+    loss.backward(create_graph=True)
+    print(sum(parameter.grad.norm() for parameter in head.parameters()).item())
+    forget(head)
+    pass  # count
+""",
+    "gradients with graphs that are set to the plain ones": """
+head = nn.Linear(3, 2)
+for step in range(12):
+    loss = head(torch.randn(4, 3)).pow(2).mean()
+    loss.backward(create_graph=True)
+    for parameter in head.parameters():
+        parameter.grad = parameter.grad.detach()
+    pass  # count
+""",
 }
