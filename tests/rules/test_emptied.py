@@ -15,6 +15,11 @@ from torch import nn
 
 args = argparse.ArgumentParser().parse_args()
 window, flush = args.window, args.flush
+
+class State:
+    n = 0
+
+state = State()
 model = nn.Linear(3, 1)
 recent, n = [], 0
 for i, x in enumerate(torch.randn(100, 4, 3)):
@@ -33,6 +38,9 @@ def kept(body: str) -> list[tuple[str, bool]]:
         "recent.append(model(x).mean())\nif len(recent) == window:\n    sum(recent).backward()\n    recent.clear()",
         "recent.append(model(x).mean())\nif (i + 1) % window == 0:\n    sum(recent).backward()\n    recent = []",
         "recent.append(model(x).mean())\nif len(recent) > window:\n    del recent[0]",
+        "recent.append(model(x).mean())\nn += 1\nif n >= window:\n    recent.clear()",
+        "recent.append(model(x).mean())\nn += 1\nif n == window:\n    sum(recent).backward()\n    recent, n = [], 0",
+        "state.n += 1\nrecent.append(model(x).mean())\nif state.n > window:\n    recent.clear()\n    state.n = 0",
         "v = model(x).mean()\nif len(recent) < window:\n    recent.append(v)\nelse:\n    recent[i % window] = v",
     ],
 )
@@ -40,7 +48,7 @@ def test_what_each_iteration_asks_anew_empties_it_in_time(body: str) -> None:
     assert kept(body) == []
 
 
-@pytest.mark.parametrize("condition", ["flush", "torch.isnan(x).any()", "x.mean() > window", "n >= window"])
+@pytest.mark.parametrize("condition", ["flush", "torch.isnan(x).any()", "x.mean() > window", "flush >= window"])
 def test_a_flag_or_the_data_may_never_empty_it(condition: str) -> None:
     body = f"recent.append(model(x).mean())\nn += 1\nif {condition}:\n    recent.clear()"
     assert kept(body) == [("TAPE201", False)]

@@ -349,11 +349,19 @@ class World:
     # -- choices --------------------------------------------------------------------------------------------
 
     def choose(
-        self, node: ast.AST, default: bool, text: str, statement: ast.AST | None = None, *, likelier: bool = False
+        self,
+        node: ast.AST,
+        default: bool,
+        text: str,
+        statement: ast.AST | None = None,
+        *,
+        likelier: bool = False,
+        counted: bool = False,
     ) -> bool:
         """Answer a condition nobody can decide, as the policy of this way through the program says.
 
-        `statement` is what the condition decides about. Where `likelier` the policy is not asked.
+        `statement` is what the condition decides about. Where `likelier` the policy is not asked; `counted` where it
+        compares what a loop counts up.
         """
         span = self.span(node)
         place = (span.file, span.line, span.column)
@@ -365,7 +373,7 @@ class World:
         asked.times += 1
         self.answered.append(place)
         last = statement.end_lineno if isinstance(statement, ast.stmt) else None
-        self.emit(Decision(self.site(node), text, answer, last or 0))
+        self.emit(Decision(self.site(node), text, answer, last or 0, counted))
         return answer
 
     def mistake(self, kind: str, node: ast.AST, *, missed: bool) -> None:

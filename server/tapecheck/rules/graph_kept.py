@@ -312,8 +312,8 @@ def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> F
 
     It does on a way on which nothing grows there, and which differs from the growing one by the answer to one condition
     alone, asked after the store: what that condition guards empties it. "yes" where the condition asks how much is
-    kept or counts iterations (`if len(losses) > window:`, `if i % every == 0:`), and so holds some time; "may" where it
-    asks a flag or the data; "no" where there is no such way.
+    kept or counts iterations (`if len(losses) > window:`, `if i % every == 0:`, `if count >= every:`), and so holds
+    some time; "may" where it asks a flag or the data; "no" where there is no such way.
     """
     answer: Fact = "no"
     for reading, growths in grown:
@@ -325,7 +325,7 @@ def _emptied(place: _Place, grown: Sequence[tuple[Reading, list[_Growth]]]) -> F
                     continue
                 apart = told_apart(reading, other)
                 if len(apart) == 1 and _decides_after(apart[0], growth.held) and _goes_on(other, apart[0], place[3]):
-                    if _holds_in_time(apart[0].text, growth.held.holder):
+                    if apart[0].counted or _holds_in_time(apart[0].text, growth.held.holder):
                         return "yes"
                     answer = "may"
     return answer

@@ -484,13 +484,15 @@ class GraphRead:
 class Decision:
     """A condition that the dry run could not decide, and the way this tape took.
 
-    `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one.
+    `end_line` is the last line of the statement that the condition decides about, 0 where it is a part of one,
+    `counted` says that it compares what the loop around it counts up.
     """
 
     at: Site
     text: str
     taken: bool
     end_line: int = 0
+    counted: bool = False
 
 
 @built_directly

@@ -73,9 +73,13 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if deep and isinstance(node, ast.If):
             default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
         text = machine.world.notes.of(expression, syntax.text_of)
-        answer = machine.world.choose(expression, default, text, node, likelier=deep)
+        counted = _counts(machine, expression, env)
+        answer = machine.world.choose(expression, default, text, node, likelier=deep, counted=counted)
         settle(machine, value, answer)
     return answer
+
+
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
 
 
 def _counted(machine: Engine, expression: ast.expr) -> bool:
@@ -87,6 +91,22 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
         return False
     ordered = isinstance(expression.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
     return ordered and not any(isinstance(side, ast.Constant) for side in (expression.left, *expression.comparators))
+
+
+def _counts(machine: Engine, expression: ast.expr, env: Env) -> bool:
+    """Whether a test puts in order, or holds equal, what a loop has counted up: `count >= every`."""
+    if not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
+        return False
+    counted = machine.world.counted if machine.world.iteration else ()
+    sides = (expression.left, expression.comparators[0])
+    for kind, owner, key, _ in reversed(counted):
+        for side in sides:
+            if kind == "name" and isinstance(side, ast.Name) and side.id == key:
+                if machine.home_of(side.id, env) is owner:
+                    return True
+            elif kind == "attribute" and isinstance(side, ast.Attribute) and side.attr == key:
+                return True
+    return False
 
 
 def _recurses(node: ast.If, name: str) -> bool:
