@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
 from tapecheck.tape import Root
 
 CODE = "TAPE401"
@@ -66,3 +70,52 @@ def test_an_unused_input_alone_is_no_finding(build: Any, found: Any) -> None:
     w, other = build.leaf(1), build.leaf(1, "other")
     build.grad(3, build.node(2, w, saves=[0]), other)
     assert found(build) == []
+
+
+NORM = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Linear(4, 4))
+out = net(torch.ones(2, 4)).mean()
+TAKEN
+penalty = sum(gradient.pow(2).sum() for gradient in gradients)
+(net(torch.ones(2, 4)).mean() + penalty).backward()
+"""
+"""The gradient of the last bias is a constant, whatever is asked for."""
+BY_GRAD = "gradients = torch.autograd.grad(out, list(net.parameters()), create_graph=True)"
+BY_BACKWARD = """\
+out.backward(create_graph=True)
+gradients = [parameter.grad for parameter in net.parameters()]
+net.zero_grad()"""
+
+
+@pytest.mark.parametrize("taken", [BY_GRAD, BY_BACKWARD])
+def test_a_gradient_that_hangs_on_nothing_lacks_no_create_graph(taken: str) -> None:
+    source = NORM.replace("TAKEN", taken)
+    assert check(from_text(source, "program.py")).findings == []
+    without = source.replace("create_graph", "retain_graph")
+    assert [finding.code for finding in check(from_text(without, "program.py")).findings] == [CODE]
+
+
+@pytest.mark.parametrize("taken", [BY_GRAD, BY_BACKWARD])
+def test_torch_learns_from_the_penalty_though_one_gradient_hangs_on_nothing(taken: str) -> None:
+    pytest.importorskip("torch")
+    learned = []
+    for way in ("create_graph", "retain_graph"):
+        scope: dict[str, Any] = {}
+        exec(NORM.replace("TAKEN", taken).replace("create_graph", way), scope)
+        learned.append(scope["net"][0].weight.grad)
+        assert not scope["gradients"][-1].requires_grad
+    assert not learned[0].equal(learned[1])
+
+
+def test_a_gradient_that_was_kept_of_a_value_has_a_graph() -> None:
+    source = (
+        "import torch\nw = torch.ones(3, requires_grad=True)\nh = w * 2\nh.retain_grad()\n"
+        "h.pow(3).sum().backward(create_graph=True)\npenalty = h.grad.pow(2).sum()\nw.grad = None\npenalty.backward()\n"
+    )
+    assert check(from_text(source, "program.py")).findings == []
+    pytest.importorskip("torch")
+    exec(source, {})

@@ -70,14 +70,18 @@ _REWRITES = ("CopySlices", "AsStridedBackward0", "CheckpointBackward")
 
 
 class _Gradient:
-    """What a backward left in `.grad`; made into a tensor when the program looks at it."""
+    """What a backward left in `.grad`; made into a tensor when the program looks at it.
 
-    __slots__ = ("cut", "roots", "site", "tensor")
+    `constant` says that it was to be differentiated, and hangs on nothing.
+    """
 
-    def __init__(self, site: Site, roots: tuple[int, ...], cut: list[int]) -> None:
+    __slots__ = ("constant", "cut", "roots", "site", "tensor")
+
+    def __init__(self, site: Site, roots: tuple[int, ...], cut: list[int], constant: bool) -> None:
         self.site = site
         self.roots = roots
         self.cut = cut
+        self.constant = constant
         self.tensor: Tensor | None = None
 
 
@@ -376,20 +380,24 @@ class Autograd:
     ) -> Value:  # fmt: skip
         world = self.world
         number = getattr(value, "node", None)
+        creates = event.create != "no" and world.grad_mode != "no"
         if event.allow_unused and number is not None and number not in traversal.executed:
             return world.data("grad") if materialize else None
         # Without create_graph the result is a constant: a cut from everything the gradient was computed of.
         roots = tuple(root.node for root in event.roots if root.node is not None)
         if number in graphs:
             return self._gradient_value(graphs[number], event.create)
-        if event.create != "no" and world.grad_mode != "no" and any(root.graph == "may" for root in event.roots):
+        if creates and any(root.graph == "may" for root in event.roots):
             # Where nobody knows what lies behind, there may be a graph to the gradient.
             return self._gradient_value((self._gradient_node(roots, [], "yes", "may", node), "may"), event.create)
         if event.create != "no" and traversal.problem is not None and traversal.problem.kind == "unused":
             # The way to this input leads through what nobody knows, and so does the graph of its gradient.
             return self._unknown_gradient(node)
-        if event.create != "no" and world.grad_mode != "no" and isinstance(value, Unknown) and number is None:
+        if creates and isinstance(value, Unknown) and number is None:
             return self._unknown_gradient(node)
+        if creates:
+            # That of a bias that is only added: a constant whatever is asked for.
+            return world.data("grad")
         if not cut:
             cut.append(self.cut(world.site(node), roots))
         return world.data("grad", (cut[0],))
@@ -534,12 +542,14 @@ class Autograd:
                     built = world.build("AddBackward0", at, [previous, built])
                 tensor.grad = built
             elif tensor.grad is None or create:
-                tensor.grad = _Gradient(event.at, roots, cut)
+                tensor.grad = _Gradient(event.at, roots, cut, create)
             else:
                 self.change_gradient(tensor, at, "backward")
         for tensor in self.retained:
-            if tensor.node in traversal.executed:
-                tensor.grad = _Gradient(event.at, roots, cut)
+            if tensor.node in graphs:
+                tensor.grad = self._gradient_value(graphs[tensor.node], event.create)
+            elif tensor.node in traversal.executed:
+                tensor.grad = _Gradient(event.at, roots, cut, create)
 
     def _fire_hooks(self, traversal: Traversal, node: ast.AST) -> None:
         for tensor, hook in list(self.hooked):
@@ -558,9 +568,9 @@ class Autograd:
         grad = tensor.grad
         if isinstance(grad, _Gradient):
             if grad.tensor is None:
-                if not grad.cut:
+                if not grad.cut and not grad.constant:
                     grad.cut.append(self.cut(grad.site, grad.roots))
-                grad.tensor = self.world.data("grad", (grad.cut[0],))
+                grad.tensor = self.world.data("grad", () if grad.constant else (grad.cut[0],))
             grad.tensor.extra = {Mark.GRADIENT_OF: tensor}
             return grad.tensor
         if isinstance(grad, Tensor):
