@@ -238,7 +238,27 @@ CALLS = {
     "m = (lambda v: v - 1)(n)\nif m:\n    loss.backward()\nloss.backward()\n": "",
     "m = {'k': n - 1}\nif any(m.values()):\n    loss.backward()\nloss.backward()\n": "",
     "ops = {'d': lambda v: v - 1}\nm = ops['d'](n)\nif m:\n    loss.backward()\nloss.backward()\n": "",
+    "m = Schedule()(n)\nif m:\n    loss.backward()\nloss.backward()\n": "",
+    "m, h = Turns()(torch.ones(1, 3), n)\nif m:\n    loss.backward()\nloss.backward()\n": "",
 }
+LAYERS = """\
+class Schedule(nn.Module):
+    def forward(self, turns):
+        return turns - 1
+
+
+class Turns(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(3, 3)
+
+    def forward(self, x, turns):
+        x = self.cell(x)
+        turns = max(int(turns) - 1, 0)
+        return turns, x
+
+
+"""
 
 
 @pytest.mark.parametrize("used", CALLS)
@@ -247,6 +267,7 @@ def test_a_number_that_a_call_hands_on_is_followed(used: str) -> None:
         CALLS[used]
         + HEAD
         + COUNT
+        + LAYERS
         + "model = nn.Linear(3, 1)\nn = count(1)\nif args.save:\n    n = count(2)\n"
         + ("loss = model(torch.randn(4, 3)).mean()\n" + used)
     )

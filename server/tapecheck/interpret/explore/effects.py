@@ -119,6 +119,8 @@ class Facts:
     assignments: list[Assignment] = field(default_factory=list)
     gone_through: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
     """For each loop the last parts of its targets, and the names of what it goes through."""
+    hands_on: bool = False
+    """Whether it is the forward of a layer that may return a number which it is given."""
 
 
 def speaks_of_autograd(source: Source) -> bool:
@@ -429,6 +431,32 @@ def _parts_of(targets: Iterable[ast.expr]) -> Iterator[str]:
             yield from _parts_of(target.elts)
         else:
             yield last_name(target.value if isinstance(target, ast.Starred) else target)
+
+
+def hands_on_numbers(node: FunctionNode) -> bool:
+    """Whether a method returns what it is given, or what arithmetic alone makes of it, perhaps in a tuple."""
+    arguments = node.args
+    given = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args[1:], *arguments.kwonlyargs)}
+    stored: dict[str, list[ast.expr]] = {}
+    returned: list[ast.expr] = []
+    for part in walk(node):
+        if isinstance(part, ast.Return) and part.value is not None:
+            returned += part.value.elts if isinstance(part.value, (ast.Tuple, ast.List)) else [part.value]
+        elif isinstance(part, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
+            stored.setdefault(last_name(part.target), []).append(part.value)
+        elif isinstance(part, ast.Assign):
+            for name in _parts_of(part.targets):
+                stored.setdefault(name, []).append(part.value)
+    # What a layer or torch has made of it is a tensor from there on.
+    tensors = {name for name, values in stored.items() if not all(map(_is_arithmetic, values))}
+    return any(
+        _is_arithmetic(value) and given & names_in(value) and not tensors & names_in(value) for value in returned
+    )
+
+
+def _is_arithmetic(node: ast.expr) -> bool:
+    """Whether an expression calls nothing but Python's own functions."""
+    return all(getattr(part.func, "id", "") in _BUILTINS for part in walk(node) if isinstance(part, ast.Call))
 
 
 def _mention(nodes: Iterable[ast.AST], found: set[str]) -> None:

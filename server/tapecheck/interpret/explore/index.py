@@ -20,6 +20,7 @@ from tapecheck.interpret.explore.effects import (
     FunctionNode,
     class_facts,
     facts_of,
+    hands_on_numbers,
     last_name,
     statement_facts,
     together,
@@ -70,6 +71,7 @@ def _body_facts(node: FunctionNode, lines: list[str]) -> Facts:
         if len(_KNOWN_FACTS) >= limits.MOST_BODIES:
             _KNOWN_FACTS.clear()
         known = _KNOWN_FACTS[text] = facts_of((node,), making=node.name == "__init__")
+        known.hands_on = node.name in ("forward", "__call__") and hands_on_numbers(node)
     return known
 
 
@@ -421,7 +423,7 @@ class Index:
 
     def _layers(self) -> frozenset[str]:
         """Return the names in which the file stores nothing but layers and models that it makes."""
-        modules = {name for name in self.class_nodes if self.is_module(name)} | _LAYERS
+        modules = {name for name in self.class_nodes if self.is_module(name) and not self._hands_on(name)} | _LAYERS
         made: set[str] = set()
         others: set[str] = set()
         for facts in self._parts():
@@ -432,6 +434,10 @@ class Index:
             for targets, names in facts.gone_through:
                 (others if names.isdisjoint(made - others) else made).update(targets)
         return frozenset(made - others)
+
+    def _hands_on(self, name: str) -> bool:
+        """Whether a module, as far as the text of its forward says, may return a number that it is given."""
+        return any(body.facts.hands_on for one in self.family(name) for body in self.classes[one].values())
 
     def _parts(self) -> list[Facts]:
         return [self.top, *self.class_facts.values(), *(body.facts for body in self.bodies)]
@@ -446,6 +452,7 @@ def _decides_alike(now: Facts, then: Facts, made: frozenset[str]) -> bool:
         now.tested == then.tested
         and now.steering == then.steering
         and now.gone_through == then.gone_through
+        and now.hands_on == then.hands_on
         and [one for one in now.assignments if _leads(one, made)]
         == [one for one in then.assignments if _leads(one, made)]
     )
