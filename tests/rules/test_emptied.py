@@ -72,3 +72,13 @@ def test_what_leaves_the_loop_empties_nothing(condition: str) -> None:
 )
 def test_a_condition_that_empties_nothing_changes_nothing(body: str) -> None:
     assert kept(body) == [("TAPE201", True)]
+
+
+@pytest.mark.parametrize("condition", ["i % 3 == 2", "i % 2 == 0", "i % 10 == 0", "i > 2", "i % 10 == 9"])
+def test_what_is_kept_now_and_then_grows(condition: str) -> None:
+    assert kept(f"loss = model(x).mean()\nif {condition}:\n    recent.append(loss)") == [("TAPE201", True)]
+
+
+@pytest.mark.parametrize("condition", ["len(recent) < 5", "i < 4", "i < 1", "not i > 5"])
+def test_what_is_kept_of_the_first_iterations_ends_growing(condition: str) -> None:
+    assert kept(f"loss = model(x).mean()\nif {condition}:\n    recent.append(loss)") == []

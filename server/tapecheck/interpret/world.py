@@ -136,6 +136,10 @@ class Guard:
     """Whether a graph can hang on which way it goes."""
     idle: bool = False
     """Whether no graph and no other condition can hang on what it decides about."""
+    keeping: bool | None = None
+    """The answer with which a value is put into a container, None where that is neither."""
+    kept: int = 0
+    """How many iterations, since the loop was entered, have come to that answer."""
 
 
 class World:

@@ -50,8 +50,9 @@ class GraphKeptAcrossIterations(Rule):
     - Losses summed over iterations and backwarded after the loop, or every few iterations with a reset.
     - One value overwritten in each iteration (`self.last = out`): one graph stays alive, not one more each
       time. Where nothing ever walks it, that is [TAPE302](tape302-needless-graph.md).
-    - A container with a small bound, such as `deque(maxlen=10)`, or one that the loop empties when it is long enough or
-      every so many iterations: `if len(recent) > window:`, `if i % every == 0:`. Where a flag or the data decide about
+    - A container with a small bound, such as `deque(maxlen=10)`, one that takes the first few alone
+      (`if len(samples) < 8:`), or one that the loop empties when it is long enough or every so many iterations:
+      `if len(recent) > window:`, `if i % every == 0:`, `if count >= every:`. Where a flag or the data decide about
       it, it is a possible leak.
     - Loops within a forward pass: they are parts of one graph.
     """
@@ -407,7 +408,7 @@ def _growing(reading: Reading) -> tuple[list[_Growth], list[Held]]:
         for held in group:
             older = _from_before(reading, held)
             steps = [] if _lets_go_later(held, group, reached) else _steps(held, reached, older)
-            if len(steps) < 2:
+            if len(steps) < 2 or _is_full(held, steps):
                 level.append(held)
             elif held.loop.iterations >= 3 and not _bounded(held):
                 growth = _growth(reading, held, steps)
@@ -461,6 +462,12 @@ def _steps(held: Held, reached: dict[int, int], older: frozenset[int]) -> list[i
             steps.append(index)
         before = bits
     return steps
+
+
+def _is_full(held: Held, steps: Sequence[int]) -> bool:
+    """Return whether a holder has grown for the first iterations alone, as one that keeps the first five of them."""
+    widest = max((after - before for before, after in zip(steps, steps[1:])), default=1)
+    return max(held.nodes) - steps[-1] > widest
 
 
 def _from_before(reading: Reading, held: Held) -> frozenset[int]:

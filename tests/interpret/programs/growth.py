@@ -571,4 +571,45 @@ for step in range(12):
         parameter.grad = parameter.grad.detach()
     pass  # count
 """,
+    "the first five of them": """
+first = []
+for step in range(20):
+    loss = train()
+    if len(first) < 5:
+        first.append(loss)
+    pass  # count
+""",
+    "those of the first steps": """
+first = {}
+for step in range(20):
+    loss = train()
+    if step < 4:
+        first[step] = loss
+    pass  # count
+""",
+    "every tenth one": """
+some = []
+for step in range(120):
+    loss = train()
+    if step % 10 == 0:
+        some.append(loss)  # grows
+        pass  # count
+""",
+    "the number of every tenth one": """
+some = []
+for step in range(120):
+    loss = train()
+    if step % 10 == 0:
+        some.append(loss.item())
+        pass  # count
+""",
+    "every tenth one, the last three": """
+some = []
+for step in range(120):
+    loss = train()
+    if step % 10 == 0:
+        some.append(loss)
+        some = some[-3:]
+        pass  # count
+""",
 }

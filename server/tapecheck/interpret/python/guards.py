@@ -45,6 +45,9 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         idle = world.watcher is not None and world.watcher.idle(world, statement, env)
         matters = not idle and ((guard is not None and guard.matters) or _matters(machine, statement, answer, env))
         guard = Guard(statement, test, apart, {answer}, world.iteration, moving=moving, matters=matters, idle=idle)
+        if matters and statement.test is test:
+            guard.keeping = world.notes.of(statement, _keeping)
+            guard.kept = int(answer is guard.keeping)
         world.guards[id(test)] = guard
         if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
             part = test.left.right
@@ -56,6 +59,7 @@ def note_guard(machine: Engine, statement: ast.If, test: ast.Compare, answer: bo
         guard.step = step % guard.divisor if guard.divisor else step
     guard.apart, guard.at, guard.skipped, guard.moving = apart, world.iteration, False, False
     guard.answers.add(answer)
+    guard.kept += answer is guard.keeping
 
 
 def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[int, int]:
@@ -71,9 +75,11 @@ def ahead(machine: Engine, loop: int, reached: list[int], most: float) -> tuple[
     for key, guard in world.guards.items():
         if guard.at[-1] != world.iteration[-1] or guard.at[-1][0] != loop or not guard.step:
             continue
-        if (len(guard.answers) > 1 and key not in reached) or not guard.matters:
+        # What is kept now and then is seen to grow once that was done a second and a third time.
+        grows = guard.divisor > 0 and guard.keeping is not None and guard.kept < limits.MIN_ITERATIONS
+        if (len(guard.answers) > 1 and key not in reached and not grows) or not guard.matters:
             continue
-        count = turns_after(guard, again=key in reached)
+        count = turns_after(guard, again=key in reached, wanted=guard.keeping if grows else None)
         if 0 < count <= most and (not best or count < best):
             best, chosen = count, key
     if not best:
@@ -119,10 +125,11 @@ def own_guard(machine: Engine, node: ast.While, before: Guard | None, done: int)
     return guard
 
 
-def turns_after(guard: Guard, *, again: bool = False) -> int:
+def turns_after(guard: Guard, *, again: bool = False, wanted: bool | None = None) -> int:
     """After how many further iterations a guard comes out the other way; 0 where it does not.
 
-    `again` asks for the next time that one which comes round (`step % 100 == 0`) comes out as it just did.
+    `again` asks for the next time that one which comes round (`step % 100 == 0`) comes out as it just did, `wanted` for
+    the next time that it comes out so.
     """
     kind = type(guard.test.ops[0])
     test = _TESTS.get(kind)
@@ -131,7 +138,8 @@ def turns_after(guard: Guard, *, again: bool = False) -> int:
     now = test(guard.apart, 0)
     if guard.divisor > 0:
         places = range(1, min(guard.divisor, limits.FARTHEST) + 1) if float(guard.step).is_integer() else ()
-        wanted = now if again else not now
+        if wanted is None:
+            wanted = now if again else not now
         return next(
             (count for count in places if test((guard.apart + count * guard.step) % guard.divisor, 0) == wanted), 0
         )
@@ -159,6 +167,19 @@ def _matters(machine: Engine, statement: ast.If, taken: bool, env: Env) -> bool:
     if world.notes.of(statement, _decides):
         return True
     return world.watcher is not None and world.watcher.trains(world, statement, taken, env)
+
+
+def _keeping(statement: ast.If) -> bool | None:
+    """The answer of a condition with which a value is put into a container that may have a graph."""
+    for block, answer in ((statement.body, True), (statement.orelse, False)):
+        for child in (child for part in block for child in walk(part)):
+            if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr in _PUTTING:
+                if any(isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)) for part in child.args):
+                    return answer
+    return None
+
+
+_PUTTING = frozenset(("append", "appendleft", "add", "extend"))
 
 
 def _decides(statement: ast.If) -> bool:
