@@ -286,6 +286,176 @@ for step in range(2):
     first(torch.randn(3, 4)).sum().backward()
     second(torch.randn(3, 4)).sum().backward()
 """,
+    "it keeps what it computed in a dict of its own": """
+class Recorder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ih, self.mid, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        self.acts = {"h": torch.zeros(3, 4)}
+    def forward(self, x):
+        h = torch.tanh(self.ih(x))
+        self.acts["h"] = h
+        return self.out(self.mid(h).relu())
+recorder = Recorder()
+def step():
+    loss = recorder(torch.randn(3, 4)).sum() + recorder.acts["h"].pow(2).mean()
+    loss.backward()
+step()
+step()
+step()
+recorder(torch.randn(3, 4))
+last = recorder(torch.randn(3, 4))
+last.sum().backward()
+recorder.acts["h"].pow(2).sum().backward()
+""",
+    "it keeps the last results in a list": """
+class Window(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.recent = nn.Linear(4, 4), [torch.zeros(3, 4), torch.zeros(3, 4)]
+    def forward(self, x):
+        y = self.layer(x).relu().sigmoid()
+        self.recent.append(y)
+        self.recent.pop(0)
+        return y.exp().sin()
+window = Window()
+def step():
+    loss = window(torch.randn(3, 4)).mean() + window.recent[-1].pow(2).mean()
+    loss.backward()
+step()
+step()
+step()
+""",
+    "it turns a list round": """
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pre, self.masks = nn.Linear(4, 4), [torch.ones(3, 4), torch.ones(3, 4)]
+    def forward(self, x):
+        y = self.pre(x).relu().tanh().exp().sin() * self.masks[0]
+        self.masks.reverse()
+        return y
+m = Masked()
+first, second = m.masks
+m(torch.randn(3, 4))
+m(torch.randn(3, 4))
+c = m(torch.randn(3, 4))
+second.add_(1)
+c.sum().backward()
+""",
+    "it takes one of a list that nobody knows": """
+class Tasks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pre = nn.Linear(4, 4)
+        self.tasks = [torch.randn(4, 4, requires_grad=True).exp(), torch.randn(4, 4, requires_grad=True).exp()]
+    def forward(self, x, i):
+        return (self.pre(x).relu() @ self.tasks[i]).tanh().exp().sin().cos()
+m = Tasks()
+x, i, j = torch.randn(3, 4), int(input()), int(input())
+a = m(x, i)
+b = m(x, j)
+c = m(x, j)
+a.sum().backward()
+b.sum().backward()
+""",
+    "layers take parts of one list": """
+bank = [torch.randn(4, 4, requires_grad=True).exp(), torch.randn(4, 4, requires_grad=True).exp()]
+class Part(nn.Module):
+    def __init__(self, i):
+        super().__init__()
+        self.pre, self.bank, self.i = nn.Linear(4, 4), bank, i
+    def forward(self, x):
+        return (self.pre(x).relu() @ self.bank[self.i]).tanh().exp().sin().cos()
+first, second = Part(int(input())), Part(int(input()))
+first(torch.randn(3, 4)).sum().backward()
+second(torch.randn(3, 4)).sum().backward()
+second(torch.randn(3, 4)).sum()
+first(torch.randn(3, 4)).sum()
+""",
+    "it asserts something of its result": """
+def forward(self, x):
+    out = self.head(self.body(x))
+    assert out.size(0) <= 16
+    return out
+Net.forward = forward
+for step in range(2):
+    out = net(torch.from_numpy(numpy.load("x.npy")))
+    loss = out.sum() if out.size(0) <= 16 else out.detach().sum()
+    loss.backward()
+""",
+    "an attribute of a function changes": """
+def act(x):
+    return x.detach() if act.stop else x
+act.stop = False
+def forward(self, x):
+    return self.head(act(self.body(x)))
+Net.forward = forward
+net(torch.randn(3, 4)).mean().backward()
+net(torch.randn(3, 4)).mean()
+act.stop = True
+net(torch.randn(3, 4)).mean()
+""",
+    "an option changes": """
+import argparse
+args = argparse.ArgumentParser().parse_args()
+args.stop = False
+def forward(self, x):
+    x = self.body(x)
+    return self.head(x.detach() if args.stop else x)
+Net.forward = forward
+net(torch.randn(3, 4)).mean().backward()
+net(torch.randn(3, 4)).mean()
+args.stop = True
+net(torch.randn(3, 4)).mean()
+""",
+    "a setting changes": """
+import yaml
+settings = yaml.safe_load(open(input()))
+settings["stop"] = False
+def forward(self, x):
+    x = self.body(x)
+    return self.head(x.detach() if settings["stop"] else x)
+Net.forward = forward
+net(torch.randn(3, 4)).mean().backward()
+net(torch.randn(3, 4)).mean()
+settings["stop"] = True
+net(torch.randn(3, 4)).mean()
+""",
+    "a function remembers what it was given": """
+def act(x):
+    act.seen.append(x)
+    return x.relu()
+act.seen = []
+def forward(self, x):
+    return self.head(act(self.body(x)))
+Net.forward = forward
+for step in range(3):
+    net(torch.randn(3, 4)).mean()
+out = net(torch.randn(3, 4)).mean()
+out.backward()
+act.seen[-1].sum().backward()
+""",
+    "parts of one tensor are its results": """
+def forward(self, x):
+    a, b = self.body(x).sigmoid().chunk(2, dim=0)
+    return a, b
+Net.forward = forward
+net(torch.randn(4, 4))
+c, d = net(torch.randn(4, 4))
+c.add_(1)
+d.sum().backward()
+""",
+    "the data of a tensor is its result": """
+def forward(self, x):
+    h = self.body(x).sigmoid().exp()
+    return h * h, h.data
+Net.forward = forward
+net(torch.randn(4, 4))
+out, data = net(torch.randn(4, 4))
+data.mul_(2)
+out.sum().backward()
+""",
     "it draws lots": """
 def forward(self, x):
     x = self.body(x)

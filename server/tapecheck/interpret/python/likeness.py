@@ -60,15 +60,17 @@ class Given:
         self.tensors: list[Tensor] = []
         self.unknowns: list[Unknown] = []
         self.known: dict[int, int] = {}
+        self._values: list[Value] = []
+        """The values that are numbered: their ids stay their own."""
         self.left_out: list[tuple[int, Any, int]] = []
         """Parts of unknowns that nothing is known of: whose they are, under which key, and their ids."""
         self._parts_of: dict[int, dict[Any, Value]] = {}
+        self._indices: set[int] = set()
+        """Unknowns, by id, that a list was indexed with: another one may stand for another element."""
         self.held: list[Value] = []
         """What tokens tell by its id, which stays its own as long as it is held."""
-        self.inside = True
-        """Whether the module is being looked through, and not the arguments."""
-        self.own = 0
-        """How many of the numbered values belong to the module; those of the arguments come after them."""
+        self.own = self.own_tokens = 0
+        """How many of the numbered values, and of the tokens, belong to the module; the arguments come after them."""
 
     def add(self, value: Value) -> None:
         kind = type(value)
@@ -81,6 +83,7 @@ class Given:
             tokens.append(number)
             return
         number = self.known[id(value)] = len(self.known)
+        self._values.append(value)
         if number > limits.MOST_SUMMED_UP:
             raise Unlike
         if kind is Tensor:
@@ -97,6 +100,10 @@ class Given:
             tokens.append(("list", value.kind, value.more, value.bound, value.cut, len(value.items)))
             for item in value.items:
                 self.add(item)
+            for place, index in value.asked.values() if value.asked else ():
+                tokens.append(("index", place, id(index)))
+                self.held.append(index)
+                self._indices.update(map(id, origins(index)))
         elif kind is Dict:
             tokens.append(("dict", value.more, len(value.items)))
             for key, item in value.items.items():
@@ -116,8 +123,13 @@ class Given:
         else:
             raise Unlike
 
+    def module(self, receiver: Instance) -> None:
+        """Add the module whose forward is called, before its arguments."""
+        self.add(receiver)
+        self.own, self.own_tokens = len(self.known), len(self.tokens)
+
     def argument(self, value: Value) -> None:
-        """Add an argument: what the call could fill, or set attributes of, is not looked at again after it."""
+        """Add an argument; raises `Unlike` for one that the call could fill, or set attributes of."""
         if type(value) in (Instance, List, Dict) and id(value) not in self.known:
             raise Unlike
         if type(value) is tuple:
@@ -138,7 +150,10 @@ class Given:
         self.names.append("" if value.parameter else _ITEM.sub("[]", value.name))
         self._worked_out(value)
         length = value.length
-        self.tokens.append((type(length), length) if type(length) in INERT else type(length))
+        if type(length) is Unknown and not self.fresh(length):
+            self.add(length)
+        else:
+            self.tokens.append((type(length), length) if type(length) in INERT else type(length))
         self.add(value.base)
 
     def _unknown(self, value: Unknown) -> None:
@@ -155,11 +170,11 @@ class Given:
             value.returned, value.likely, value.truth, type(concrete), concrete, len(value.cuts), value.storage is None,
             value.bounds, value.negated is None, value.node is None,
         ))  # fmt: skip
-        parts = _parts(value)
+        parts = parts_of(value)
         self._parts_of[id(value)] = dict(parts)
         for key, part in parts:
             if id(part) not in self.known and self.fresh(part, value):
-                self.left_out.append((self.known[id(value)], key, id(part)))
+                self._leave_out(self.known[id(value)], key, part)
             else:
                 self.tokens.append(key if type(key) in INERT else type(key))
                 self.add(part)
@@ -172,7 +187,7 @@ class Given:
         return any(id(one) in self.settled for one in origins(value))
 
     def fresh(self, value: Value, whole: Unknown | None = None) -> bool:
-        """Whether nothing is known of a part of an unknown but whose part it is: made anew it would be the same."""
+        """Whether nothing has become known of a part of an unknown since it was made."""
         return self._unmarked(value) and (
             (value.node, value.oldest, value.certain, value.returned)
             == ((whole.node, whole.oldest, whole.certain, whole.returned) if whole is not None else _AS_MADE)
@@ -185,12 +200,22 @@ class Given:
             and value.storage is None and value.leaf is None and not value.trained
             and value.concrete is None and value.bounds is None and value.likely is None
             and value.usual is None and value.negated is None and not self._is_settled(value)
-            and all(self.fresh(part, value) for _, part in _parts(value))
+            and all(self.fresh(part, value) for _, part in parts_of(value))
         )  # fmt: skip
 
+    def _leave_out(self, whole: int, key: Any, part: Unknown) -> None:
+        self.left_out.append((whole, key, id(part)))
+        for inner, item in parts_of(part):
+            self._leave_out(whole, (key, inner), item)
+
     def close(self) -> None:
-        """Add which of what was given is a part of something else that was."""
+        """Add, once all is added, which of it is a part of something else, and which stands for elements of lists."""
         self.tokens += [("part", self.known[part], *of) for *of, part in self.left_out if part in self.known]
+        self.tokens += [("index", self.known[one], one) for one in sorted(self._indices & self.known.keys())]
+
+    def holds_the_same(self, after: Given) -> bool:
+        """Whether the module, looked through once more, holds the very values that it held."""
+        return list(self.known)[: self.own] == list(after.known) and self.tokens[: self.own_tokens] == after.tokens
 
     def learnt(self, facts: Sequence[Fact]) -> tuple[list[Shape], list[Test]]:
         """Return what has become known of what was given: shapes of tensors, and the asserts that speak of these.
@@ -198,23 +223,33 @@ class Given:
         `facts` are the tests that were answered since. Raises `Unlike` where more has become known.
         """
         for whole in self.unknowns:
-            before = self._parts_of[id(whole)]
-            for key, part in _parts(whole):
-                old = key in before
-                if old and part is not before[key]:
-                    raise Unlike
-                if id(part) in self.known or (old and type(part) is not Unknown) or self.fresh(part, whole):
-                    continue
-                # It may be older than the graph of its whole.
-                if not (old and part.node is None and self._unmarked(part)):
-                    raise Unlike
+            self._same_parts(whole)
         shapes = []
         made: dict[int, Unknown] = {}
         for number, tensor in enumerate(self.tensors):
+            length = tensor.length
+            if type(length) is Unknown and id(length) not in self.known and not self.fresh(length):
+                raise Unlike
             for key, shape in (tensor.extra or {}).items():
                 if type(shape) is Unknown and id(shape) not in self.known and not self.fresh(shape):
                     shapes.append((number, key, shape))
                     made.update((id(one), one) for one in _like(shape))
+        return shapes, self._tests(facts, made)
+
+    def _same_parts(self, whole: Unknown) -> None:
+        before = self._parts_of[id(whole)]
+        for key, part in parts_of(whole):
+            old = key in before
+            if old and part is not before[key]:
+                raise Unlike
+            if id(part) in self.known or (old and type(part) is not Unknown) or self.fresh(part, whole):
+                continue
+            # It may be older than the graph of its whole.
+            if not (old and part.node is None and self._unmarked(part)):
+                raise Unlike
+
+    def _tests(self, facts: Sequence[Fact], made: dict[int, Unknown]) -> list[Test]:
+        """Return the asserts about numbers of shapes that the call has asked for."""
         tests: list[Test] = []
         for value, answer, _ in facts:
             kind, tested, constant = value.compared or ("", value, None)
@@ -226,7 +261,7 @@ class Given:
         told = {id(tested) for tested, *_ in tests}
         if any((one.bounds is not None or one.concrete is not None) and id(one) not in told for one in made.values()):
             raise Unlike
-        return shapes, tests
+        return tests
 
     def _worked_out(self, value: Tensor) -> None:
         """Add what stands for the shape of a tensor and the like, where something is known of it."""
@@ -263,7 +298,7 @@ class Given:
             self.add(item)
 
 
-def _parts(value: Unknown) -> list[tuple[Any, Value]]:
+def parts_of(value: Unknown) -> list[tuple[Any, Value]]:
     """Return what the program has asked an unknown for, with what it asked by."""
     parts = [] if value.length is None else [("len()", value.length)]
     for held in (value.attrs, value.items):
@@ -282,7 +317,7 @@ def _like(value: Value, whole: Unknown | None = None) -> Iterator[Unknown]:
     ):  # fmt: skip
         raise Unlike
     yield value
-    for _, part in _parts(value):
+    for _, part in parts_of(value):
         yield from _like(part, value)
 
 
@@ -292,4 +327,4 @@ def _whose(value: Tensor) -> str:
     return "own" if value.of_leaf == value.node else "another's"
 
 
-__all__ = ["Given", "Shape", "Test", "Unlike"]
+__all__ = ["Given", "Shape", "Test", "Unlike", "parts_of"]

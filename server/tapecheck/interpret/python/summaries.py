@@ -2,7 +2,8 @@
 
 What a call did may be written anew, with other numbers, where it hung on nothing but what it was given: the module with
 all its parts, the arguments, and names of other namespaces that still have the values that it read there. A call that
-stored anything, asked a condition that nobody can decide, or did more than build nodes, is run each time.
+stored anything that outlives it, asked a condition that nobody can decide, or did more than build nodes, is run each
+time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.engine import Engine
-from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike
+from tapecheck.interpret.python.likeness import Given, Shape, Test, Unlike, parts_of
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
@@ -48,7 +49,7 @@ Read = tuple[dict[str, Value], str, Value]
 
 def _flags(value: Tensor) -> dict[str | Mark, Value]:
     """Return what is noted of how a tensor was made, without what was worked out of it: its shape."""
-    return {name: item for name, item in value.extra.items() if type(item) is bool} if value.extra else {}
+    return {name: item for name, item in value.extra.items() if type(item) in INERT} if value.extra else {}
 
 
 def _state(value: Tensor) -> tuple[Any, ...]:
@@ -60,7 +61,7 @@ def _state(value: Tensor) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _Point:
     """Where a world stands: the number of events, and the newest number of each kind."""
 
     events: int
@@ -89,13 +90,15 @@ class _Numbers:
 class Summary:
     """What one call did: its events from `begun` to `ended`, and how its result is made again."""
 
-    begun: _Mark
-    ended: _Mark
+    begun: _Point
+    ended: _Point
     events: list[Any]
     held: list[Value]
     numbers: _Numbers
     result: Callable[[_Again], Value]
     reads: list[Read]
+    parts: list[tuple[Unknown, dict[Any, Value]]]
+    """What unknowns that were read by name had been asked for."""
     provisional: list[int]
     stored: list[tuple[int | None, int | None]]
     """The memory that unknown values were given, and the node that stands for their graphs."""
@@ -106,6 +109,16 @@ class Summary:
     tests: list[Test]
     speaks: bool
     """Whether the events say how something is called that the call was given."""
+
+    def reads_the_same(self) -> bool:
+        """Whether all that the call read by name is still there, with the parts that it had."""
+        if not all(names.get(name) is value for names, name, value in self.reads):
+            return False
+        for unknown, before in self.parts:
+            now = dict(parts_of(unknown))
+            if any(now.get(key) is not part for key, part in before.items()):
+                return False
+        return True
 
 
 @dataclass(slots=True)
@@ -135,9 +148,7 @@ def forward(
         return run()
     given = Given(machine.world.settled)
     try:
-        given.add(receiver)
-        within = len(given.tokens)
-        given.inside, given.own = False, len(given.known)
+        given.module(receiver)
         for value in args[1:]:
             given.argument(value)
         for name, value in kwargs.items():
@@ -150,7 +161,7 @@ def forward(
     key = (*given.tokens, len(args), *_mode(machine, id(function.node)))
     named = (*key, *given.names)
     known = calls.summaries.get(key) or calls.summaries.get(named)
-    if known is not None and all(names.get(name) is value for names, name, value in known.reads):
+    if known is not None and known.reads_the_same():
         again = _Again(machine, known, given, node)
         if again.fits():
             if machine.reads is not None:
@@ -164,7 +175,7 @@ def forward(
         reads, machine.reads = machine.reads, outer
         if outer is not None:
             outer += reads
-    summary = watch.summary(receiver, given.tokens[:within], result, reads, node)
+    summary = watch.summary(receiver, result, reads, node)
     if summary is not None:
         calls.failed = 0
         calls.summaries[named if summary.speaks else key] = summary
@@ -184,8 +195,8 @@ def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _mark(world: World) -> _Mark:
-    return _Mark(len(world.tape.events), *world.numbered, world.clock, world.stamp)
+def _mark(world: World) -> _Point:
+    return _Point(len(world.tape.events), *world.numbered, world.clock, world.stamp)
 
 
 class _Watch:
@@ -197,7 +208,7 @@ class _Watch:
         self.given = given
         self.numbers = _Numbers(machine.world, given)
         self.before = [_state(tensor) for tensor in given.tensors]
-        self.settled = [one.concrete for one in given.unknowns]
+        self.concretes = [one.concrete for one in given.unknowns]
         self.asked = self._asked()
         self.facts = len(machine.world.facts)
         self.begun = self.ended = _mark(machine.world)
@@ -211,9 +222,7 @@ class _Watch:
             world.off_at, world.attribute_stores, len(world.checkpointed), self.machine.library.left_behind(),
         )  # fmt: skip
 
-    def summary(
-        self, receiver: Instance, tokens: list[Any], result: Value, reads: list[Read], node: ast.AST
-    ) -> Summary | None:
+    def summary(self, receiver: Instance, result: Value, reads: list[Read], node: ast.AST) -> Summary | None:
         """Return the summary, None where there is none."""
         world, given = self.world, self.given
         self.ended = _mark(world)
@@ -230,18 +239,18 @@ class _Watch:
             for one, before in zip(given.unknowns, then)
         ):
             return None
-        if self.settled != [one.concrete for one in given.unknowns]:
+        if self.concretes != [one.concrete for one in given.unknowns]:
             return None
         if any(type(value) is Unknown and id(value) in given.known for _, _, value in reads):
             return None
         after = Given(world.settled)
         try:
             shapes, tests = given.learnt(world.facts[self.facts :])
-            after.add(receiver)
+            after.module(receiver)
             made = self._frozen(result, {})
         except Unlike:
             return None
-        if after.tokens != tokens:
+        if not given.holds_the_same(after):
             return None
         provisional = [event.id for event in events if type(event) is Node and event.id in world.ledger.provisional]
         call = world.span(node) if world.frames else None
@@ -254,8 +263,8 @@ class _Watch:
             for one, memory, before in zip(given.unknowns, held, then)
         ]
         return Summary(
-            self.begun, self.ended, events, given.held, self.numbers, made, reads, provisional, stored, call,
-            world.call_stack, world.iteration, shapes, tests, _speaks(events, given.names, self.results),
+            self.begun, self.ended, events, given.held, self.numbers, made, reads, _parts_read(reads), provisional,
+            stored, call, world.call_stack, world.iteration, shapes, tests, _speaks(events, given.names, self.results),
         )  # fmt: skip
 
     def _frozen(self, value: Value, known: dict[int, int]) -> Callable[[_Again], Value]:
@@ -282,6 +291,10 @@ class _Watch:
             raise Unlike
         if value.is_leaf or value.parameter or value.grad is not None or type(value.length) not in INERT:
             raise Unlike
+        for item in (value.extra or {}).values():
+            # What is known of its shape, and the tensor that it is the data or the gradient of, is not made again.
+            if type(item) is Tensor or (type(item) is Unknown and not self.given.fresh(item)):
+                raise Unlike
         extra = _flags(value) or None
         base = None if value.base is None else self._frozen(value.base, known)
         storage, node, graph, oldest, cuts = value.storage.id, value.node, value.graph, value.oldest, value.cuts
@@ -327,9 +340,26 @@ def _speaks(events: list[Any], names: list[str], results: list[str]) -> bool:
     return any(not words.isdisjoint(_WORD.findall(name)) for name in names if name)
 
 
+def _parts_read(reads: list[Read]) -> list[tuple[Unknown, dict[Any, Value]]]:
+    """Return what unknowns that were read by name have been asked for, and their parts in turn."""
+    found: list[tuple[Unknown, dict[Any, Value]]] = []
+    waiting = list({id(value): value for _, _, value in reads if type(value) is Unknown}.values())
+    seen = set(map(id, waiting))
+    for unknown in waiting:
+        parts = dict(parts_of(unknown))
+        if parts:
+            found.append((unknown, parts))
+            inner = [part for part in parts.values() if type(part) is Unknown and id(part) not in seen]
+            seen.update(map(id, inner))
+            waiting += inner
+    return found
+
+
 def _constant(value: Value) -> bool:
     """Whether a name of another namespace has what no call can change."""
     kind = type(value)
+    if kind is Function and value.attrs:
+        return False
     if kind is Wrapped:
         return value.kind != "cache" and _constant(value.function)
     if kind is tuple:
@@ -359,7 +389,7 @@ class _Again:
         self._places: list[Site] = []
         self.site: Callable[[Site], Site] = lambda then: then
         """The place that stands for one of that call."""
-        self._numbers: dict[int, Unknown] = {}
+        self._stand_for: dict[int, Unknown] = {}
         """What stands for the shapes of that call and the numbers in them, by the ids of those."""
 
     def fits(self) -> bool:
@@ -431,7 +461,7 @@ class _Again:
             tensor.extra = tensor.extra if tensor.extra is not None else {}
             tensor.extra[key] = self._shape(tensor.extra.get(key), shape)
         for tested, how, constant, answer in summary.tests:
-            test = self.machine.unknown_test(getattr(ast, how)(), self._numbers[id(tested)], constant)
+            test = self.machine.unknown_test(getattr(ast, how)(), self._stand_for[id(tested)], constant)
             self.machine.settle(test, answer)
         world.advance(
             ended.ids - begun.ids, ended.storages - begun.storages, ended.cuts - begun.cuts, ended.loops - begun.loops,
@@ -508,7 +538,7 @@ class _Again:
             now.truth = then.truth
             now.parts = None if then.parts is None else ("len", whole)
             now.owner, now.attr = whole if then.owner is not None else None, then.attr
-        self._numbers[id(then)] = now
+        self._stand_for[id(then)] = now
         if then.length is not None:
             now.length = self._shape(now.length, then.length, now)
         if then.attrs:
