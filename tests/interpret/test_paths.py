@@ -415,3 +415,50 @@ def test_a_count_that_an_option_stops_is_taken_beyond_it_first() -> None:
     log: list[Explored] = []
     check(from_text(program, "program.py"), log=log)
     assert any(isinstance(event, Backward) for event in log[0].tape.events)
+
+
+NOISY = """\
+args = argparse.ArgumentParser().parse_args()
+
+
+class Noisy(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(size, size))
+        self.register_buffer("noise", torch.zeros(size))
+
+    def forward(self, x):
+        self.noise.normal_()
+        return x @ self.w + self.w[0] * self.noise
+
+
+class Net(nn.Module):
+    def __init__(self, noisy):
+        super().__init__()
+CHOICE
+    def forward(self, x):
+        return self.a(self.a(x))
+
+
+Net(args.noisy)(torch.ones(2, 4)).mean().backward()
+"""
+"""A layer that is run twice, and changes in place what the first time has saved."""
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "if noisy:\n    kind = Noisy\nelse:\n    kind = nn.Linear\nself.a = kind(4) if noisy else kind(4, 4)",
+        "if noisy:\n    self.a = Noisy(4)\nelse:\n    self.a = nn.Linear(4, 4)",
+        "layer = nn.Linear(4, 4)\nif noisy:\n    layer = Noisy(4)\nself.a = layer",
+    ],
+)
+def test_what_a_class_does_that_a_flag_has_chosen_is_a_may(choice: str) -> None:
+    lines = "".join(f"        {line}\n" for line in choice.splitlines())
+    (finding,) = findings(HEAD + NOISY.replace("CHOICE", lines))
+    assert (finding.code, finding.certain) == ("TAPE102", False)
+
+
+def test_what_a_class_does_that_is_taken_anyway_is_certain() -> None:
+    (finding,) = findings(HEAD + NOISY.replace("CHOICE", "        kind = Noisy\n        self.a = kind(4)\n"))
+    assert (finding.code, finding.certain) == ("TAPE102", True)

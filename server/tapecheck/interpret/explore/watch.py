@@ -31,6 +31,7 @@ from tapecheck.interpret.values import (
     Set,
     Tensor,
     Value,
+    Wrapped,
 )
 from tapecheck.interpret.world import Place, World
 from tapecheck.source.modules import Project
@@ -209,6 +210,7 @@ class Watcher:
         here, other, shape = open_.here, open_.other, open_.shape
         if here.effects & _DROP and not open_.inert:
             stake = Stake.VERDICT
+        code: set[tuple[str, int]] = set()
         for owner, attribute, was in open_.objects:
             if f"self.{attribute}" not in here.facts.stored:
                 stake = max(stake, self._stored(open_, attribute, was, owner.attrs.get(attribute, ABSENT)))
@@ -217,6 +219,8 @@ class Watcher:
             before = open_.before.get(name, ABSENT)
             if name in here.facts.stored or "." in name:
                 stake = max(stake, self._stored(open_, name, before, now))
+                if before is not now:
+                    code |= _code_of(now)
             elif name in other.facts.stored and self._differs(open_, name, now):
                 stake = Stake.VERDICT
         lasting = False
@@ -242,7 +246,8 @@ class Watcher:
         stake = min(stake, open_.most)
         for watched in open_.watched:
             watched.stake = max(watched.stake, stake)
-            watched.lines |= lines
+            # What a class or function that was chosen here does, it does by this choice.
+            watched.lines |= lines | code
 
     def _stored(self, open_: _Open, name: str, before: Value, now: Value) -> Stake:
         """Return what hangs on a name that this side stored: else it is what it was, or what that side stores."""
@@ -442,6 +447,18 @@ class Watcher:
         if any(side.effects & _MATTERING_OR_CUT for side in sides):
             return Stake.VERDICT
         return Stake.CERTAINTY if sides[0].read == sides[1].read else Stake.VERDICT
+
+
+def _code_of(value: Value) -> set[tuple[str, int]]:
+    """Return the lines, by file and number, of the class or function that a value is, or is an object of."""
+    if isinstance(value, Wrapped):
+        value = value.function
+    elif isinstance(value, Instance) and value.cls is not None:
+        value = value.cls
+    if not isinstance(value, (Class, Function)) or value.module.source is None:
+        return set()
+    node = value.node
+    return {(value.module.source.path, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 @dataclass(slots=True)

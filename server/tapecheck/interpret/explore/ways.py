@@ -137,6 +137,9 @@ def _used(statement: ast.If) -> tuple[set[str], bool]:
                 used.add(child.attr)
             elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name):
                 used.add(child.func.id)
+            elif isinstance(child, ast.Assign) and isinstance(child.value, ast.Name):
+                # The class of the layers that are made further down.
+                used.add(child.value.id)
     return used, leaves
 
 
