@@ -52,6 +52,7 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    Wrapping,
     concrete,
     copied,
 )
@@ -680,7 +681,7 @@ def _property(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     return Wrapped("property", args[0] if args else None, args[1] if len(args) > 1 else None)
 
 
-def _wrap(kind: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def _wrap(kind: Wrapping) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     return lambda m, args, kwargs, node: Wrapped(kind, args[0] if args else None)
 
 

@@ -26,13 +26,14 @@ from tapecheck.interpret.values import (
     Unknown,
     Value,
     Wrapped,
+    Wrapping,
     concrete,
 )
 from tapecheck.interpret.world import storage_of
 from tapecheck.tape import Fact, Span, either
 
 
-def grad_mode(mode: Fact, kind: str, inference: bool | None = None) -> Context:
+def grad_mode(mode: Fact, kind: Wrapping, inference: bool | None = None) -> Context:
     """Return a context manager that sets the grad mode, and inference mode where that is given."""
     before: list[tuple[Fact, Span | None, int | None, bool]] = []
 
@@ -115,7 +116,7 @@ def autocast(mode: Fact) -> Context:
         if before:
             machine.world.autocast = before.pop()
 
-    return Context(enter, leave, {"yes": "autocast", "may": "perhaps autocast", "no": "no autocast"}[mode])
+    return Context(enter, leave, next(wrapping for wrapping, other in _AUTOCASTS.items() if other == mode))
 
 
 def _context(torch: Torch, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
@@ -370,7 +371,7 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
             torch.world.inference = inference
             if outermost:
                 torch.world.cut_site = None
-    if wrapped.kind.endswith("autocast"):
+    if wrapped.kind in _AUTOCASTS:
         context = autocast(_AUTOCASTS[wrapped.kind])
         context.enter(torch.machine)
         try:
@@ -380,7 +381,7 @@ def call_wrapped(torch: Torch, wrapped: Wrapped, args: Args, kwargs: Kwargs, nod
     return torch.machine.call(wrapped.function, args, kwargs, node)
 
 
-_AUTOCASTS: dict[str, Fact] = {"autocast": "yes", "perhaps autocast": "may", "no autocast": "no"}
+_AUTOCASTS: dict[Wrapping, Fact] = {"autocast": "yes", "perhaps autocast": "may", "no autocast": "no"}
 
 
 def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) -> PyGenerator[Value, Value, Value]:
@@ -403,7 +404,7 @@ def _in_mode(torch: Torch, run: PyGenerator[Value, Value, Value], mode: Fact) ->
             thrown = signal
 
 
-GRAD_MODES = {
+GRAD_MODES: dict[str, Wrapping] = {
     "torch.no_grad": "no_grad", "torch.autograd.no_grad": "no_grad", "torch.inference_mode": "inference_mode",
     "torch.enable_grad": "enable_grad", "torch.autograd.grad_mode.no_grad": "no_grad",
 }  # fmt: skip

@@ -9,13 +9,13 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects.algebra import ordered
 from tapecheck.interpret.objects.carry import tensors_in
 from tapecheck.interpret.objects.containers import append_all
-from tapecheck.interpret.values import Args, Kwargs, List, Queue, Unknown, Value, concrete
+from tapecheck.interpret.values import Args, Kwargs, List, Order, Queue, Unknown, Value, concrete
 
 _THREADS = ("threading", "concurrent", "multiprocessing")
 """Modules whose import says that somebody else may fill a queue or empty it."""
 
 
-def made(order: str) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
+def made(order: Order) -> Callable[[Engine, Args, Kwargs, ast.AST], Value]:
     """Return what makes a queue; one that other threads may know is not modelled."""
 
     def make(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:

@@ -9,6 +9,7 @@ from tapecheck.interpret.values import (
     CONSTANTS,
     Args,
     Class,
+    ClassKind,
     Dict,
     Env,
     Field,
@@ -283,7 +284,7 @@ def _typed_namedtuple(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> V
     return _made_class(m, title, Lib("typing.NamedTuple"), fields, "namedtuple", node)
 
 
-def _made_class(m: Engine, name: str, base: Value, fields: list[Field], kind: str, node: ast.AST) -> Class:
+def _made_class(m: Engine, name: str, base: Value, fields: list[Field], kind: ClassKind, node: ast.AST) -> Class:
     definition = ast.ClassDef(
         name, [], [], [], [], lineno=getattr(node, "lineno", 1), col_offset=getattr(node, "col_offset", 0)
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from tapecheck.interpret.values.vocabulary import PLAIN_NAMES
 from tapecheck.source import Source
@@ -296,6 +296,10 @@ def copied(slots: dict[Any, Slot]) -> dict[Any, Slot]:
     return {key: Slot(slot.at, slot.clock) for key, slot in slots.items()}
 
 
+SequenceKind = Literal["list", "deque", "queue", "keys", "values", "items"]
+"""What a `List` stands for."""
+
+
 @dataclass(eq=False, slots=True)
 class List:
     """A list or deque; `more` says that it may hold further elements nobody knows."""
@@ -304,7 +308,7 @@ class List:
     more: bool = False
     bound: int | None = None
     stored_at: Site | None = None
-    kind: str = "list"
+    kind: SequenceKind = "list"
     born: int = 0
     cut: int | None = 0
     """How many more elements it has because a loop that fills it was cut short; None where nobody knows."""
@@ -331,7 +335,7 @@ class Dict:
     slots: dict[Any, Slot] = field(default_factory=dict)
     born: int = 0
     rewritten: set[Any] = field(default_factory=set)
-    kind: str = "dict"
+    kind: Literal["dict", "counter"] = "dict"
 
 
 class View(List):
@@ -339,7 +343,7 @@ class View(List):
 
     __slots__ = ("of", "part")
 
-    def __init__(self, of: Dict, kind: str, part: Callable[[Dict], list[Value]]) -> None:
+    def __init__(self, of: Dict, kind: Literal["keys", "values", "items"], part: Callable[[Dict], list[Value]]) -> None:
         self.of = of
         self.part = part
         self.kind = kind
@@ -357,12 +361,16 @@ class View(List):
         return self.of.more
 
 
+Order = Literal["first", "last", "least"]
+"""Which of its elements a queue gives first."""
+
+
 class Queue(List):
-    """A queue of the library; `order` says what it gives first: "first", "last" or "least"."""
+    """A queue of the library."""
 
     __slots__ = ("order",)
 
-    def __init__(self, order: str) -> None:
+    def __init__(self, order: Order) -> None:
         List.__init__(self, [], kind="queue")
         self.order = order
 
@@ -450,11 +458,18 @@ class Function:
     attrs: dict[str, Value] = field(default_factory=dict)
 
 
+Wrapping = Literal[
+    "property", "cached_property", "staticmethod", "classmethod", "method", "cache", "no_grad", "enable_grad",
+    "inference_mode", "autocast", "perhaps autocast", "no autocast",
+]  # fmt: skip
+"""What a decorator makes of a function: "method" is one that `functools.partialmethod` makes."""
+
+
 @dataclass(eq=False, slots=True)
 class Wrapped:
     """A function under a decorator that changes what it does to graphs (no_grad, property, ...)."""
 
-    kind: str
+    kind: Wrapping
     function: Value
     extra: Value = None
     deleter: Value = None
@@ -529,16 +544,20 @@ class Field:
     annotation: str = ""
 
 
+ClassKind = Literal["", "dataclass", "namedtuple", "enum"]
+"""Of which kind a user's class is: its methods, or its objects, are then made by the dry run."""
+
+
 @dataclass(eq=False, slots=True)
 class Class:
-    """A user's class. `kind` is "dataclass", "namedtuple", "enum" or nothing; `members` are those of an enum."""
+    """A user's class; `members` are those of an enum."""
 
     name: str
     bases: list[Value]
     namespace: dict[str, Value]
     module: Module
     node: ast.ClassDef
-    kind: str = ""
+    kind: ClassKind = ""
     fields: list[Field] | None = None
     options: dict[str, bool] = field(default_factory=dict)
     members: dict[str, Value] | None = None
@@ -717,7 +736,7 @@ class Context:
 
     enter: Callable[[Any], Value]
     leave: Callable[[Any, Signal | None], bool | None]
-    decorate: str | None = None
+    decorate: Wrapping | None = None
     swallows: bool = False
     """Whether it is there to swallow exceptions: the program looks out for them inside."""
 
