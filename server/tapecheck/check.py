@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import HEADROOM, Explored, Group, Interpretation, Part, Starts, interpret
+from tapecheck.interpret import HEADROOM, Explored, Group, Interpretation, Outcome, Starts, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
@@ -160,7 +160,7 @@ class Verdicts:
 class Memory:
     """What checks of the same files may share: what each start of a file found, and what the rules made of it."""
 
-    starts: Starts[Part] = field(default_factory=Starts)
+    starts: Starts[Outcome] = field(default_factory=Starts)
     verdicts: Verdicts = field(default_factory=Verdicts)
 
     def beside(self) -> Memory:

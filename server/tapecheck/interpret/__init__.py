@@ -5,7 +5,7 @@ from __future__ import annotations
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
-from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Part
+from tapecheck.interpret.explore.results import Condition, Explored, Interpretation, Outcome
 from tapecheck.interpret.world import Cancelled
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "Explored",
     "Group",
     "Interpretation",
-    "Part",
+    "Outcome",
     "Starts",
     "interpret",
 ]

@@ -15,7 +15,7 @@ from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.queue import Queue
-from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Part
+from tapecheck.interpret.explore.results import Condition, CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.explore.wanted import Wanted
 from tapecheck.interpret.explore.watch import Watcher
@@ -226,7 +226,7 @@ def explore_start(
     left: int,
     cancelled: Callable[[], bool] | None,
     wanted: Wanted,
-) -> Part:
+) -> Outcome:
     """Explore from one start with the work that is left for the file, and where a failing backward cuts a way off that
     retained a graph, explore what lies beyond.
     """
@@ -241,7 +241,7 @@ def explore_start(
             tape.beyond = beyond.found.tapes
     # What is called beyond alone still wants a start of its own.
     names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in exploration.called)
-    return Part(exploration.found, names, left - budget.left)
+    return Outcome(exploration.found, names, left - budget.left)
 
 
 def _cut_off(tape: Tape) -> bool:

@@ -40,12 +40,12 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 class Movable(Protocol):
     """A result that can be had for a text whose lines have moved."""
 
-    def moved(self: Part, before: Where, after: Where) -> Part:
+    def moved(self: Result, before: Where, after: Where) -> Result:
         """Return the same result in the places that its pieces have now."""
         ...
 
 
-Part = TypeVar("Part", bound=Movable)
+Result = TypeVar("Result", bound=Movable)
 
 
 class _Code(NamedTuple):
@@ -261,33 +261,33 @@ class Group:
 
 
 @dataclass(slots=True)
-class Kept(Generic[Part]):
+class Kept(Generic[Result]):
     """A result with the key and the files that it hangs on, and where the pieces of the file stood."""
 
     key: Hashable
     where: Where
-    part: Part
+    part: Result
     weight: int
     basis: Basis
 
 
-def kept(key: Hashable, where: Where, part: Part, events: int, source: Source, project: Project) -> Kept[Part]:
+def kept(key: Hashable, where: Where, part: Result, events: int, source: Source, project: Project) -> Kept[Result]:
     """Return a result with what it was worked out from."""
     weight = events + limits.START_EVENTS + len(source.text) // limits.CHARACTERS_AN_EVENT
     return Kept(key, where, part, weight, project.basis)
 
 
-class Starts(Generic[Part]):
+class Starts(Generic[Result]):
     """Results by file and start, those used last; safe for several threads.
 
     `under` are results that are read where there are none here, and stay as they are.
     """
 
-    def __init__(self, most_events: int = limits.MAX_EVENTS, under: Starts[Part] | None = None) -> None:
+    def __init__(self, most_events: int = limits.MAX_EVENTS, under: Starts[Result] | None = None) -> None:
         self._most = most_events
         self._under = under
         self._weight = 0
-        self._kept: OrderedDict[tuple[str, str | None, Hashable], Kept[Part]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str | None, Hashable], Kept[Result]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -296,7 +296,7 @@ class Starts(Generic[Part]):
 
     def find(
         self, path: str, start: str | None, asked: Hashable, key: Hashable, where: Where, project: Project
-    ) -> Part | None:
+    ) -> Result | None:
         """Return the result kept for a start under this key, None where what it came from has changed.
 
         One whose lines have moved is returned as it would be had they always stood there.
@@ -312,7 +312,7 @@ class Starts(Generic[Part]):
         self.keep(path, start, asked, Kept(key, where, part, known.weight, known.basis))
         return part
 
-    def _still(self, place: tuple[str, str | None, Hashable], key: Hashable, project: Project) -> Kept[Part] | None:
+    def _still(self, place: tuple[str, str | None, Hashable], key: Hashable, project: Project) -> Kept[Result] | None:
         """Return what is kept under this key and still holds."""
         with self._lock:
             known = self._kept.get(place)
@@ -322,7 +322,7 @@ class Starts(Generic[Part]):
             return known
         return self._under._still(place, key, project) if self._under is not None else None
 
-    def last(self, path: str, start: str | None, asked: Hashable) -> Part | None:
+    def last(self, path: str, start: str | None, asked: Hashable) -> Result | None:
         """Return the last result kept for a start, whatever has changed since."""
         with self._lock:
             known = self._kept.get((path, start, asked))
@@ -330,7 +330,7 @@ class Starts(Generic[Part]):
             return known.part
         return self._under.last(path, start, asked) if self._under is not None else None
 
-    def keep(self, path: str, start: str | None, asked: Hashable, kept: Kept[Part]) -> None:
+    def keep(self, path: str, start: str | None, asked: Hashable, kept: Kept[Result]) -> None:
         """Keep a result in the place of the last one of that start; the oldest of all give way."""
         place = (path, start, asked)
         with self._lock:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Hashable, Mapping
 from tapecheck.interpret import limits
 from tapecheck.interpret.explore.alike import as_before
 from tapecheck.interpret.explore.effects import speaks_of_autograd
-from tapecheck.interpret.explore.entries import entries_of
+from tapecheck.interpret.explore.entries import Entry, entries_of
 from tapecheck.interpret.explore.exploration import explore_start
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.index import index_of
 from tapecheck.interpret.explore.memory import Group, Reach, Starts, kept
-from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Part
+from tapecheck.interpret.explore.results import CutShort, Explored, Interpretation, Outcome
 from tapecheck.interpret.explore.wanted import Ask, Wanted
 from tapecheck.interpret.python.imports import LIBRARIES, Imports
 from tapecheck.source import Source
@@ -33,7 +33,7 @@ def interpret(
     open_files: Mapping[str, Source] | None = None,
     ask: Ask | None = None,
     asked: Hashable = None,
-    memory: Starts[Part] | None = None,
+    memory: Starts[Outcome] | None = None,
     log: list[Explored] | None = None,
 ) -> Interpretation:
     """Dry-run a file.
@@ -65,7 +65,7 @@ def interpret(
         collecting = limits.COLLECTING_BUDGET
         called: set[str] = set()
         project = Imports(files)
-        reach = Reach(source, index_of(source)) if memory is not None else None
+        past = _Past(source, project, asked, memory) if memory is not None else None
         for entry in (None, *entries_of(source)):
             if entry is not None:
                 if entry.name in called:
@@ -75,37 +75,57 @@ def interpret(
                     result.cut_short.append(CutShort("start", entry.name, source.path, entry.node.lineno))
                     continue
                 result.entries.append(entry.name)
-            key: Hashable = None
-            where: Where = ()
-            part: Part | None = None
-            name = entry.name if entry is not None else None
-            if memory is not None and reach is not None:
-                key, where = reach.key(None if entry is None else entry.owner or entry.node.name)
-                part = memory.find(source.path, name, asked, key, where, project.project)
             most = min(left, collecting) if entry is not None and entry.collects else left
-            if part is not None and part.work > most:
-                # Without a memory the other starts would have left too little for it.
-                part = None
-            if part is None:
-                part = explore_start(source, project, entry, most, cancelled, Wanted(ask, log))
-                before = memory.last(source.path, name, asked) if memory is not None else None
-                if before is not None:
-                    # What was made of a tape stays right for its like: of two the older is kept.
-                    part.found.tapes = as_before(part.found.tapes, before.found.tapes)
-                part.group = Group(part.found.tapes, where)
-                # What the work limit has cut short hangs on what other starts had left.
-                whole = not part.found.exhausted and all(one.kind == "calls" for one in part.found.cut_short)
-                if memory is not None and whole:
-                    events = sum(len(way.events) for tape in part.found.tapes for way in (tape, *tape.beyond))
-                    memory.keep(source.path, name, asked, kept(key, where, part, events, source, project.project))
-            left -= part.work
+            outcome = past.find(entry, most) if past is not None else None
+            if outcome is None:
+                outcome = explore_start(source, project, entry, most, cancelled, Wanted(ask, log))
+                outcome.group = Group(outcome.found.tapes)
+                if past is not None:
+                    past.keep(entry, outcome)
+            left -= outcome.work
             if entry is not None and entry.collects:
-                collecting -= part.work
-            called |= part.called
-            result.add(part)
+                collecting -= outcome.work
+            called |= outcome.called
+            result.add(outcome)
         result.imported = project.imported
         _note_files(result, files)
     return result
+
+
+class _Past:
+    """What earlier analyses found of the starts of a file, and what this one leaves to later ones."""
+
+    def __init__(self, source: Source, project: Imports, asked: Hashable, memory: Starts[Outcome]) -> None:
+        self._source = source
+        self._project = project
+        self._asked = asked
+        self._memory = memory
+        self._reach = Reach(source, index_of(source))
+        self._key: Hashable = None
+        self._where: Where = ()
+
+    def find(self, entry: Entry | None, most: int) -> Outcome | None:
+        """Return what a start came to where nothing that it can reach has changed."""
+        name = entry.name if entry is not None else None
+        self._key, self._where = self._reach.key(None if entry is None else entry.owner or entry.node.name)
+        path, project = self._source.path, self._project.project
+        known = self._memory.find(path, name, self._asked, self._key, self._where, project)
+        # Without a memory the other starts might have left too little for it.
+        return known if known is not None and known.work <= most else None
+
+    def keep(self, entry: Entry | None, outcome: Outcome) -> None:
+        """Keep what the start that was looked for last came to now."""
+        name, path, found = entry.name if entry is not None else None, self._source.path, outcome.found
+        before = self._memory.last(path, name, self._asked)
+        if before is not None:
+            # What was made of a tape stays right for its like: of two the older is kept.
+            found.tapes = as_before(found.tapes, before.found.tapes)
+        outcome.group = Group(found.tapes, self._where)
+        # What the work limit has cut short hangs on what other starts had left.
+        if not found.exhausted and all(one.kind == "calls" for one in found.cut_short):
+            events = sum(len(way.events) for tape in found.tapes for way in (tape, *tape.beyond))
+            result = kept(self._key, self._where, outcome, events, self._source, self._project.project)
+            self._memory.keep(path, name, self._asked, result)
 
 
 def _note_files(result: Interpretation, project: Project) -> None:

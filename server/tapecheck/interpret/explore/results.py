@@ -55,16 +55,16 @@ class Interpretation:
     groups: list[Group] = field(default_factory=list)
     """The tapes by the start that they belong to."""
 
-    def add(self, part: Part) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Take over what another start showed."""
-        other = part.found
+        other = outcome.found
         self.tapes += other.tapes
         self.runs += other.runs
         self.exhausted = self.exhausted or other.exhausted
         self.mistakes |= other.mistakes
         self.gaps |= other.gaps
         self.cut_short += other.cut_short
-        self.groups.append(part.group)
+        self.groups.append(outcome.group)
 
     def moved(self, tapes: list[Tape], moves: Moves) -> Interpretation:
         """Return what a start showed as it would be where its lines stand now, with its tapes as they are there."""
@@ -79,7 +79,7 @@ class Interpretation:
 
 
 @dataclass(slots=True)
-class Part:
+class Outcome:
     """What exploring from one start came to: its tapes, the functions it called, the work it took."""
 
     found: Interpretation
@@ -87,11 +87,11 @@ class Part:
     work: int
     group: Group = field(default_factory=Group)
 
-    def moved(self, before: Where, after: Where) -> Part:
+    def moved(self, before: Where, after: Where) -> Outcome:
         """Return what it would have come to where its lines stand now."""
         tapes = moved(self.found.tapes, before, after)
         found = self.found.moved(tapes, Moves([(before, after)]))
-        return Part(found, self.called, self.work, self.group.moved(tapes, after))
+        return Outcome(found, self.called, self.work, self.group.moved(tapes, after))
 
 
 @dataclass(frozen=True, slots=True)
