@@ -183,10 +183,21 @@ def _itself(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, 
     return owner
 
 
+def _moved(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
+    """Move a tensor to a device: itself where it is there already, else a copy, which is no leaf."""
+    plain_leaf = owner.is_leaf and owner.graph == "yes" and not owner.parameter and torch.world.grad_mode == "yes"
+    if plain_leaf and not torch.world.choose(node, True, f"{owner.name or 'the tensor'} is on that device already"):
+        return torch.op("clone", [owner], {}, node)
+    return owner
+
+
 def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     kinds = [value for value in (*args, *kwargs.values()) if isinstance(value, Lib)]
     if any(_integer_type(value.path) for value in kinds):
         return _to_integer(torch, owner, node)
+    device = args[0] if args else kwargs.get("device")
+    if name == "to" and owner.dtype == "float" and device is not None and not isinstance(device, (Lib, Tensor)):
+        return _moved(torch, owner, name, args, kwargs, node)
     return owner if owner.dtype == "float" else torch.world.data(cuts=owner.cuts)
 
 
@@ -235,8 +246,8 @@ def _new(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwargs, nod
 _METHODS: dict[str, Callable[[Torch, Tensor, str, Args, Kwargs, ast.AST], Value]] = {
     "backward": _backward, "zero_": _zeroed, "detach_": _detached, "requires_grad_": _requires_grad,
     **dict.fromkeys(("item", "tolist", "numpy", "__float__", "__int__", "__array__"), _taken_out),
-    **dict.fromkeys(("cuda", "cpu", "pin_memory", "share_memory_", "coalesce"), _itself), "contiguous": _contiguous,
-    "to": _converted, "type": _converted,
+    **dict.fromkeys(("cpu", "pin_memory", "share_memory_", "coalesce"), _itself), "contiguous": _contiguous,
+    "cuda": _moved, "to": _converted, "type": _converted,
     **dict.fromkeys(("long", "int", "bool", "short", "byte"), _whole),
     **dict.fromkeys(("float", "double", "half", "bfloat16"), _floating),
     **dict.fromkeys((

@@ -1,0 +1,40 @@
+"""What becomes of a leaf that is moved to a device: the leaf itself where it is there already, else a copy."""
+
+from __future__ import annotations
+
+import pytest
+
+from tapecheck.check import check
+from tapecheck.source import from_text
+from tests.interpret.truth import full
+
+PROGRAM = """
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+w = torch.randn(4, 4, requires_grad=True){move}
+w.add_(1)
+(w * w).sum().backward()
+"""
+
+
+def certain(program: str) -> list[tuple[str, bool]]:
+    return [(finding.code, finding.certain) for finding in check(from_text(full(program), "program.py")).findings]
+
+
+@pytest.mark.parametrize("move", [".to(device)", ".cuda()", ".to('cuda:0')", ".to(device=device)", ".to(w0.device)"])
+def test_a_leaf_that_is_moved_may_be_a_copy(move: str) -> None:
+    assert certain("w0 = torch.zeros(1)" + PROGRAM.format(move=move)) == [("TAPE104", False)]
+
+
+@pytest.mark.parametrize("move", ["", ".cpu()", ".to(torch.float32)", ".to(dtype=torch.float)"])
+def test_a_leaf_that_stays_where_it_is_is_itself(move: str) -> None:
+    assert certain(PROGRAM.format(move=move)) == [("TAPE104", True)]
+
+
+def test_the_gradient_of_a_leaf_that_was_moved_goes_to_the_leaf() -> None:
+    program = """
+x = torch.randn(4, requires_grad=True)
+y = x.to(torch.device("cuda"))
+y.pow(2).sum().backward()
+print(x.grad)
+"""
+    assert certain(program) == []
