@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from lsprotocol import types as t
 
 from tapecheck.lsp.convert import Converter
-from tapecheck.lsp.document import Document, Encoding, split_lines, to_characters, to_units
+from tapecheck.lsp.document import Document, Encoding, to_characters, to_units
 from tapecheck.lsp.server import Server, create_server
 from tapecheck.lsp.sync import did_change, did_open
-from tapecheck.source import from_text
+from tapecheck.source import from_text, split_lines
 
 ENCODINGS: list[Encoding] = ["utf-8", "utf-16", "utf-32"]
 # Line ends of the protocol, characters that only Python breaks lines at, and one to four UTF-8 bytes.

@@ -14,12 +14,12 @@ from pygls import uris
 from tapecheck.check import INCOMPLETE, UNUSED, Limit
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
-from tapecheck.lsp.document import Encoding, split_lines, to_characters, to_units
+from tapecheck.lsp.document import Encoding, to_characters, to_units
 from tapecheck.lsp.evidence import Shown
 from tapecheck.lsp.session import Analysis, Session, identity
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
-from tapecheck.source import Source, SourceError, read_source
+from tapecheck.source import Source, SourceError, read_source, split_lines
 from tapecheck.source.suppress import Unused
 from tapecheck.tape import Span
 

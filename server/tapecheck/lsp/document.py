@@ -18,11 +18,6 @@ _generations = itertools.count(1)
 _BREAK = re.compile(r"\r\n|\n|\r")
 
 
-def split_lines(text: str) -> list[str]:
-    """Return the lines of a text without their line endings."""
-    return _BREAK.split(text) if "\r" in text else text.split("\n")
-
-
 def digest_of(text: str) -> str:
     """Return what stands for a text in caches and beside recorded runs."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tapecheck.check import severity_of
-from tapecheck.lsp.document import split_lines
 from tapecheck.lsp.runs import FixTrial, Recording, clock
 from tapecheck.lsp.settings import Settings
 from tapecheck.rules import RAISING
 from tapecheck.rules.finding import Evidence, Finding, Severity
-from tapecheck.source import Source, from_text, suppressions
+from tapecheck.source import Source, from_text, split_lines, suppressions
 from tapecheck.source.configuration import configuration_for
 from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapecheck.lsp.document import split_lines
 from tapecheck.lsp.outcome import Next, Outcome, gaps, unseen
 from tapecheck.lsp.settings import RUN_ITERATIONS, RUN_TIMEOUT, Settings
 from tapecheck.report import Checked, html
 from tapecheck.rules.finding import Finding
-from tapecheck.source import Source, SourceError, read_source
+from tapecheck.source import Source, SourceError, read_source, split_lines
 from tapecheck.source.notebook import SUFFIX
 
 if TYPE_CHECKING:
