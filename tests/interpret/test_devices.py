@@ -25,7 +25,7 @@ def test_a_leaf_that_is_moved_may_be_a_copy(move: str) -> None:
     assert certain("w0 = torch.zeros(1)" + PROGRAM.format(move=move)) == [("TAPE104", False)]
 
 
-@pytest.mark.parametrize("move", ["", ".cpu()", ".to(torch.float32)", ".to(dtype=torch.float)"])
+@pytest.mark.parametrize("move", ["", ".cpu()", ".to('cpu')", ".to(torch.float32)", ".to(dtype=torch.float)"])
 def test_a_leaf_that_stays_where_it_is_is_itself(move: str) -> None:
     assert certain(PROGRAM.format(move=move)) == [("TAPE104", True)]
 

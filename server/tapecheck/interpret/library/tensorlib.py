@@ -196,7 +196,8 @@ def _converted(torch: Torch, owner: Tensor, name: str, args: Args, kwargs: Kwarg
     if any(_integer_type(value.path) for value in kinds):
         return _to_integer(torch, owner, node)
     device = args[0] if args else kwargs.get("device")
-    if name == "to" and owner.dtype == "float" and device is not None and not isinstance(device, (Lib, Tensor)):
+    elsewhere = device is not None and device != "cpu" and not isinstance(device, (Lib, Tensor))
+    if name == "to" and owner.dtype == "float" and elsewhere:
         return _moved(torch, owner, name, args, kwargs, node)
     return owner if owner.dtype == "float" else torch.world.data(cuts=owner.cuts)
 
