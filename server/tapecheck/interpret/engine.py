@@ -161,7 +161,7 @@ class Library(Protocol):
         """Return what a name of a library stands for: its value where it is a constant."""
 
     def known_name(self, library: str, name: str) -> Value:
-        """Return what a name stands for after `from library import *`; None where the library has none such."""
+        """Return what a library has under a name; None where it is not known to have any."""
 
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:
         """Return what a decorator makes of a function; None where it is not known."""

@@ -144,7 +144,7 @@ class Libraries:
         return names.constant(self.world, value)
 
     def known_name(self, library: str, name: str) -> Value:
-        """Return what a name stands for after `from library import *`; None where the library has none such."""
+        """Return what a library has under a name; None where it is not known to have any."""
         return self.torch.known_name(f"{library}.{name}") if library.partition(".")[0] == "torch" else None
 
     def decorate(self, path: str, function: Value, node: ast.AST) -> Value:

@@ -178,7 +178,7 @@ class Torch:
         return NotImplemented
 
     def known_name(self, path: str) -> Value:
-        """Return a name of a module of torch, where torch has it; else None."""
+        """Return what torch has under a path; None where the facts and classes know none."""
         if self.nn.is_class(path) or self.facts.op(path[6:]) is not None:
             return Lib(path)
         return None

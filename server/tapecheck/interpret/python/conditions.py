@@ -73,7 +73,7 @@ def test(machine: Engine, expression: ast.expr, env: Env, node: ast.AST, default
         if deep and isinstance(node, ast.If):
             default = not _recurses(node, machine.world.frames[-1].function.rpartition(".")[2])
         text = machine.world.notes.of(expression, syntax.text_of)
-        counted = _counts(machine, expression, env)
+        counted = _asks_a_count(machine, expression, env)
         answer = machine.world.choose(expression, default, text, node, likelier=deep, counted=counted)
         settle(machine, value, answer)
     return answer
@@ -93,7 +93,7 @@ def _counted(machine: Engine, expression: ast.expr) -> bool:
     return ordered and not any(isinstance(side, ast.Constant) for side in (expression.left, *expression.comparators))
 
 
-def _counts(machine: Engine, expression: ast.expr, env: Env) -> bool:
+def _asks_a_count(machine: Engine, expression: ast.expr, env: Env) -> bool:
     """Whether a test puts in order, or holds equal, what a loop has counted up: `count >= every`."""
     if not isinstance(expression, ast.Compare) or not isinstance(expression.ops[0], _ORDERS):
         return False

@@ -123,8 +123,10 @@ class Summary:
 
 @dataclass(slots=True)
 class Calls:
-    """What is known of the calls of one function, by what they were given, with what that is called where the events
-    say so; `failed` is how many could not be summed up since the last one that could.
+    """What is known of the calls of one function, by what they were given.
+
+    Where the events of a call say how that is called, the names are part of the key. `failed` is how many calls could
+    not be summed up since the last one that could.
     """
 
     summaries: dict[tuple[Any, ...], Summary]
@@ -159,8 +161,9 @@ def forward(
         calls.failed += 1
         return run()
     key = (*given.tokens, len(args), *_mode(machine, id(function.node)))
-    named = (*key, *given.names)
-    known = calls.summaries.get(key) or calls.summaries.get(named)
+    known = calls.summaries.get(key)
+    if known is None:
+        known = calls.summaries.get((*key, *given.names))
     if known is not None and known.reads_the_same():
         again = _Again(machine, known, given, node)
         if again.fits():
@@ -178,7 +181,7 @@ def forward(
     summary = watch.summary(receiver, result, reads, node)
     if summary is not None:
         calls.failed = 0
-        calls.summaries[named if summary.speaks else key] = summary
+        calls.summaries[(*key, *given.names) if summary.speaks else key] = summary
     elif watch.ended.events - watch.begun.events >= limits.FEWEST_EVENTS:
         calls.failed += 1
     return result
@@ -195,7 +198,7 @@ def _mode(machine: Engine, function: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _mark(world: World) -> _Point:
+def _point(world: World) -> _Point:
     return _Point(len(world.tape.events), *world.numbered, world.clock, world.stamp)
 
 
@@ -211,7 +214,7 @@ class _Watch:
         self.concretes = [one.concrete for one in given.unknowns]
         self.asked = self._asked()
         self.facts = len(machine.world.facts)
-        self.begun = self.ended = _mark(machine.world)
+        self.begun = self.ended = _point(machine.world)
         self.results: list[str] = []
         """What the tensors of the result are called."""
 
@@ -225,7 +228,7 @@ class _Watch:
     def summary(self, receiver: Instance, result: Value, reads: list[Read], node: ast.AST) -> Summary | None:
         """Return the summary, None where there is none."""
         world, given = self.world, self.given
-        self.ended = _mark(world)
+        self.ended = _point(world)
         events = world.tape.events[self.begun.events :]
         if len(events) < limits.FEWEST_EVENTS or self.asked != self._asked():
             return None
@@ -378,7 +381,7 @@ class _Again:
         self.summary = summary
         self.given = given
         self.call = node
-        self.begun = _mark(machine.world)
+        self.begun = _point(machine.world)
         self.made: dict[int, Tensor] = {}
         self._nodes: dict[int, int] = {}
         self._storages: dict[int, int] = {}
