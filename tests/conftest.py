@@ -7,10 +7,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
 
+from tapecheck.interpret.explore import faults
 from tapecheck.source import configuration, environment
 from tests.record.harness import PYTHON
 from tests.record.warm import Warm, available
@@ -51,6 +53,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "write what is found into the programs, as their expectations, in the place of comparing it"
     parser.addoption("--update-expectations", action="store_true", help=text)
+
+
+@pytest.fixture(autouse=True)
+def _internal_errors_fail(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An internal error that costs users one start costs the test: only tests of just that let it pass."""
+    if request.node.get_closest_marker("internal_errors") is None:
+        monkeypatch.setattr(faults, "note", _raise)
+
+
+def _raise(error: Exception, *_: object) -> NoReturn:
+    raise AssertionError("an internal error of the analysis") from error
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tapecheck import torchfacts
-from tapecheck.interpret import HEADROOM, Explored, Group, Interpretation, Outcome, Starts, interpret
+from tapecheck.interpret import HEADROOM, Explored, Group, Interpretation, Outcome, Starts, faults, interpret
 from tapecheck.rules import ALL, RAISING, Reading, chosen, judge
 from tapecheck.rules.finding import Finding, Severity
 from tapecheck.rules.moving import moved
@@ -94,6 +94,13 @@ def limits_of(report: Report) -> list[Limit]:
         more = f" and {len(started) - 3} more" if len(started) > 3 else ""
         found.append(Limit(f"work limit reached: {names}{more} not checked on their own", started[0].line))
     return found
+
+
+def faults_of(report: Report) -> list[Limit]:
+    """Return the internal errors that ended a part of a file's analysis, in one line each."""
+    own = report.source.path
+    found = [Limit(one.message, one.line if one.file == own else 1) for one in report.interpretation.faults]
+    return list(dict.fromkeys(found))
 
 
 class Verdicts:
@@ -237,7 +244,11 @@ def check(
             known = memory.verdicts.get(asked, groups) if memory is not None else None
             if known is None:
                 tapes = [tape for group in groups for tape in group.tapes]
-                known = judge(tapes, select=wanted, ignore=ignored, read=read)
+                try:
+                    known = judge(tapes, select=wanted, ignore=ignored, read=read)
+                except Exception as error:  # the boundary: these starts are lost, the others are judged
+                    interpretation.faults.append(faults.note(error, tapes[0].started, source.path, 1))
+                    continue
                 if memory is not None:
                     memory.verdicts.put(asked, tapes, known)
             # Whoever shows a finding may give it another severity, or the evidence of a run.
@@ -303,7 +314,11 @@ def unused_ignores(
         for one in (*report.suppressed, *shown_by_run)
     ]
     interpretation = report.interpretation
-    whole = all(tape.complete for tape in interpretation.tapes) and not interpretation.exhausted
+    whole = (
+        all(tape.complete for tape in interpretation.tapes)
+        and not interpretation.exhausted
+        and not interpretation.faults
+    )
     found = []
     for one in unused(source, hidden, [(rule.code, rule.name) for rule in ALL]):
         meant = [rule.code for rule in ALL if not one.names or names_rule(one.names, rule.code, rule.name)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -131,7 +130,7 @@ def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
 
 def _tell(checked: Checked, report: Report) -> None:
     """Take over what a report says of a file."""
-    from tapecheck.check import limits_of
+    from tapecheck.check import faults_of, limits_of
 
     source = report.source
     if report.error is not None:
@@ -141,6 +140,7 @@ def _tell(checked: Checked, report: Report) -> None:
         indent = len(shown) - len(shown.lstrip())
         column = indent + 1 if source.error_column is None else min(source.error_column, len(shown) + 1)
         checked.problems.append(Problem("invalid-syntax", message, line, column))
+    checked.problems += [Problem("internal-error", one.message, one.line) for one in faults_of(report)]
     checked.findings = report.findings
     checked.elsewhere = report.elsewhere
     checked.gaps = sorted(report.interpretation.gaps, key=lambda gap: (gap[1].file, gap[1].line, gap[0]))
@@ -347,6 +347,6 @@ def _cores() -> int:
 
 def internal(what: str, error: Exception) -> str:
     """Return the words for an error of Tapecheck's own."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{what} failed, which is a bug in Tapecheck: {type(error).__name__}: {error}{place}"
+    from tapecheck.interpret.explore.faults import described
+
+    return f"{what} failed, which is a bug in Tapecheck: {described(error)}"

@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 
-from tapecheck.check import Report, check, limits_of
+from tapecheck.check import Report, check, faults_of, limits_of
 from tapecheck.cli.shared import NOTHING_FOUND, UsageError, say, write
 from tapecheck.interpret import Condition, Explored
 from tapecheck.report.excerpt import printable
@@ -47,6 +47,7 @@ def trace(options: argparse.Namespace) -> int:
             rows += [f"  alone  {finding.code} line {finding.span.line}: {finding.message}" for finding in found]
     if not log:
         rows.append("No way was tried: nothing in this file can start a backward or keep a graph.")
+    rows += [f"internal error: line {fault.line}: {fault.message}" for fault in faults_of(report)]
     rows += [f"limit: line {limit.line}: {limit.message}" for limit in limits_of(report)]
     for kind, span in sorted(report.interpretation.mistakes, key=lambda one: (one[1].file, one[1].line, one[0])):
         rows.append(f"assumed wrong: {kind} on line {span.line} of {span.file}: went on past it")

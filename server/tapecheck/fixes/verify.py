@@ -154,6 +154,8 @@ class Verifier:
         return self.check(source, open_files={**self.open_files, **others})
 
     def _holds(self, after: Report, lines: _Lines) -> bool:
+        if len(after.interpretation.faults) > len(self.report.interpretation.faults):
+            return False
         code, span = self.finding.code, self.finding.span
         found_after = [*after.findings, *after.elsewhere]
         own = set(lines.lines(span))

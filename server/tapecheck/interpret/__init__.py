@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.headroom import HEADROOM
 from tapecheck.interpret.explore.memory import Group, Starts
 from tapecheck.interpret.explore.program import interpret
@@ -17,5 +18,6 @@ __all__ = [
     "Interpretation",
     "Outcome",
     "Starts",
+    "faults",
     "interpret",
 ]

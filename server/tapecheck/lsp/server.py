@@ -176,6 +176,8 @@ class Server(LanguageServer):
         self.garbage.made()
         if analysis is not None:
             self._took[snapshot.uri] = loop.time() - started
+            for fault in analysis.report.interpretation.faults:
+                self.log(f"{snapshot.path}:{fault.line}: {fault.message}", t.MessageType.Error)
         from tapecheck.check import configuration_problems
         from tapecheck.source.configuration import configuration_for
 

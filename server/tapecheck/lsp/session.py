@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapecheck.check import Limit, limits_of, split_suppressed, unused_ignores
+from tapecheck.check import Limit, faults_of, limits_of, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
 from tapecheck.lsp.calls import calls, walked_lines
 from tapecheck.lsp.document import Document, digest_of
@@ -462,8 +462,8 @@ class Session:
         return dict(self._present()).get(shown.uri, analysis) if shown.uri else analysis
 
     def limits(self, analysis: Analysis) -> list[Limit]:
-        """Return what the work limit left out of an analysis."""
-        return limits_of(analysis.report)
+        """Return what the work limit or an internal error left out of an analysis."""
+        return [*faults_of(analysis.report), *limits_of(analysis.report)]
 
     def unused(self, analysis: Analysis) -> list[Unused]:
         """Return the comments of a file that switch nothing off, as far as that is certain."""

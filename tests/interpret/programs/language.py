@@ -31,6 +31,43 @@ out.backward()
 if net.label() == "net":
     out.backward()  # raises
 """,
+    "layers are looked up by names that are read": """
+import os
+
+net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+for step in range(2):
+    for name in os.environ.get("LAYERS", "0 2").split():
+        layer = net._modules[name]
+    last = next(reversed(net._modules))
+    out = net(torch.randn(2, 3)).sum() + layer(torch.randn(2, 3)).sum()
+    out.backward()
+if last == "2":
+    out.backward()  # raises
+""",
+    "parameters are replaced under names that are read": """
+import os
+
+net = nn.Linear(3, 1)
+out = net(torch.randn(2, 3)).pow(2).sum()
+for name in os.environ.get("REPLACED", "bias").split():
+    net._parameters[name] = nn.Parameter(net._parameters[name].detach().clone())
+    vars(net)["seen_" + name] = 1
+out.backward()
+again = net(torch.randn(2, 3)).pow(2).sum()
+again.backward()
+again.backward()  # raises
+""",
+    "the dicts of a module do what dicts do": """
+net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+names = [*reversed(net._modules.keys()), *sorted(net[0]._parameters)]
+copied = net[0]._parameters.copy()
+both = net[0]._parameters | {"more": torch.ones(1)}
+assert names == ["1", "0", "bias", "weight"] and len(both) == 3 and copied.keys() == {"weight", "bias"}
+removed = net._modules.popitem()
+out = removed[1](net(torch.randn(2, 3))).pow(2).sum()
+out.backward()
+out.backward()  # raises
+""",
     "isinstance knows the bases of torch's classes": """
 class Schedule:
     def __init__(self, optimizer):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from tapecheck.interpret import limits
+from tapecheck.interpret.explore import faults
 from tapecheck.interpret.explore.alike import Seen
 from tapecheck.interpret.explore.effects import Effect
 from tapecheck.interpret.explore.entries import Entry, begin
@@ -23,7 +24,7 @@ from tapecheck.interpret.explore.ways import Way, names_that_matter, ways_after
 from tapecheck.interpret.machine import Machine
 from tapecheck.interpret.python.imports import Imports
 from tapecheck.interpret.values import Env, Module, Signal
-from tapecheck.interpret.world import Exhausted, Place, Policy, World
+from tapecheck.interpret.world import Cancelled, Exhausted, Place, Policy, World
 from tapecheck.source import Source
 from tapecheck.tape import LEFT_OVER, Backward, Decision, Hold, InPlace, Raised, Step, Tape
 
@@ -50,6 +51,8 @@ class Run:
     watcher: Watcher
     before: frozenset[Place]
     work: int
+    error: Exception | None = None
+    """The internal error that ended it."""
 
     @property
     def cut_short(self) -> bool:
@@ -146,14 +149,14 @@ class Exploration:
         started = world.work
         # What others have left of the budget may be too little for a way, which then shows no more than one not begun.
         short = "" if started == most else LEFT_OVER
-        machine, before = _run(self.source, self.project, self.entry, world, short)
+        machine, before, error = _run(self.source, self.project, self.entry, world, short)
         work = started - world.work + limits.RUN_WORK
         self.budget.left -= work
         if first:
             self.further = max(self.further, limits.FURTHER_TIMES * work)
         else:
             self.further -= work
-        return Run(way, machine, world, watcher, before, work)
+        return Run(way, machine, world, watcher, before, work, error)
 
     def _note(self, run: Run) -> None:
         """Note what a run called, met and could not do, whatever its tape says."""
@@ -162,6 +165,8 @@ class Exploration:
         found.mistakes |= world.mistakes
         found.gaps |= world.gaps
         found.exhausted = found.exhausted or run.cut_short
+        if run.error is not None:
+            self.fail(run.error, world.tape)
         self.called |= run.machine.called
         if run.way.turned is not None:
             (self.begun if run.cut_short else self.done).add(run.way.turned)
@@ -171,6 +176,16 @@ class Exploration:
             if world.not_followed:
                 deep = next(iter(world.not_followed))
                 found.cut_short.append(CutShort("calls", self.name, deep.file, deep.line, len(world.not_followed)))
+
+    def fail(self, error: Exception, tape: Tape | None = None) -> None:
+        """Note an internal error: what was found before it stands, and nothing is said of what lies behind it."""
+        file, line = _last_place(tape) if tape is not None else ("", 0)
+        node = self.entry.node if self.entry is not None else None
+        if file != self.source.path or (node and not node.lineno <= line <= (node.end_lineno or line)):
+            file, line = self.source.path, node.lineno if node is not None else 1
+        fault = faults.note(error, self.name, file, line)
+        if fault not in self.found.faults:
+            self.found.faults.append(fault)
 
     def _keep(self, world: World) -> bool:
         """Keep a tape that says something new; return whether the rules read it."""
@@ -232,16 +247,27 @@ def explore_start(
     """
     budget = Budget(left)
     exploration = Exploration(source, project, entry, budget, cancelled, wanted)
-    exploration.explore()
+    _explore(exploration)
     cut_off = [tape for tape in exploration.found.tapes if _cut_off(tape)]
     if cut_off and budget.left > 0:
         beyond = Exploration(source, project, entry, budget, cancelled, wanted, passes_failures=True)
-        beyond.explore()
+        _explore(beyond)
+        exploration.found.faults += [one for one in beyond.found.faults if one not in exploration.found.faults]
         for tape in cut_off:
             tape.beyond = beyond.found.tapes
     # What is called beyond alone still wants a start of its own.
     names = frozenset(body.name for body in index_of(source).bodies if id(body.node) in exploration.called)
     return Outcome(exploration.found, names, left - budget.left)
+
+
+def _explore(exploration: Exploration) -> None:
+    """Explore a start; an internal error ends this start alone."""
+    try:
+        exploration.explore()
+    except (Cancelled, MemoryError):
+        raise
+    except Exception as error:
+        exploration.fail(error)
 
 
 def _cut_off(tape: Tape) -> bool:
@@ -258,9 +284,14 @@ def _cut_off(tape: Tape) -> bool:
 
 def _run(
     source: Source, project: Imports, entry: Entry | None, world: World, short: str
-) -> tuple[Machine, frozenset[Place]]:
-    """Run one way; returns with the machine the conditions that were asked before the entry was called."""
+) -> tuple[Machine, frozenset[Place], Exception | None]:
+    """Run one way.
+
+    Returns the machine, the conditions that were asked before the entry was called, and the internal error that ended
+    the way.
+    """
     before: frozenset[Place] = frozenset()
+    failed: Exception | None = None
     machine = Machine(world, project)
     if isinstance(world.watcher, Watcher):
         world.watcher.modules = machine.modules
@@ -283,7 +314,13 @@ def _run(
         world.end("budget", short)
     except RecursionError:
         world.end("budget", "recursion")
-    return machine, before
+    except (Cancelled, MemoryError):
+        raise
+    except Exception as error:
+        # As where the budget is spent: no rule says "never" of what lies behind it.
+        failed = error
+        world.end("budget", "internal error")
+    return machine, before, failed
 
 
 def _conditions(world: World, watcher: Watcher, tried: Collection[Place]) -> Iterator[Condition]:

@@ -122,7 +122,7 @@ class _Past:
             found.tapes = as_before(found.tapes, before.found.tapes)
         outcome.group = Group(found.tapes, self._where)
         # What the work limit has cut short hangs on what other starts had left.
-        if not found.exhausted and all(one.kind == "calls" for one in found.cut_short):
+        if not found.exhausted and not found.faults and all(one.kind == "calls" for one in found.cut_short):
             events = sum(len(way.events) for tape in found.tapes for way in (tape, *tape.beyond))
             result = kept(self._key, self._where, outcome, events, self._source, self._project.project)
             self._memory.keep(path, name, self._asked, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from tapecheck.interpret.explore.faults import Fault
 from tapecheck.interpret.explore.memory import Group
 from tapecheck.interpret.explore.stakes import Stake
 from tapecheck.interpret.world import Place
@@ -48,6 +49,8 @@ class Interpretation:
     """Those among them that no guess of an undecided condition explains."""
     cut_short: list[CutShort] = field(default_factory=list)
     """What the work limit left out."""
+    faults: list[Fault] = field(default_factory=list)
+    """Internal errors that ended a path or a start."""
     imports: dict[Question, Found | None] = field(default_factory=dict)
     """The modules that were asked for, with what was found."""
     read: dict[str, str | None] = field(default_factory=dict)
@@ -64,6 +67,7 @@ class Interpretation:
         self.mistakes |= other.mistakes
         self.gaps |= other.gaps
         self.cut_short += other.cut_short
+        self.faults += other.faults
         self.groups.append(outcome.group)
 
     def moved(self, tapes: list[Tape], moves: Moves) -> Interpretation:

@@ -15,6 +15,7 @@ from tapecheck.interpret.objects.algebra import dict_update, ordered
 from tapecheck.interpret.objects.constants import NotPlain, computed, formatted, plain, text_of
 from tapecheck.interpret.objects.containers import known_items, leave, next_of, rotates
 from tapecheck.interpret.objects.methods import distinct, has_method, in_unknown_order
+from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.objects.unknowns import (
     bound_length,
     derived,
@@ -673,7 +674,7 @@ def unknown(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
 
 def _vars(m: Engine, args: Args, kwargs: Kwargs, node: ast.AST) -> Value:
     if args and isinstance(args[0], Instance):
-        return Dict(args[0].attrs)
+        return Dict(Attributes(args[0]))
     return Unknown("vars")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, cast
 
 from tapecheck.interpret import limits
 from tapecheck.interpret.library import averaging, frameworks, loaders, parametrized, pretrained
 from tapecheck.interpret.library.contract import Torch
 from tapecheck.interpret.library.states import EngineState, HandleState, OptimizerState
 from tapecheck.interpret.objects import containers, equality
+from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.values import (
     INERT,
     MORE_KEYWORDS,
@@ -248,7 +248,7 @@ class Modules:
             if name in _KEEP:
                 return Native(name, lambda m, args, kwargs, at: owner)
             if name in ("_parameters", "_buffers", "_modules"):
-                return Dict(cast("dict[Any, Value]", _Registered(owner.attrs, name)), layer.more)
+                return Dict(_Registered(owner, name), layer.more)
             if name == "module" and layer.wrapped:
                 return owner
             if name == "no_sync" and layer.wrapped:
@@ -702,35 +702,18 @@ def _without_layer(name: str) -> str:
     return _LAYER.sub("", name)
 
 
-class _Registered(MutableMapping[Any, Value]):
+class _Registered(Attributes):
     """The `_parameters`, `_buffers` or `_modules` of a module: those of its attributes that are of the kind."""
 
-    def __init__(self, attrs: dict[str, Value], kind: str) -> None:
-        self.attrs = attrs
+    def __init__(self, owner: Instance, kind: str) -> None:
+        super().__init__(owner)
         self.kind = kind
 
-    def _holds(self, value: Value) -> bool:
+    def holds(self, value: Value) -> bool:
+        """Return whether a value is registered under this kind."""
         if self.kind == "_modules":
             return isinstance(value, Instance) and value.module
         return isinstance(value, Tensor) and value.parameter is (self.kind == "_parameters")
-
-    def __getitem__(self, key: Any) -> Value:
-        if key in self.attrs and self._holds(self.attrs[key]):
-            return self.attrs[key]
-        raise KeyError(key)
-
-    def __setitem__(self, key: Any, value: Value) -> None:
-        self.attrs[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        self[key]
-        del self.attrs[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([name for name, value in self.attrs.items() if self._holds(value)])
-
-    def __len__(self) -> int:
-        return sum(self._holds(value) for value in self.attrs.values())
 
 
 def _gather_parameters(owner: Value, prefix: str, seen: set[int], found: list[tuple[str, Tensor]]) -> None:

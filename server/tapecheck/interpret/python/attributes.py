@@ -6,6 +6,7 @@ import ast
 
 from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import carry, containers, equality, methods, records
+from tapecheck.interpret.objects.namespaces import Attributes
 from tapecheck.interpret.python import functions
 from tapecheck.interpret.values import (
     Args,
@@ -80,7 +81,7 @@ def instance_attribute(machine: Engine, owner: Instance, name: str, node: ast.AS
             carry.loaded(machine, slot)
         return attrs[name]
     if name == "__dict__":
-        return Dict(attrs)
+        return Dict(Attributes(owner))
     if name == "__class__":
         return owner.cls if owner.cls is not None else Lib(owner.lib)
     if owner.cls is not None:

@@ -143,11 +143,21 @@ def set_attribute(machine: Engine, owner: Value, name: str, value: Value, node: 
         escape(machine, value, node, owner.name)
 
 
+def take_attributes(owner: Instance, value: Dict) -> None:
+    """Let an object have a dict's entries as its attributes: `owner.__dict__ = value`."""
+    if isinstance(value.items, dict) and all(isinstance(key, str) for key in value.items):
+        owner.attrs = value.items
+    else:
+        owner.attrs = {key: item for key, item in value.items.items() if isinstance(key, str)}
+        owner.open = owner.open or len(owner.attrs) < len(value.items)
+    owner.open = owner.open or value.more
+
+
 def store_attribute(machine: Engine, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
     """Set an attribute as `object.__setattr__` does."""
     machine.world.kept += 1
     if name == "__dict__" and isinstance(value, Dict):
-        owner.attrs = value.items
+        take_attributes(owner, value)
         return
     if owner.module and isinstance(value, Tensor) and not value.parameter:
         before = owner.attrs.get(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from collections.abc import Generator as PyGenerator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -329,7 +329,7 @@ class Dict:
     `rewritten` are the keys that were stored more than once.
     """
 
-    items: dict[Any, Value]
+    items: MutableMapping[Any, Value]
     more: bool = False
     factory: Value = None
     slots: dict[Any, Slot] = field(default_factory=dict)

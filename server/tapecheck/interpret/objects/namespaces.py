@@ -1,0 +1,52 @@
+"""What an object has under names, seen as a dict: `vars(owner)` and the dicts that `nn.Module` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from tapecheck.interpret.values import Instance, Value
+
+
+class Attributes(MutableMapping[Any, Value]):
+    """The attributes of an object as its `__dict__`: every change of one is a change of the other.
+
+    A store under a key that is not a known name may set any attribute, so the object is open from then on.
+    """
+
+    def __init__(self, owner: Instance) -> None:
+        self.owner = owner
+        self.attrs = owner.attrs
+
+    def holds(self, value: Value) -> bool:
+        """Return whether a value belongs to this dict."""
+        return True
+
+    def __getitem__(self, key: Any) -> Value:
+        if key in self.attrs and self.holds(self.attrs[key]):
+            return self.attrs[key]
+        raise KeyError(key)
+
+    def __setitem__(self, key: Any, value: Value) -> None:
+        if isinstance(key, str):
+            self.attrs[key] = value
+        else:
+            self.owner.open = True
+            if self.owner.layer is not None:
+                self.owner.layer.more = True
+
+    def __delitem__(self, key: Any) -> None:
+        self[key]
+        del self.attrs[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._names())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return reversed(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        return [name for name, value in self.attrs.items() if self.holds(value)]
