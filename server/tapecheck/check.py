@@ -62,6 +62,8 @@ class Report:
 
 INCOMPLETE = "incomplete-analysis"
 """The code under which a note says that the work limit ended an analysis."""
+INTERNAL = "internal-error"
+"""The code under which an error of Tapecheck itself is reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from lsprotocol import types as t
 
 from tapecheck import check as check_module
 from tapecheck.check import Memory, Report, check, faults_of
@@ -14,6 +15,9 @@ from tapecheck.cli.checking import CheckOptions, check_file
 from tapecheck.cli.main import main
 from tapecheck.interpret.explore.exploration import Exploration
 from tapecheck.interpret.machine import Machine
+from tapecheck.lsp.client import Client
+from tapecheck.lsp.convert import Converter
+from tapecheck.lsp.session import Session
 from tapecheck.source import from_text
 
 PROGRAM = dedent("""
@@ -66,10 +70,8 @@ def test_an_error_in_one_function_leaves_the_findings_of_the_others() -> None:
     assert places(report) == FOUND
     (fault,) = faults_of(report)
     assert fault.line == 12
-    assert fault.message.startswith(
-        "internal error in the analysis of `second`, which is a bug in Tapecheck: LookupError"
-    )
-    assert "no such handler" in fault.message
+    assert fault.message.startswith("internal error while analysing `second`: LookupError: no such handler at ")
+    assert fault.message.endswith("; the rest of the file was checked")
 
 
 @pytest.mark.usefixtures("broken")
@@ -132,3 +134,59 @@ def test_the_command_line_reports_both_and_exits_with_2(tmp_path: Path, capsys: 
     assert codes.count("internal-error") == 1
     checked = check_file(str(file), CheckOptions())
     assert [one.line for one in checked.problems] == [12]
+    assert main(["check", "--no-cache", "--isolated", "--output-format", "sarif", str(file)]) == 2
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["ruleId"] for row in run["results"]] == ["TAPE101", "TAPE101"]
+    (invocation,) = run["invocations"]
+    (note,) = invocation["toolExecutionNotifications"]
+    assert note["descriptor"] == {"id": "internal-error"}
+    assert note["message"]["text"].startswith("internal error while analysing `second`: ")
+    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == 12
+    assert main(["check", "--no-cache", "--isolated", "--exit-zero", str(file)]) == 2
+    shown = capsys.readouterr().out
+    assert shown.count("error[TAPE101]") == 2
+    assert "error[internal-error]: internal error while analysing `second`: " in shown
+    assert f"--> {file}:12\n" in shown
+
+
+@pytest.mark.usefixtures("broken")
+def test_an_editor_shows_both() -> None:
+    session, uri = Session(), "file:///p/train.py"
+    session.open(uri, "/p/train.py", PROGRAM, 1)
+    snapshot = session.snapshot(uri)
+    assert snapshot is not None
+    analysis = session.analyse(snapshot)
+    assert analysis is not None
+    converter = Converter(session, Client(), "utf-16")
+    shown = [(one.code, one.severity, one.range.start.line + 1) for one in converter.diagnostics(analysis)]
+    error, warning = t.DiagnosticSeverity.Error, t.DiagnosticSeverity.Warning
+    assert sorted(shown) == [("TAPE101", error, 10), ("TAPE101", error, 21), ("internal-error", warning, 12)]
+
+
+CONTAINERS = (
+    "[x, 1]", "(x, 1)", "{'a': x}", "{x, 1}", "{'a': x}.keys()", "{'a': x}.values()", "{'a': x}.items()",
+    "net._parameters", "net._modules", "net._modules.keys()", "vars(net)", "own.__dict__", "deque([x], maxlen=2)",
+    "queue.Queue()", "Counter('ab')", "defaultdict(list)", "nn.ModuleList([net])", "net.state_dict()",
+)  # fmt: skip
+USES = (
+    "r[u]", "r[True]", "r[1:]", "r[x > 0]", "r[u] = x", "r[1:] = x", "r[u:] = [x]", "del r[u]", "del r[u:]",
+    "r += [x]", "r += u", "r += (y for y in u)", "r *= u", "r |= {'b': x}", "r |= {1}", "r - {1}", "r | u",
+    "r.sort()", "r.append(x)", "r.extend(u)", "r.clear()", "r.copy()", "r.pop(u)", "r.update(u)", "r.popitem()",
+    "r.move_to_end(u)", "r.setdefault(u, x)", "r.update({u: x})", "r.unheard_of(x)", "list(reversed(r))", "sorted(r)",
+    "copy.deepcopy(r)", "copy.copy(r)", "[*r]", "dict(r)", "set(r)", "len(r)", "a, *b = r", "max(r)", "u(r)", "u in r",
+    "r == u", "isinstance(r, dict)", "f'{r}'",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_what_stands_for_a_container_does_what_one_does(container: str) -> None:
+    head = "import copy, queue, sys\nimport torch\nfrom torch import nn\n"
+    head += "from collections import Counter, defaultdict, deque\n\nclass Own:\n    a = 1\n\n"
+    starts = [
+        f"def use_{number}(u, x, own=Own()):\n    net = nn.Linear(2, 2)\n    loss = net(x).sum()\n    r = {container}\n"
+        f"    {use}\n    loss.backward()\n\n"
+        for number, use in enumerate(USES)
+    ]
+    report = check(from_text(head + "".join(starts), "uses.py"))
+    assert [USES[int(one.start.removeprefix("use_"))] for one in report.interpretation.faults] == []
+    assert len({tape.started for tape in report.interpretation.tapes} - {""}) == len(USES), "each was run"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.check import INCOMPLETE, UNUSED, Limit
+from tapecheck.check import INCOMPLETE, INTERNAL, UNUSED, Limit
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, to_characters, to_units
@@ -126,10 +126,19 @@ class Converter:
         for limit in self.session.limits(analysis):
             location, diagnostic = self.incomplete(limit, analysis)
             found.setdefault(location.uri, []).append(diagnostic)
+        for fault in self.session.faults(analysis):
+            location, diagnostic = self.incomplete(fault, analysis, INTERNAL, t.DiagnosticSeverity.Warning)
+            found.setdefault(location.uri, []).append(diagnostic)
         return found
 
-    def incomplete(self, limit: Limit, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
-        """Return a note that the work limit ended the analysis, where what it left out begins."""
+    def incomplete(
+        self,
+        limit: Limit,
+        analysis: Analysis,
+        code: str = INCOMPLETE,
+        severity: t.DiagnosticSeverity = t.DiagnosticSeverity.Information,
+    ) -> tuple[t.Location, t.Diagnostic]:
+        """Return a note that a limit or an error ended the analysis, where what it left out begins."""
         source = analysis.report.source
         line = min(limit.line, len(source.lines))
         text = source.lines[line - 1] if source.lines else ""
@@ -137,8 +146,8 @@ class Converter:
         where = self.at(Span(source.path, line, first, line, max(len(text.rstrip()), first) + 1), analysis)
         return where, t.Diagnostic(
             range=where.range,
-            severity=t.DiagnosticSeverity.Information,
-            code=INCOMPLETE,
+            severity=severity,
+            code=code,
             source="tapecheck",
             message=limit.message,
         )

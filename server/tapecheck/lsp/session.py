@@ -462,8 +462,12 @@ class Session:
         return dict(self._present()).get(shown.uri, analysis) if shown.uri else analysis
 
     def limits(self, analysis: Analysis) -> list[Limit]:
-        """Return what the work limit or an internal error left out of an analysis."""
-        return [*faults_of(analysis.report), *limits_of(analysis.report)]
+        """Return what the work limit left out of an analysis."""
+        return limits_of(analysis.report)
+
+    def faults(self, analysis: Analysis) -> list[Limit]:
+        """Return what internal errors left out of an analysis."""
+        return faults_of(analysis.report)
 
     def unused(self, analysis: Analysis) -> list[Unused]:
         """Return the comments of a file that switch nothing off, as far as that is certain."""

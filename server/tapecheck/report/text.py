@@ -155,7 +155,8 @@ def render_problem(
     end = problem.column + 1
     span = Span(path, problem.line, problem.column, problem.line, end)
     if problem.kind != "invalid-syntax":
-        rows.append(f"{' ' * gutter}{paint('gutter', '-->')} {printable(path)}")
+        where = f":{problem.line}" if problem.line > 1 else ""
+        rows.append(f"{' ' * gutter}{paint('gutter', '-->')} {printable(path)}{where}")
         return "\n".join(rows) + "\n"
     rows.append(_place("-->", span, gutter, paint))
     rows.extend(

@@ -24,7 +24,7 @@ class Fault:
     def message(self) -> str:
         """Return the sentence for people, without the place."""
         what = f"`{self.start}`" if self.start else "the module level"
-        return f"internal error in the analysis of {what}, which is a bug in Tapecheck: {self.error}"
+        return f"internal error while analysing {what}: {self.error}; the rest of the file was checked"
 
 
 def note(error: Exception, start: str, file: str, line: int) -> Fault:

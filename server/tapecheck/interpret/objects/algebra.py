@@ -13,7 +13,19 @@ from tapecheck.interpret.engine import Engine
 from tapecheck.interpret.objects import constants
 from tapecheck.interpret.objects.containers import extend, known_items, set_item
 from tapecheck.interpret.objects.equality import contains, hashable, unkey, unsure_items
-from tapecheck.interpret.values import MORE_KEYWORDS, Args, Dict, Kwargs, List, Set, Unknown, Value, concrete, unwrapped
+from tapecheck.interpret.values import (
+    MORE_KEYWORDS,
+    Args,
+    Dict,
+    Kwargs,
+    List,
+    Set,
+    Unknown,
+    Value,
+    View,
+    concrete,
+    unwrapped,
+)
 
 
 def container_operator(machine: Engine, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
@@ -52,6 +64,9 @@ def container_operator(machine: Engine, op: ast.operator, left: Value, right: Va
 
 def augment(machine: Engine, op: ast.operator, owner: List | Dict | Set, value: Value, node: ast.AST) -> bool:
     """`+=`, `|=` and the like, where they change the container itself."""
+    if isinstance(owner, View):
+        # `keys |= other` makes a new set.
+        return False
     if isinstance(owner, List):
         if isinstance(op, ast.Add):
             extend(machine, owner, value, node)

@@ -339,7 +339,10 @@ class Dict:
 
 
 class View(List):
-    """What `keys()`, `values()` and `items()` of a dict give: it follows the dict. `kind` is the method's name."""
+    """What `keys()`, `values()` and `items()` of a dict give: it follows the dict. `kind` is the method's name.
+
+    Whatever may add to a view unseen may add to its dict.
+    """
 
     __slots__ = ("of", "part")
 
@@ -351,14 +354,20 @@ class View(List):
         self.stored_at = None
         self.born = of.born
         self.cut = 0
+        self.window = self.asked = self.length = None
+        self.alike = 0
 
     @property
     def items(self) -> list[Value]:  # type: ignore[override]
         return self.part(self.of)
 
     @property
-    def more(self) -> bool:  # type: ignore[override]
+    def more(self) -> bool:
         return self.of.more
+
+    @more.setter
+    def more(self, more: bool) -> None:
+        self.of.more = more
 
 
 Order = Literal["first", "last", "least"]
