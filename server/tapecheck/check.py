@@ -17,12 +17,14 @@ from tapecheck.rules.moving import moved
 from tapecheck.source import Source, Suppressions, suppressions
 from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean
 from tapecheck.source.search import torch_of
-from tapecheck.source.suppress import Hidden, Unused, names_rule, unused
+from tapecheck.source.suppress import ALL_RULES, Hidden, Misspelt, Unused, misspelt, names_rule, unused
 from tapecheck.tape import MovedTape, Moves, Span, Tape
 from tapecheck.torchfacts.versions import release
 
 UNUSED = "unused-ignore"
 """The code under which comments are reported that switch nothing off."""
+INVALID = "invalid-ignore"
+"""The code under which comments are reported that are addressed to Tapecheck and not read as they were meant."""
 MAX_VERDICTS = 4_000
 """How many findings a memory may hold, over groups of tapes that each count as one."""
 
@@ -329,18 +331,39 @@ def unused_ignores(
     return found
 
 
+def invalid_ignores(
+    source: Source, *, select: Collection[str] | None = None, ignore: Collection[str] = ()
+) -> list[Misspelt]:
+    """Return the comments of a file that were probably meant to switch rules off and are not read so."""
+    found = misspelt(source)
+    if not found:
+        return []
+    project = configuration_for(source.path)
+    wanted = project.select if select is None else select
+    if wanted is not None and not names_rule(wanted, INVALID, INVALID):
+        return []
+    return [] if names_rule((*ignore, *project.ignored(source.path)), INVALID, INVALID) else found
+
+
 def severity_of(finding: Finding, project: Configuration) -> Severity:
     """Return the severity that a project's configuration gives a finding; its own where it gives none."""
     return cast(Severity, project.severity_of(finding.code, finding.name) or finding.severity)
 
 
+def unknown_rule(name: str, notes: Collection[str] = (UNUSED, INVALID)) -> str | None:
+    """Return what is wrong with the name of a rule; None where it names a rule, several, or one of the notes."""
+    if name in notes or any(names_rule([name], rule.code, rule.name) for rule in ALL):
+        return None
+    names = [*notes, ALL_RULES, *(one for rule in ALL for one in (rule.code, rule.name))]
+    return f"no rule is called {name!r}{did_you_mean(name, names)}"
+
+
 def configuration_problems(configuration: Configuration) -> list[str]:
     """Return what is wrong in a project's configuration, one line each: its form, and rules that do not exist."""
-    names = [UNUSED, *(name for rule in ALL for name in (rule.code, rule.name))]
     unknown = [
-        f"{configuration.file}: `{key}`: no rule is called {name!r}{did_you_mean(name, names)}"
+        f"{configuration.file}: `{key}`: {wrong}"
         for key, name in dict.fromkeys(configuration.rules_named())
-        if name != UNUSED and not any(name and (name == rule.name or rule.code.startswith(name)) for rule in ALL)
+        if (wrong := unknown_rule(name)) is not None
     ]
     named = configuration.torch_version
     if named is not None and release(named) is None:

@@ -401,10 +401,9 @@ def test_comments_switch_findings_off(tmp_path: Path) -> None:
 
 def test_the_project_says_which_rules_it_wants(tmp_path: Path) -> None:
     write(tmp_path, train=TWICE)
-    (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nignore = ["backward-twice"]\nodd = 1\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nignore = ["backward-twice"]\n')
     done = tapecheck("check", "train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"No problems found (1 file checked).\n")
-    assert b"unknown key `tool.tapecheck.odd`" in done.stderr
     (tmp_path / "pyproject.toml").write_text('[tool.tapecheck]\nselect = ["TAPE3"]\n')
     assert tapecheck("check", "train.py", cwd=tmp_path).returncode == 0
     assert tapecheck("check", "--select", "TAPE1", "train.py", cwd=tmp_path).returncode == 1

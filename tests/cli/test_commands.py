@@ -117,6 +117,65 @@ def test_watching_checks_again_when_a_file_changes(tmp_path: Path) -> None:
     assert text.index("No problems found (1 file checked).") < text.index("train.py:6:1: error[TAPE101]")
 
 
+SLOW = """
+import torch
+
+def train(model, batches, a, b, c, d, e, f):
+    for batch in batches:
+        loss = model(batch)
+        for other in batches:
+            for third in other:
+                if a: loss = loss + model(third)
+                if b: loss = loss * model(other)
+                if c: loss.backward(retain_graph=True)
+                if d: loss = model(loss)
+                if e: loss.backward()
+        if f: loss.backward()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C is sent as a signal")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_a_check_of_many_files_and_all_its_processes(tmp_path: Path, number: int) -> None:
+    for index in range(600):
+        (tmp_path / f"part{index}.py").write_text(SLOW.replace("train", f"train{index}") * 3)
+    out, said = tmp_path / "out.json", tmp_path / "said.txt"
+    with out.open("wb") as written, said.open("wb") as log, subprocess.Popen(
+        command("check", "--no-cache", "--jobs", "2", "--output-format", "json", "."),
+        cwd=tmp_path, stdout=written, stderr=log, env=environment(), start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:  # fmt: skip
+        try:
+            deadline = time.monotonic() + 60
+            while len(members(process.pid)) < 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            # A terminal sends it to all processes of the command, a supervisor to the first one.
+            (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+            status = process.wait(60)
+        finally:
+            process.kill()
+        deadline = time.monotonic() + 30
+        while members(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not members(process.pid)
+    assert status == 128 + number
+    assert out.read_text() == ""
+    assert said.read_text() == "tapecheck: interrupted\n"
+
+
+def members(group: int) -> list[int]:
+    """Return the live processes of a process group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            state, _, own = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(own) == group and state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
 def wait_for(file: Path, words: str, times: int) -> None:
     deadline = time.monotonic() + 60
     while file.read_text().count(words) < times and time.monotonic() < deadline:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tapecheck.cli.main import main
 from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.rules import ALL
 from tapecheck.source.configuration import KEYS, configuration_for, parse
@@ -62,15 +63,118 @@ def test_another_configuration_or_none(here: Path, capsys: pytest.CaptureFixture
     assert status == 2 and "gone.toml: no such file" in err
 
 
-def test_rules_that_do_not_exist_are_said_with_what_may_be_meant(
+UNUSABLE = {
+    "a rule that does not exist": (
+        "tapecheck.toml", 'ignore = ["backward-twise", "unused-ignore"]\n',
+        "`ignore`: no rule is called 'backward-twise'; did you mean `backward-twice`?",
+    ),
+    "a prefix of no rule": (
+        "tapecheck.toml", 'severity = { TAPE9 = "hint" }\n', "`severity`: no rule is called 'TAPE9'",
+    ),
+    "no TOML": ("tapecheck.toml", "select = [TAPE101\n", "not valid TOML"),
+    "an unknown key": (
+        "pyproject.toml", "[tool.tapecheck]\nselct = []\n",
+        "unknown key `tool.tapecheck.selct`; did you mean `select`?",
+    ),
+    "keys in Ruff's place": (
+        "pyproject.toml", '[tool.tapecheck.lint]\nselect = ["TAPE1"]\n',
+        "unknown key `tool.tapecheck.lint`; its keys belong under [tool.tapecheck]",
+    ),
+    "a value of another type": (
+        "pyproject.toml", '[tool.tapecheck]\nselect = "ALL"\n', "`tool.tapecheck.select` must be a list of strings",
+    ),
+    "no level": (
+        "tapecheck.toml", 'fail-on = "warn"\n',
+        "`fail-on` must be error, warning, info, hint or never; did you mean `warning`?",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_configuration_that_cannot_be_used_ends_the_command(
+    name: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, text, said = UNUSABLE[name]
+    (here / "train.py").write_text(TWICE)
+    (here / file).write_text(text)
+    for arguments in (("train.py",), ("--output-format", "json", "."), ("--exit-zero", "."), ("--fix", ".")):
+        status, out, err = check(capsys, *arguments)
+        assert (status, out) == (2, "")
+        assert f"{file}: " in err and said in err
+        assert err.splitlines()[-1] == "tapecheck: nothing was checked: the configuration cannot be used"
+    assert (here / "train.py").read_text() == TWICE
+    assert main(["run", "train.py"]) == 2
+    assert said in capsys.readouterr().err
+    assert check(capsys, "--isolated", "train.py")[0] == 1
+
+
+def test_one_configuration_of_several_that_cannot_be_used_ends_the_command(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "train.py").write_text("x = 1\n")
-    text = 'ignore = ["backward-twise", "unused-ignore"]\nseverity = { TAPE9 = "hint" }\n'
-    (here / "tapecheck.toml").write_text(text)
-    err = check(capsys, "train.py")[2]
-    assert "`ignore`: no rule is called 'backward-twise'; did you mean `backward-twice`?" in err
-    assert "`severity`: no rule is called 'TAPE9'" in err and len(err.splitlines()) == 2
+    for folder, text in (("a", 'select = ["TAPE1"]\n'), ("b", "odd = 1\n")):
+        (here / folder).mkdir()
+        (here / folder / "train.py").write_text(TWICE)
+        (here / folder / "tapecheck.toml").write_text(text)
+    assert check(capsys, "a")[0] == 1
+    assert check(capsys, ".")[:2] == (2, "")
+
+
+@pytest.mark.parametrize("select", ["ALL", "all", "tape1", "TAPE101", "Tape101", "backward-twice"])
+def test_rules_are_named_in_any_case_and_all_at_once(
+    select: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text(TWICE)
+    assert [row["code"] for row in rows(capsys, "--select", select, "train.py")] == ["TAPE101"]
+    assert rows(capsys, "--ignore", select, "train.py") == []
+    (here / "tapecheck.toml").write_text(f'select = ["{select}"]\nseverity = {{ {select} = "info" }}\n')
+    assert [row["severity"] for row in rows(capsys, "train.py")] == ["info"]
+    (here / "tapecheck.toml").write_text(f'per-file-ignores = {{ "train.py" = ["{select}"] }}\n')
+    assert rows(capsys, "train.py") == []
+    (here / "tapecheck.toml").write_text("")
+    (here / "train.py").write_text(TWICE.rstrip() + f"  # tapecheck: ignore[{select}]\n")
+    assert rows(capsys, "train.py") == []
+
+
+MISSPELT = {
+    "# tapecheck: ignroe[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck: disable=TAPE101": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck: ignore TAPE101": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck: ignore[TAPE101": "# tapecheck: ignore[TAPE101]",
+    "# tapecheck: ignore=tape101, TAPE2": "# tapecheck: ignore[TAPE101, TAPE2]",
+    "# tapecheck ignore[TAPE101]": "# tapecheck: ignore[TAPE101]",
+    "# Tapecheck: ignore": "# tapecheck: ignore",
+    "# tapecheck: noqa": "# tapecheck: ignore",
+    "# tapecheck: ignore_file": "# tapecheck: ignore-file",
+    "# noqa: E501  # tapecheck: skip-file": "# tapecheck: ignore-file",
+}
+
+
+@pytest.mark.parametrize("comment", MISSPELT)
+def test_comments_that_are_not_read_as_they_were_meant_are_reported(
+    comment: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text(f"import torch\nx = 1  {comment}\n")
+    status, _, _ = check(capsys, "train.py")
+    (row,) = [row for row in rows(capsys, "train.py") if row["code"] == "invalid-ignore"]
+    assert (status, row["severity"], row["location"]["row"]) == (1, "warning", 2)
+    assert f"write `{MISSPELT[comment]}`" in check(capsys, "train.py")[1]
+    assert rows(capsys, "--ignore", "invalid-ignore,unused-ignore", "train.py") == []
+    (here / "train.py").write_text(f"import torch\nx = 1  {MISSPELT[comment]}\n")
+    assert not [row for row in rows(capsys, "train.py") if row["code"] == "invalid-ignore"]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# tapecheck: ignore[TAPE101] the second call raises TAPE101", "# tapecheck: ignore since the test wants it",
+        "# tapecheck: the loop below is fine", "# see tapecheck's docs", "# tapecheck finds nothing here",
+    ],
+)  # fmt: skip
+def test_comments_that_are_read_or_no_attempt_are_left_alone(
+    comment: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "train.py").write_text(f"import torch\nx = 1  {comment}\n")
+    assert not [row for row in rows(capsys, "train.py") if row["code"] == "invalid-ignore"]
 
 
 def test_the_project_s_baseline_is_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ def print_completion(parser: argparse.ArgumentParser, shell: str) -> int:
     try:
         import shtab
     except ImportError as error:
-        raise UsageError("this needs the package shtab: pip install 'tapecheck[completion]'") from error
+        raise UsageError("this needs the package shtab: pip install shtab") from error
     for action in _actions(parser):
         if action.metavar in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]

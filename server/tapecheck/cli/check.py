@@ -32,7 +32,7 @@ from tapecheck.report.checked import DEFAULT_LEVEL, Rewrite
 from tapecheck.report.excerpt import printable
 from tapecheck.report.text import DEFAULT_WIDTH
 from tapecheck.source import split_lines
-from tapecheck.source.configuration import Configuration, configuration_for, did_you_mean, use, valid_pattern
+from tapecheck.source.configuration import Configuration, configuration_for, use, valid_pattern
 from tapecheck.source.files import SKIPPED, Choice
 
 
@@ -45,6 +45,7 @@ def check_paths(options: argparse.Namespace) -> int:
         return _show_files(entries, options)
     if options.show_settings:
         return _show_settings(entries, options)
+    require_configuration(options.stdin_filename if entry == STDIN else _path_of(entry) for entry in entries)
     sources = Sources()
     count = len(entries)
     with Progress(count, "checked", hidden=options.quiet or count < 2) as progress:
@@ -67,7 +68,6 @@ def check_paths(options: argparse.Namespace) -> int:
         apply_configuration(file, options.fail_on or DEFAULT_LEVEL, asked=options.fail_on is not None)
         if file.rewrite is not None:
             sources.texts.update(file.rewrite.lines)
-    warn_of_configuration([file.path for file in files])
     if not files:
         if not options.quiet:
             say("no Python files found under the given paths")
@@ -108,14 +108,25 @@ def apply_configuration(file: Checked, fail_on: str, *, asked: bool) -> None:
         finding.severity = severity_of(finding, project)
 
 
-def warn_of_configuration(paths: Iterable[str]) -> None:
-    """Say once what is wrong in the configuration of some files."""
+def _path_of(entry: str | Checked) -> str:
+    return entry.path if isinstance(entry, Checked) else entry
+
+
+def require_configuration(paths: Iterable[str]) -> None:
+    """Say what is wrong in the configuration of some files; raises UsageError where anything is.
+
+    A project whose configuration is not read as it was meant would seem to pass.
+    """
     from tapecheck.check import configuration_problems
 
-    projects = {project.file: project for project in map(configuration_for, paths)}
-    for project in projects.values():
-        for problem in configuration_problems(project):
-            say(problem)
+    # The nearest file above holds, so files of one folder have the same.
+    folders = {str(Path(path).parent): path for path in paths}
+    projects = {project.file: project for project in map(configuration_for, folders.values())}
+    problems = [problem for project in projects.values() for problem in configuration_problems(project)]
+    for problem in problems:
+        say(problem)
+    if problems:
+        raise UsageError("nothing was checked: the configuration cannot be used")
 
 
 def _edit(options: argparse.Namespace) -> Literal["", "fix", "unsafe", "ignore"]:
@@ -261,17 +272,15 @@ def _baselines(files: list[Checked], options: argparse.Namespace) -> dict[str, l
 
 def wanted_rules(options: argparse.Namespace) -> CheckOptions:
     """Return the rules that a command line asks for; raises UsageError where it names one that does not exist."""
-    from tapecheck.check import UNUSED
-    from tapecheck.rules import ALL
+    from tapecheck.check import unknown_rule
 
     if options.config is not None and not Path(options.config).is_file():
         raise UsageError(f"{options.config}: no such file")
     use(options.config, isolated=options.isolated)
     for name in [*(options.select or ()), *options.ignore]:
-        if name != UNUSED and not any(name == rule.name or rule.code.startswith(name) for rule in ALL):
-            names = [UNUSED, *(name for rule in ALL for name in (rule.code, rule.name))]
-            hint = did_you_mean(name, names) or ": `tapecheck rule` lists them all"
-            raise UsageError(f"no rule is called {name!r}{hint}")
+        wrong = unknown_rule(name)
+        if wrong is not None:
+            raise UsageError(wrong if "did you mean" in wrong else f"{wrong}: `tapecheck rule` lists them all")
     select = tuple(options.select) if options.select is not None else None
     shown = options.output_format in formats.WITH_FIXES or options.output_format == "html"
     return CheckOptions(
@@ -372,7 +381,7 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
     from tapecheck.check import facts_for
 
     project = configuration_for(path)
-    warn_of_configuration([path])
+    require_configuration([path])
     known = {
         "file": path,
         "configuration": project.file,
@@ -389,7 +398,7 @@ def _show_settings(entries: list[str | Checked], options: argparse.Namespace) ->
 
 def _effective(project: Configuration, options: argparse.Namespace, path: str) -> dict[str, object]:
     """Return the settings by their keys as they hold for a file; None where there is no value, such as no baseline."""
-    from tapecheck.check import UNUSED
+    from tapecheck.check import INVALID, UNUSED
     from tapecheck.rules import ALL
     from tapecheck.source.search import torch_of
 
@@ -402,7 +411,7 @@ def _effective(project: Configuration, options: argparse.Namespace, path: str) -
         "baseline": options.baseline,
     }
     defaults = {
-        "select": [*(rule.code for rule in ALL), UNUSED],
+        "select": [*(rule.code for rule in ALL), UNUSED, INVALID],
         "fail-on": DEFAULT_LEVEL,
         "exclude": sorted(SKIPPED),
         "torch-version": torch_of(path),

@@ -19,6 +19,7 @@ from tapecheck.source import Source
 from tapecheck.source.configuration import use
 from tapecheck.source.disk import is_file
 from tapecheck.source.notebook import Cells, cell_name
+from tapecheck.source.suppress import names_rule
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -114,15 +115,19 @@ def check_program(
 
 
 def _add_unused(checked: Checked, report: Report, wanted: CheckOptions) -> None:
-    """Add the comments that switch nothing off, each with the fix that takes it away, in the order of lines."""
-    from tapecheck.check import UNUSED, unused_ignores
-    from tapecheck.cli.comments import finding_of, fix_of
+    """Add the comments that switch nothing off or are not read, each with its fix, in the order of lines."""
+    from tapecheck.check import UNUSED, invalid_ignores, unused_ignores
+    from tapecheck.cli.comments import finding_of, finding_of_misspelt, fix_of
 
-    if wanted.select is not None and UNUSED not in wanted.select:
+    asked = wanted.select is None or names_rule(wanted.select, UNUSED, UNUSED)
+    found = unused_ignores(report, select=wanted.select, ignore=wanted.ignore) if asked else []
+    wrong = invalid_ignores(report.source, select=wanted.select, ignore=wanted.ignore)
+    if not found and not wrong:
         return
-    found = unused_ignores(report, select=wanted.select, ignore=wanted.ignore)
     pairs = [(finding, checked.fixes_of(index)) for index, finding in enumerate(checked.findings)]
     pairs += [(finding_of(one, checked.path), [fix_of(one, checked.path)] if wanted.fixes else []) for one in found]
+    # It would hide what is found: no fix of it is made.
+    pairs += [(finding_of_misspelt(one, checked.path), []) for one in wrong]
     pairs.sort(key=lambda pair: (pair[0].span.file, pair[0].span.line, pair[0].span.column))
     checked.findings = [finding for finding, _ in pairs]
     checked.fixes = [fixes for _, fixes in pairs] if wanted.fixes else []
@@ -222,7 +227,6 @@ def is_tape(path: str) -> bool:
 def _check_tape(path: str, wanted: CheckOptions) -> Checked:
     """Judge a recorded tape: all that is found was found by the run."""
     from tapecheck.record import judge
-    from tapecheck.source.suppress import names_rule
     from tapecheck.tape import TapeError, read_tape
 
     checked = Checked(path)

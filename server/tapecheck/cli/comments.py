@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tapecheck.check import UNUSED
+from tapecheck.check import INVALID, UNUSED
 from tapecheck.fixes import Edit, Fix
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
-from tapecheck.source.suppress import Unused
+from tapecheck.source.suppress import Misspelt, Unused
 from tapecheck.tape import Span
 
 
@@ -27,5 +27,11 @@ def fix_of(one: Unused, path: str) -> Fix:
     return Fix(f"Remove {what}", "safe", (Edit(_span(one, path), one.text),), "")
 
 
-def _span(one: Unused, path: str) -> Span:
+def finding_of_misspelt(one: Misspelt, path: str) -> Finding:
+    """Return the finding that a comment is not read as it was meant."""
+    message = "ignore comment that is not read as it is written"
+    return Finding(INVALID, INVALID, "warning", _span(one, path), message, f"write `{one.text}`")
+
+
+def _span(one: Unused | Misspelt, path: str) -> Span:
     return Span(path, one.line, one.start, one.line, one.end)

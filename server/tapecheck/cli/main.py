@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from tapecheck import __version__
@@ -16,6 +19,7 @@ from tapecheck.report.checked import DEFAULT_LEVEL
 from tapecheck.report.excerpt import printable
 from tapecheck.report.formats import FORMATS
 from tapecheck.source.configuration import LEVELS, did_you_mean, use
+from tapecheck.source.suppress import rule_name
 
 _CHOICE = re.compile(r"invalid choice: '(.+)' \(choose from (.+)\)")
 """How argparse tells of a word that is none of several; Python 3.12 and later write those without quotes."""
@@ -45,18 +49,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     options = _parsed(arguments)
     try:
-        return _verb(options)
+        with _ended_by_sigterm(options.verb == "check"):
+            return _verb(options)
     except UsageError as error:
         say(str(error))
         return FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         say("interrupted")
-        return INTERRUPTED
+        return 128 + signal.SIGTERM if isinstance(interrupt, _Terminated) else INTERRUPTED
     except BrokenPipeError:
         return reader_left()
     finally:
         # What --config and --isolated chose holds for this call alone.
         use()
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came: the command ends as by Ctrl+C, with the exit status of that signal."""
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm(wanted: bool) -> Iterator[None]:
+    """Let SIGTERM end the command in order, with its processes; `run` has a way of its own."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _open_streams() -> None:
@@ -325,7 +351,7 @@ def _add_common(
 
 
 def _names(text: str) -> list[str]:
-    return [name for part in text.split(",") if (name := part.strip())]
+    return [rule_name(name) for part in text.split(",") if (name := part.strip())]
 
 
 def _command(text: str) -> list[str]:

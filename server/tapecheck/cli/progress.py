@@ -1,4 +1,4 @@
-"""How far long work has come, on a terminal, and gone without a trace once it is done."""
+"""How far long work has come: one changing line on a terminal, else a line of its own every so often."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from tapecheck.report.excerpt import printable, width
 _FIRST = 1.0
 """Seconds before anything is shown: short work says nothing of itself."""
 _AGAIN = 0.1
+_LINE_AFTER = 15.0
+"""Seconds between lines where there is no terminal: a log shows that the work goes on, and is not flooded."""
 
 
 class Progress:
-    """Shows `12/340 checked: path` on standard error where that is a terminal."""
+    """Shows `12/340 checked: path` on standard error, in place where that is a terminal."""
 
     def __init__(self, total: int, done: str, *, hidden: bool = False) -> None:
         self.total = total
         self.done = done
         self.count = 0
         self._shown = False
-        self._next = time.monotonic() + _FIRST
-        self._wanted = not hidden and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._wanted = not hidden
+        self._in_place = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._next = time.monotonic() + (_FIRST if self._in_place else _LINE_AFTER)
 
     def __enter__(self) -> Progress:
         return self
@@ -40,9 +43,13 @@ class Progress:
         now = time.monotonic()
         if not self._wanted or now < self._next:
             return
+        row = f"{self.count}/{self.total} {self.done}: {printable(name)}"
+        if not self._in_place:
+            self._next = now + _LINE_AFTER
+            print(row, file=sys.stderr, flush=True)
+            return
         self._next = now + _AGAIN
         self._shown = True
-        row = f"{self.count}/{self.total} {self.done}: {printable(name)}"
         try:
             # Some terminals do not know their size and say 0.
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80

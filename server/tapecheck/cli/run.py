@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tapecheck.check import split_suppressed
-from tapecheck.cli.check import apply_configuration, exit_status, wanted_rules, write_report
+from tapecheck.cli.check import (
+    apply_configuration,
+    exit_status,
+    require_configuration,
+    wanted_rules,
+    write_report,
+)
 from tapecheck.cli.checking import CheckOptions, by_cell, check_program
 from tapecheck.cli.shared import CUT_SHORT, NOTHING_FOUND, UsageError, real_path, say, write, write_file
 from tapecheck.record import InterpreterError, Output, Progress, RunError, RunRequest, RunResult, judge, run
@@ -187,6 +193,7 @@ def _program(options: argparse.Namespace, wanted: CheckOptions) -> _Program:
             raise UsageError(f"{options.script}: no such file")
         file = options.script
         checked, source = check_program(options.script, wanted)
+    require_configuration([checked.path])
     program = _Program(checked, source, RunRequest(options.script))
     project = configuration_for(checked.path)
     select = project.select if wanted.select is None else wanted.select

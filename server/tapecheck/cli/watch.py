@@ -24,7 +24,7 @@ def watch_paths(options: argparse.Namespace) -> int:
     try:
         from watchfiles import watch
     except ImportError as error:
-        raise UsageError("--watch needs the package watchfiles: pip install 'tapecheck[watch]'") from error
+        raise UsageError("--watch needs the package watchfiles: pip install watchfiles") from error
     if STDIN in options.paths:
         raise UsageError("standard input cannot be watched")
     if options.output_file is None and sys.stdout.isatty():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ _NEUTRAL = Path(os.__file__).parent
 """Where the standard library lies: what is found there by the name of one of its modules is that module."""
 
 _SAFE_PATH = "PYTHONSAFEPATH"
+_SECONDS_TO_DIE = 5.0
 _MOST = 61  # Windows waits for no more processes at once.
 
 
@@ -26,9 +28,24 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     folder = _present()
     with sheltered():
         # Its queues already start a process where start methods other than fork track them.
-        executor = ProcessPoolExecutor(min(count, _MOST), initializer=_enter, initargs=(folder,))
-    with executor:
+        executor = ProcessPoolExecutor(min(count, _MOST), initializer=_begin, initargs=(folder,))
+    try:
         yield executor
+    except BaseException:
+        # An interrupt waits for nothing that is queued or running: what was found so far is not reported.
+        _end(executor)
+        raise
+    executor.shutdown()
+
+
+def _end(executor: ProcessPoolExecutor) -> None:
+    """End a pool at once, with the work that it is at."""
+    processes = list((executor._processes or {}).values())
+    executor.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join(_SECONDS_TO_DIE)
 
 
 @contextlib.contextmanager
@@ -59,6 +76,13 @@ def _present() -> str | None:
     except OSError:
         return None
     return folder
+
+
+def _begin(folder: str | None) -> None:
+    """Begin a worker: Ctrl+C on a terminal reaches all processes, and the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _enter(folder)
 
 
 def _enter(folder: str | None) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tapecheck.lsp.server import Server
     from tapecheck.lsp.session import Analysis
     from tapecheck.rules.finding import Finding
-    from tapecheck.source.suppress import Unused
+    from tapecheck.source.suppress import Misspelt, Unused
 
 SECTION = "tapecheck"
 FIX_ALL = "source.fixAll.tapecheck"
@@ -90,6 +90,10 @@ async def _quick_fixes(ls: Server, analysis: Analysis, params: t.CodeActionParam
         location, drawn = ls.converter.unused(one, analysis)
         if location.uri == params.text_document.uri and overlap(drawn.range, params.range):
             safe.append(_without(ls, analysis, one, drawn))
+    for misspelt in ls.session.misspelt(analysis):
+        location, drawn = ls.converter.misspelt(misspelt, analysis)
+        if location.uri == params.text_document.uri and overlap(drawn.range, params.range):
+            more.insert(0, _respelt(ls, analysis, misspelt, drawn))
     if fixes and not safe:
         # Enter takes the first one: that must not be an edit that changes what is learned, nor a run.
         safe = [action for action in more if action.title.startswith(_EXPLAIN)]
@@ -185,6 +189,19 @@ def _without(ls: Server, analysis: Analysis, one: Unused, drawn: t.Diagnostic) -
         kind=t.CodeActionKind.QuickFix,
         diagnostics=[drawn],
         is_preferred=True,
+        edit=ls.converter.workspace_edit([(span, one.text)], analysis),
+    )
+
+
+def _respelt(ls: Server, analysis: Analysis, one: Misspelt, drawn: t.Diagnostic) -> t.CodeAction:
+    """Return the action that writes a comment as it is read."""
+    from tapecheck.tape import Span
+
+    span = Span(analysis.report.source.path, one.line, one.start, one.line, one.end)
+    return t.CodeAction(
+        title=f"Write `{one.text}`",
+        kind=t.CodeActionKind.QuickFix,
+        diagnostics=[drawn],
         edit=ls.converter.workspace_edit([(span, one.text)], analysis),
     )
 

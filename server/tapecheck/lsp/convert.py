@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lsprotocol import types as t
 from pygls import uris
 
-from tapecheck.check import INCOMPLETE, INTERNAL, UNUSED, Limit
+from tapecheck.check import INCOMPLETE, INTERNAL, INVALID, UNUSED, Limit
 from tapecheck.fixes.edit import Change, TextIndex, settle
 from tapecheck.lsp.client import Client
 from tapecheck.lsp.document import Encoding, to_characters, to_units
@@ -20,7 +20,7 @@ from tapecheck.lsp.session import Analysis, Session, identity
 from tapecheck.rules.finding import Finding
 from tapecheck.rules.words import join
 from tapecheck.source import Source, SourceError, read_source, split_lines
-from tapecheck.source.suppress import Unused
+from tapecheck.source.suppress import Misspelt, Unused
 from tapecheck.tape import Span
 
 if TYPE_CHECKING:
@@ -123,6 +123,9 @@ class Converter:
         for one in self.session.unused(analysis):
             location, diagnostic = self.unused(one, analysis)
             found.setdefault(location.uri, []).append(diagnostic)
+        for misspelt in self.session.misspelt(analysis):
+            location, diagnostic = self.misspelt(misspelt, analysis)
+            found.setdefault(location.uri, []).append(diagnostic)
         for limit in self.session.limits(analysis):
             location, diagnostic = self.incomplete(limit, analysis)
             found.setdefault(location.uri, []).append(diagnostic)
@@ -166,6 +169,17 @@ class Converter:
             source="tapecheck",
             message=f"unused ignore comment: {why}",
             tags=[t.DiagnosticTag.Unnecessary] if self.client.unnecessary else None,
+        )
+
+    def misspelt(self, one: Misspelt, analysis: Analysis) -> tuple[t.Location, t.Diagnostic]:
+        """Return a comment that is not read as it was meant, as a warning."""
+        where = self.at(Span(analysis.report.source.path, one.line, one.start, one.line, one.end), analysis)
+        return where, t.Diagnostic(
+            range=where.range,
+            severity=t.DiagnosticSeverity.Warning,
+            code=INVALID,
+            source="tapecheck",
+            message=f"ignore comment that is not read as it is written: write `{one.text}`",
         )
 
     def diagnostic(

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tapecheck.check import Limit, faults_of, limits_of, split_suppressed, unused_ignores
+from tapecheck.check import Limit, faults_of, invalid_ignores, limits_of, split_suppressed, unused_ignores
 from tapecheck.lsp import across, runs
 from tapecheck.lsp.calls import calls, walked_lines
 from tapecheck.lsp.document import Document, digest_of
@@ -30,7 +30,7 @@ from tapecheck.rules.finding import Finding, page_url
 from tapecheck.source import MAX_BYTES, Source, environment, from_text, suppressions
 from tapecheck.source.configuration import configuration_for, ignore_in_project
 from tapecheck.source.notebook import join
-from tapecheck.source.suppress import Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
+from tapecheck.source.suppress import Misspelt, Unused, ignore_file, ignore_line, named_rules, names_rule, rules_at
 from tapecheck.tape import Span, Tape
 
 if TYPE_CHECKING:
@@ -478,6 +478,11 @@ class Session:
         hidden = [one for one in others if one.span.file == report.source.path]
         hidden += [told for one in report.elsewhere if (told := across.at_call(report, one)) is not None]
         return unused_ignores(report, select=settings.select, ignore=settings.ignore, shown_by_run=[*recorded, *hidden])
+
+    def misspelt(self, analysis: Analysis) -> list[Misspelt]:
+        """Return the comments of a file that were meant to switch rules off and are not read so."""
+        settings = analysis.snapshot.settings
+        return invalid_ignores(analysis.report.source, select=settings.select, ignore=settings.ignore)
 
     def lenses(self, analysis: Analysis) -> list[Lens]:
         """Return what stands above training loops and backward calls of which there is something to tell."""

@@ -140,18 +140,10 @@ def read_settings(value: object) -> tuple[Settings, list[str]]:
 def _unknown(key: str, names: tuple[str, ...]) -> list[str]:
     """Return what is to be said of names that are no rule's code, beginning of one or name, nor that of a note."""
     # Who sets nothing about rules need not wait for them when the server starts.
-    from tapecheck.check import INCOMPLETE, UNUSED
-    from tapecheck.rules import ALL
-    from tapecheck.source.configuration import did_you_mean
-    from tapecheck.source.suppress import names_rule
+    from tapecheck.check import INCOMPLETE, INVALID, UNUSED, unknown_rule
 
-    notes = (UNUSED, INCOMPLETE)
-    every = [*(name for rule in ALL for name in (rule.code, rule.name)), *notes]
-    return [
-        f"tapecheck.{key}: no rule is called {name!r}{did_you_mean(name, every)}"
-        for name in names
-        if name not in notes and not any(names_rule([name], rule.code, rule.name) for rule in ALL)
-    ]
+    notes = (UNUSED, INVALID, INCOMPLETE)
+    return [f"tapecheck.{key}: {wrong}" for name in names if (wrong := unknown_rule(name, notes)) is not None]
 
 
 def _flatten(value: object) -> dict[str, Any]:

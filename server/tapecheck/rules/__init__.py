@@ -113,4 +113,4 @@ def judge(
 
 
 def _named(rule: Rule, names: Collection[str]) -> bool:
-    return any(name == rule.name or (name and rule.code.startswith(name)) for name in names)
+    return any(name in ("ALL", rule.name) or (name and rule.code.startswith(name)) for name in names)

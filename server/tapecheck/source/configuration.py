@@ -23,6 +23,7 @@ else:
     import tomli as tomllib
 
 from tapecheck.source.disk import is_file, read_regular
+from tapecheck.source.suppress import ALL_RULES, names_rule, rule_name
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -116,8 +117,11 @@ class Configuration:
 
         A name or a whole code goes before a prefix, a longer prefix before a shorter one.
         """
-        found = [(len(code) if key == name else len(key), level) for key, level in self.severity
-                 if key == name or (key and code.startswith(key))]  # fmt: skip
+        found = [
+            (len(code) if key == name else 0 if key == ALL_RULES else len(key), level)
+            for key, level in self.severity
+            if names_rule((key,), code, name)
+        ]
         return max(found, key=lambda one: one[0])[1] if found else None
 
     def settings(self) -> dict[str, Any]:
@@ -325,10 +329,17 @@ class _Reader:
     def value(self, key: str, value: object) -> object:
         """Return a value in the shape that `Configuration` has it; None where it cannot be used."""
         if key not in KEYS:
-            self.wrong(f"unknown key `{self.prefix}{key}`{did_you_mean(key, KEYS)}")
+            hint = did_you_mean(key, KEYS)
+            if key == "lint" and self.prefix:
+                hint = "; its keys belong under [tool.tapecheck]"
+            elif key == "lint":
+                hint = "; its keys belong at the top of the file"
+            self.wrong(f"unknown key `{self.prefix}{key}`{hint}")
             return None
         kind = KEYS[key].kind
-        if kind in ("rules", "strings", "patterns"):
+        if kind == "rules":
+            return self.rules(key, value)
+        if kind in ("strings", "patterns"):
             return self.strings(key, value, patterns=kind == "patterns")
         if kind == "flag":
             return self.of_type(key, value, bool, "true or false")
@@ -340,9 +351,9 @@ class _Reader:
             return self.of_type(key, value, dict, "a table")
         if kind == "severities":
             levels = {name: self.one_of(f"{key}.{name}", level, SEVERITIES) for name, level in value.items()}
-            return tuple((name, level) for name, level in levels.items() if level is not None)
+            return tuple((rule_name(name), level) for name, level in levels.items() if level is not None)
         rules = {
-            pattern: self.strings(f'{key}."{pattern}"', names)
+            pattern: self.rules(f'{key}."{pattern}"', names)
             for pattern, names in value.items()
             if self.pattern(key, pattern)
         }
@@ -353,6 +364,10 @@ class _Reader:
             return value
         self.wrong(f"`{self.prefix}{key}` must be {said}")
         return None
+
+    def rules(self, key: str, value: object) -> tuple[str, ...] | None:
+        names = self.strings(key, value)
+        return tuple(map(rule_name, names)) if names is not None else None
 
     def strings(self, key: str, value: object, *, patterns: bool = False) -> tuple[str, ...] | None:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):

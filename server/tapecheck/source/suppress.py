@@ -7,6 +7,7 @@ rule is meant. A comment on a line holds for what is reported anywhere in the st
 from __future__ import annotations
 
 import ast
+import difflib
 import io
 import re
 import tokenize
@@ -20,10 +21,24 @@ from tapecheck.source.text import split_lines
 if TYPE_CHECKING:
     from tapecheck.source.text import Source
 
-ALL_RULES = "*"
+ALL_RULES = "ALL"
+"""The name that means every rule."""
 EXPECTING = frozenset(["raises", "assertRaises", "assertRaisesRegex"])
 """Contexts that want the exception: what raises in them is meant to."""
 _COMMENT = re.compile(r"#\s*tapecheck:\s*(?P<what>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<rules>[^\]\n]*)\]|(?!\s*\[))")
+_CODE = re.compile(r"(?i)all|tape[0-9]*")
+_ANY_OF_OURS = re.compile(
+    r"#\s*(?:tapecheck\s*:\s*(?P<word>[\w-]*)(?P<rest>[^#]*)|tapecheck\s+(?P<bare>ignore-file|ignore)(?![\w-])(?P<more>[^#]*))",
+    re.IGNORECASE,
+)
+_RULES = re.compile(r"(?i)\btape[0-9]+\b|\ball\b")
+_NAMED = re.compile(r"(?i)[=:(,]?\s*tape[0-9]+")
+_VERBS = {
+    "ignore": "ignore", "noqa": "ignore", "disable": "ignore", "skip": "ignore", "off": "ignore", "suppress": "ignore",
+    "ignore-file": "ignore-file", "disable-file": "ignore-file", "skip-file": "ignore-file",
+    "ignore-line": "ignore", "ignore-next-line": "ignore", "disable-line": "ignore",
+}  # fmt: skip
+"""What people write, by the habits of other linters, and the verb that is read here."""
 _BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
 
@@ -58,6 +73,11 @@ class Suppressions:
             for row in range(min(first, line), max(last, end_line) + 1)
             if row in self.lines
         )
+
+
+def rule_name(text: str) -> str:
+    """Return the name of a rule, or a code or its beginning, as it is compared: codes are written in any case."""
+    return text.upper() if _CODE.fullmatch(text) else text
 
 
 def names_rule(names: Iterable[str], code: str, name: str) -> bool:
@@ -139,6 +159,49 @@ def unused(source: Source, hidden: Iterable[Hidden], known: Iterable[tuple[str, 
                 text = "#"
             found.append(Unused(row, first + 1, last + 1, text, named, tuple(unknown)))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A comment that is addressed to Tapecheck and switches nothing off, since it is not of the form that is read.
+
+    It stands at columns `start` to `end` of a line (from 1, end exclusive). `text` is what was probably meant.
+    """
+
+    line: int
+    start: int
+    end: int
+    text: str
+
+
+def misspelt(source: Source) -> list[Misspelt]:
+    """Return the comments that look like ours and are not read: another verb, brackets missing or left open."""
+    if "tapecheck" not in source.text.lower():
+        return []
+    found: list[Misspelt] = []
+    for row, comment in _comments(source.text, source.lines):
+        start = source.lines[row - 1].rfind(comment)
+        for match in _ANY_OF_OURS.finditer(comment) if start >= 0 else ():
+            read = _COMMENT.match(comment, match.start())
+            rest = (match["rest"] if match["rest"] is not None else match["more"]).strip()
+            # Behind a comment that is read with its brackets anything may stand: a reason.
+            if read is not None and (read["rules"] is not None or not _NAMED.match(rest)):
+                continue
+            meant = _meant(match["word"] or match["bare"] or "", rest)
+            if meant is not None:
+                end = match.start() + len(match.group().rstrip())
+                found.append(Misspelt(row, start + match.start() + 1, start + end + 1, meant))
+    return found
+
+
+def _meant(word: str, rest: str) -> str | None:
+    """Return the comment that was probably meant by one that is not read; None for what is no attempt at one."""
+    named = [rule_name(name) for name in _RULES.findall(rest)]
+    near = difflib.get_close_matches(word.lower(), _VERBS, 1, 0.6)
+    if not near and not named:
+        return None
+    verb = _VERBS[near[0]] if near else "ignore"
+    return f"# tapecheck: {verb}" + (f"[{', '.join(named)}]" if named else "")
 
 
 def _rows(finding: Hidden, statements: list[tuple[int, int]]) -> range:
@@ -251,7 +314,7 @@ def _add_to(
 def _names(rules: str | None) -> frozenset[str]:
     if rules is None:
         return frozenset([ALL_RULES])
-    return frozenset(name for part in rules.split(",") if (name := part.strip()))
+    return frozenset(rule_name(name) for part in rules.split(",") if (name := part.strip()))
 
 
 def _comments(text: str, lines: list[str]) -> Iterator[tuple[int, str]]:
